@@ -1,0 +1,46 @@
+"""What a caller can be told when it does not get what it asked for.
+
+Every error that is the fault of one request, and not of the daemon, is a `Refused`. Its text is
+written for the person who reads it: what is wrong, and what to do. It never holds a secret.
+The kinds below are few on purpose: the facade maps each to one HTTP status (see
+`daemon/api/errors.py`), and an actor that raises one lives on (see `daemon/supervision/actor.py`).
+Anything else that is raised is a bug or a broken invariant, and ends the actor it happened in.
+"""
+
+from __future__ import annotations
+
+
+class Refused(Exception):  # noqa: N818 - the field's word for it; its kinds are errors by position
+    """One request was refused; whoever refused it goes on."""
+
+
+class Invalid(Refused):
+    """The request itself is wrong: the text names the field, its fault and the remedy."""
+
+
+class WrongCredential(Refused):
+    """A password or a one-time code that is not right."""
+
+
+class NotAllowed(Refused):
+    """The token or the address does not give access to this."""
+
+
+class NotNow(Refused):
+    """Right request, wrong moment; `retry_after` (whole seconds) says when to try again."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = max(1, retry_after)
+
+
+class TooManyTries(NotNow):
+    """Too many failures from there; the caller has to wait."""
+
+
+class Unavailable(NotNow):
+    """A part of the daemon is starting, restarting or full."""
+
+
+class UpstreamFailed(Refused):
+    """The browser or the marketplace did not do its part."""

@@ -1,0 +1,1 @@
+"""Supervision on trio, in Erlang/OTP's terms: actors, child specs, restart policies."""

@@ -1,0 +1,224 @@
+"""Actors: one task owns a piece of state, everyone else asks.
+
+The problem: several tasks want the same state (a cookie, a browser, a table of throttled
+addresses), each `await` is a place where another task may run, the asker may give up at any of
+them, and the owner may crash at any of them. Locks around shared objects make each of these the
+business of every caller.
+
+The choice: a `Mailbox`, which is a bounded memory channel of `Request`s. A request is a method of
+the actor's state, bound to its arguments but not to an instance: whichever incarnation of the
+actor takes it runs it on its own state. So typed methods need no message classes beside them, and
+a request that waits survives a restart of the actor.
+
+    class Counter:                              # the state: only its own task touches it
+        def __init__(self) -> None:
+            self.total = 0
+
+        async def add(self, n: int) -> int:
+            self.total += n
+            return self.total
+
+    mailbox = Mailbox[Counter]("counter", size=8)
+    nursery.start_soon(mailbox.serve, Counter())
+    total = await mailbox.ask(Counter.add, 5)   # mypy knows it is an int
+
+What is promised:
+
+* A full mailbox is an immediate `Overloaded`, never an endless wait.
+* Deadlines are the asker's own cancel scopes, and include the wait in the mailbox.
+* An asker that goes away takes its request with it: unstarted it never runs, started it is
+  cancelled.
+* `daemon.errors.Refused` is the asker's error; the actor lives on. Any other exception ends the
+  incarnation, its asker gets `ActorRestarting`, and the supervisor decides.
+* No asker hangs: whatever ends the actor settles the requests it had in hand; closing the mailbox
+  settles the ones that wait.
+
+Rejected: a reply over a memory channel (the asker hangs for ever when the actor dies between
+receive and reply), and shared objects behind a `trio.Lock` (a cancelled holder leaves the state
+half-changed for the next one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+
+import outcome
+import trio
+
+from daemon.errors import Refused, Unavailable
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Overloaded(Unavailable):
+    """The actor's mailbox is full: nothing was queued."""
+
+
+class ActorRestarting(Unavailable):
+    """The actor ended while it had this request in hand."""
+
+
+class ActorGone(Unavailable):
+    """The actor has ended for good."""
+
+
+class Request(Generic[A, R]):
+    """One question to an actor, and the one-shot slot for its answer."""
+
+    __slots__ = ("_answered", "_outcome", "_scope", "_work", "actor", "withdrawn")
+
+    def __init__(self, actor: str, work: Callable[[A], Awaitable[R]]) -> None:
+        self.actor = actor
+        self.withdrawn = False
+        self._work = work
+        self._scope = trio.CancelScope()
+        self._answered = trio.Event()
+        self._outcome: outcome.Outcome[R] | None = None
+
+    def settle(self, result: outcome.Outcome[R]) -> None:
+        """Give the answer. Only the first one counts, so it is safe while being cancelled."""
+        if self._outcome is None:
+            self._outcome = result
+            self._answered.set()
+
+    def withdraw(self) -> None:
+        """The asker has gone: do not start, or stop. Nothing happens when it is answered."""
+        self.withdrawn = True
+        self._scope.cancel()
+
+    async def wait(self) -> R:
+        """The answer, or the error that is the answer."""
+        await self._answered.wait()
+        assert self._outcome is not None  # noqa: S101 - set before the event, for the type checker
+        return self._outcome.unwrap()
+
+    async def answer(self, state: A) -> None:
+        """Run the work on `state`. What is not the asker's own error leaves here as a crash."""
+        if self.withdrawn:
+            return
+        try:
+            with self._scope:
+                self.settle(outcome.Value(await self._work(state)))
+        except Refused as refusal:
+            self.settle(outcome.Error(refusal))
+        except BaseExceptionGroup as group:
+            refusals, rest = group.split(Refused)
+            if refusals is None:
+                raise
+            self.settle(outcome.Error(_first_leaf(refusals)))
+            if rest is not None:
+                raise rest from None
+        finally:
+            # Nothing when it was answered above; else a crash or a cancelled actor.
+            self.settle(
+                outcome.Error(
+                    ActorRestarting(
+                        f"the {self.actor} part of the daemon restarted while it worked on this; "
+                        "try again",
+                        retry_after=1,
+                    )
+                )
+            )
+
+
+class Mailbox(Generic[A]):
+    """The bounded queue in front of an actor whose state is an `A`. Outlives its incarnations.
+
+    `size` is the number of requests that may wait; those being worked on come on top.
+    """
+
+    def __init__(self, name: str, *, size: int = 64) -> None:
+        self.name = name
+        self._send, self._receive = trio.open_memory_channel[Request[A, object]](size)
+        self._gone: str | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be taken."""
+        return self._receive.statistics().current_buffer_used
+
+    async def ask(
+        self,
+        method: Callable[Concatenate[A, P], Awaitable[R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Have the actor run `method(state, *args, **kwargs)` and return what it returns.
+
+        Raises `Overloaded`, `ActorRestarting`, `ActorGone`, or the `Refused` of the method.
+        """
+        request: Request[A, R] = Request(self.name, lambda state: method(state, *args, **kwargs))
+        self._post(request)
+        try:
+            return await request.wait()
+        finally:
+            request.withdraw()
+
+    async def serve(self, state: A, *, at_once: int = 1) -> NoReturn:
+        """Answer requests on `state`, at most `at_once` at the same time, until cancelled."""
+        if at_once == 1:
+            while True:
+                await (await self._receive.receive()).answer(state)
+        hands = trio.Semaphore(at_once)
+        async with trio.open_nursery() as nursery:
+            while True:
+                await hands.acquire()
+                request = await self._receive.receive()
+                nursery.start_soon(partial(self._answer_and_release, request, state, hands))
+
+    def close(self, why: str) -> None:
+        """No incarnation will come again: fail all that wait and all that ask later."""
+        self._gone = why
+        for request in self._drain():
+            request.settle(outcome.Error(self._gone_error()))
+
+    async def _answer_and_release(
+        self, request: Request[A, object], state: A, hands: trio.Semaphore
+    ) -> None:
+        try:
+            await request.answer(state)
+        finally:
+            hands.release()
+
+    def _post(self, request: Request[A, R]) -> None:
+        if self._gone is not None:
+            raise self._gone_error()
+        try:
+            self._send.send_nowait(request)  # type: ignore[arg-type]  # R is the asker's business
+        except trio.WouldBlock:
+            self._drop_withdrawn()
+            try:
+                self._send.send_nowait(request)  # type: ignore[arg-type]
+            except trio.WouldBlock:
+                raise Overloaded(
+                    f"the {self.name} part of the daemon has a full queue; try again shortly",
+                    retry_after=1,
+                ) from None
+
+    def _drop_withdrawn(self) -> None:
+        """Make room: requests whose askers have gone keep their place until somebody looks."""
+        for request in self._drain():
+            if not request.withdrawn:
+                self._send.send_nowait(request)
+
+    def _drain(self) -> list[Request[A, object]]:
+        drained = []
+        while True:
+            try:
+                drained.append(self._receive.receive_nowait())
+            except trio.WouldBlock:
+                return drained
+
+    def _gone_error(self) -> ActorGone:
+        return ActorGone(
+            f"the {self.name} part of the daemon has ended: {self._gone}", retry_after=5
+        )
+
+
+def _first_leaf(group: BaseExceptionGroup[Refused]) -> Refused:
+    first = group.exceptions[0]
+    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first

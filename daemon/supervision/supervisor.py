@@ -1,0 +1,347 @@
+"""A supervisor: starts children in order, restarts those that fail, stops them in reverse.
+
+The problem: in a nursery one child's exception cancels all the others. That is right for the parts
+of one task and wrong for parts that should outlive each other's bugs. OTP answered this: each child
+has a spec that says when it is restarted, and a supervisor that cannot keep its children up ends
+itself, so that the next level (here: the process, then the service manager) decides.
+
+The choice: one task, `Supervisor.run`, owns all decisions. Each child runs in a task of its own,
+inside a cancel scope of its own, and does nothing at its end but report. So there is one place
+where restarts happen and no lock, and everything is tested on a mock clock.
+
+A supervisor has the shape of a child (`run(task_status)`), so supervisors nest.
+
+Rejected: restarting inside the child's own task (a `while` around `run`), which is less code but
+leaves nobody who could restart several together, or count over all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import inf
+from typing import Protocol
+
+import trio
+
+from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
+
+logger = logging.getLogger(__name__)
+
+StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
+
+
+class State(StrEnum):
+    """Where a child is in its life."""
+
+    DOWN = "down"  # not started yet, or ended and not to be restarted
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"  # failed; the restart is due later
+    STOPPING = "stopping"
+
+
+class Closable(Protocol):
+    """What a child leaves behind for its callers; `Mailbox` is one."""
+
+    def close(self, why: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """What a supervisor has to know of a child.
+
+    `run(task_status)` is one incarnation: it calls `task_status.started()` when it serves, and the
+    next child starts then. `stop`, where given, asks it to return; it has `grace` seconds for that
+    and is cancelled then. Without `stop` it is cancelled at once. `mailbox` is closed when the
+    child will never run again. A start that takes over `start_timeout` seconds has failed.
+    """
+
+    name: str
+    run: StartFunction
+    restart: Restart = Restart.PERMANENT
+    stop: Callable[[], None] | None = None
+    grace: float = 5.0
+    start_timeout: float = 30.0
+    mailbox: Closable | None = None
+
+
+@dataclass(frozen=True)
+class ChildSnapshot:
+    """One child, for people and monitors. Times are aware UTC; `next_retry` is in seconds."""
+
+    name: str
+    state: State
+    since: datetime
+    restarts: int
+    last_error: str | None
+    next_retry: float | None
+
+
+class Escalated(Exception):  # noqa: N818 - OTP's word
+    """A child could not be kept up, and everything was stopped in order."""
+
+
+@dataclass(eq=False)
+class _Child:
+    spec: ChildSpec
+    since: datetime
+    state: State = State.DOWN
+    restarts: int = 0
+    failures: int = 0  # in a row
+    last_error: str | None = None
+    started_at: float = 0.0
+    retry_at: float = inf
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
+
+
+class Supervisor:
+    """Keeps `specs` running by `strategy` until `stop()` is called or it has to give up.
+
+    `chance` and `wall` are the randomness of the waits and the clock of the snapshots; all waits
+    are on trio's clock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        specs: Sequence[ChildSpec],
+        *,
+        strategy: Strategy = Strategy.ONE_FOR_ONE,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        intensity: Intensity = Intensity(),  # noqa: B008 - frozen
+        chance: random.Random | None = None,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = name
+        self._strategy = strategy
+        self._backoff = backoff
+        self._intensity = intensity
+        self._window = RestartWindow(intensity)
+        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._wall = wall
+        self._children = [_Child(spec, wall()) for spec in specs]
+        self._stopping = False
+        # What ended by itself since the last look, and the event that says there is something.
+        self._ended: deque[tuple[_Child, Exception | None]] = deque()
+        self._news = trio.Event()
+
+    def stop(self) -> None:
+        """Ask for an orderly end: `run` returns when all children have ended."""
+        self._stopping = True
+        self._news.set()
+
+    def snapshot(self) -> list[ChildSnapshot]:
+        """The children as they are now, in the order of their start."""
+        return [
+            ChildSnapshot(
+                name=child.spec.name,
+                state=child.state,
+                since=child.since,
+                restarts=child.restarts,
+                last_error=child.last_error,
+                next_retry=_seconds_until(child.retry_at),
+            )
+            for child in self._children
+        ]
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start all children in order, then keep them up.
+
+        Raises `Escalated` when a child failed to start the first time, or was restarted too often;
+        whatever was running has been stopped, in reverse order, by then.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await self._start_all(nursery)
+                    task_status.started()
+                    await self._keep_up(nursery)
+                finally:
+                    # When `run` itself was cancelled the children are cancelled too, and these
+                    # waits end at once: there is nothing to be orderly about any more.
+                    await self._stop_children(reversed(self._children))
+        except BaseExceptionGroup as group:
+            raise _without_wrapper(group) from None
+        finally:
+            for child in self._children:
+                self._close_mailbox(child, "the daemon is stopping")
+
+    # Starting
+
+    async def _start_all(self, nursery: trio.Nursery) -> None:
+        for child in self._children:
+            if self._stopping:
+                return
+            error = await self._start(nursery, child)
+            if error is not None:
+                raise Escalated(f"{child.spec.name} did not start: {describe(error)}") from error
+
+    async def _start(self, nursery: trio.Nursery, child: _Child) -> Exception | None:
+        """Start one incarnation and wait until it serves; its error when it did not come so far."""
+        child.retry_at = inf
+        child.scope = trio.CancelScope()
+        child.ended = trio.Event()
+        self._enter(child, State.STARTING)
+        try:
+            with trio.fail_after(child.spec.start_timeout):
+                await nursery.start(self._incarnation, child)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is why the child is down
+            self._enter(child, State.DOWN)
+            return error
+        child.started_at = trio.current_time()
+        return None
+
+    async def _incarnation(self, child: _Child, task_status: trio.TaskStatus[None]) -> None:
+        """The life of one incarnation. Its error is `_start`'s before it serves, a report after."""
+        status = _Serving(task_status, lambda: self._enter(child, State.RUNNING))
+        error: Exception | None = None
+        try:
+            with child.scope:
+                await child.spec.run(status)
+        except Exception as failure:
+            if child.state is State.STARTING:
+                raise
+            error = failure
+        finally:
+            child.ended.set()
+        if child.state is State.RUNNING:
+            self._ended.append((child, error))
+            self._news.set()
+        elif error is not None:
+            logger.warning("%s failed while stopping", child.spec.name, exc_info=error)
+
+    # Keeping up
+
+    async def _keep_up(self, nursery: trio.Nursery) -> None:
+        while True:
+            with trio.move_on_at(min((child.retry_at for child in self._children), default=inf)):
+                await self._news.wait()
+            # No checkpoint between these two, so no report is lost between them.
+            self._news = trio.Event()
+            if self._stopping:
+                return
+            while self._ended:
+                await self._child_ended(*self._ended.popleft())
+            await self._start_the_due(nursery)
+
+    async def _child_ended(self, child: _Child, error: Exception | None) -> None:
+        self._enter(child, State.DOWN)
+        wanted = child.spec.restart.wanted(failed=error is not None)
+        if error is None:
+            logger.info("%s returned%s", child.spec.name, "; starting it again" if wanted else "")
+        else:
+            child.last_error = describe(error)
+            logger.error("%s failed", child.spec.name, exc_info=error)
+        if wanted:
+            await self._plan_restart(child)
+        else:
+            self._close_mailbox(child, "it has done its work" if error is None else "it failed")
+
+    async def _plan_restart(self, child: _Child) -> None:
+        """Decide when `child` starts again, and with whom; or that it was once too often."""
+        now = trio.current_time()
+        if self._window.exceeded_by(now):
+            raise Escalated(
+                f"{child.spec.name} needed more than {self._intensity.restarts} restarts "
+                f"in {self._intensity.period:g} s; its last error: {child.last_error}"
+            )
+        if now - child.started_at >= self._backoff.healthy:
+            child.failures = 0
+        child.failures += 1
+        group = [child, *await self._stop_dependants(child)]
+        # The stops may have taken a while; the wait counts from here.
+        retry_at = trio.current_time() + self._backoff.wait(child.failures, self._chance)
+        for member in group:
+            member.retry_at = retry_at
+            self._enter(member, State.WAITING)
+
+    async def _stop_dependants(self, child: _Child) -> list[_Child]:
+        """Stop those that are restarted with `child`; returns them in the order of their start."""
+        if self._strategy is Strategy.ONE_FOR_ONE:
+            return []
+        after = self._children[self._children.index(child) + 1 :]
+        dependants = [member for member in after if member.state is not State.DOWN]
+        await self._stop_children(reversed(dependants))
+        return dependants
+
+    async def _start_the_due(self, nursery: trio.Nursery) -> None:
+        """Start, in order, what is due. A failure puts off the rest of its group with it."""
+        for child in self._children:
+            if child.retry_at > trio.current_time() or self._stopping:
+                continue
+            child.restarts += 1
+            error = await self._start(nursery, child)
+            if error is not None:
+                child.last_error = describe(error)
+                logger.error("%s did not start again", child.spec.name, exc_info=error)
+                await self._plan_restart(child)
+
+    # Stopping
+
+    async def _stop_children(self, children: Iterable[_Child]) -> None:
+        for child in children:
+            child.retry_at = inf
+            if child.state in {State.STARTING, State.RUNNING}:
+                self._enter(child, State.STOPPING)
+                await self._stop_incarnation(child)
+            self._enter(child, State.DOWN)
+
+    async def _stop_incarnation(self, child: _Child) -> None:
+        if child.spec.stop is not None:
+            child.spec.stop()
+            with trio.move_on_after(child.spec.grace) as grace:
+                await child.ended.wait()
+            if not grace.cancelled_caught:
+                return
+            logger.warning(
+                "%s did not stop within %g s and is cancelled", child.spec.name, child.spec.grace
+            )
+        child.scope.cancel()
+        await child.ended.wait()
+
+    # Bookkeeping
+
+    def _enter(self, child: _Child, state: State) -> None:
+        child.state = state
+        child.since = self._wall()
+
+    def _close_mailbox(self, child: _Child, why: str) -> None:
+        if child.spec.mailbox is not None:
+            child.spec.mailbox.close(why)
+
+
+class _Serving:
+    """Passes `started()` on, and notes it at the very moment: a child may fail right after."""
+
+    def __init__(self, outer: trio.TaskStatus[None], note: Callable[[], None]) -> None:
+        self._outer = outer
+        self._note = note
+
+    def started(self, value: None = None) -> None:
+        self._note()
+        self._outer.started(value)
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line: its type and text, and of a group the first member's."""
+    if isinstance(error, BaseExceptionGroup):
+        first, more = error.exceptions[0], len(error.exceptions) - 1
+        return describe(first) + (f" (and {more} more)" if more else "")
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _without_wrapper(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The nursery's only error without the group around it."""
+    return group.exceptions[0] if len(group.exceptions) == 1 else group
+
+
+def _seconds_until(deadline: float) -> float | None:
+    return None if deadline == inf else max(0.0, deadline - trio.current_time())

@@ -1,0 +1,1 @@
+"""The one affiliate cookie: parsed strictly, kept in memory, never written to a disk."""

@@ -1,0 +1,58 @@
+"""The cookie vault: owns the one stored cookie record (seed, "Stored cookie record")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import trio
+
+from daemon.errors import Invalid
+from daemon.supervision.actor import Mailbox
+from daemon.vault.cookie import parse_cookie
+from daemon.vault.memory import Record, RecordMemory
+
+MAX_ACCOUNT_NAME = 200
+"""Characters of the label."""
+
+
+class Vault:
+    """What others hold: ask it to store the cookie, or for the one that is stored."""
+
+    def __init__(self, *, wall: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.mailbox = Mailbox[_Vault]("vault")
+        self._memory = RecordMemory()
+        self._wall = wall
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation; the record of the one before is still there."""
+        vault = _Vault(self._memory, self._wall)
+        task_status.started()
+        await self.mailbox.serve(vault)
+
+    async def store(self, cookie_text: str, account_name: str) -> Record:
+        """Replace the record. Raises `Invalid`, and keeps the old one, when it is no cookie."""
+        return await self.mailbox.ask(_Vault.store, cookie_text, account_name)
+
+    async def current(self) -> Record | None:
+        """The stored record, or None when no cookie was synced yet."""
+        return await self.mailbox.ask(_Vault.current)
+
+
+class _Vault:
+    def __init__(self, memory: RecordMemory, wall: Callable[[], datetime]) -> None:
+        self._memory = memory
+        self._wall = wall
+        self._record = memory.read()
+
+    async def store(self, cookie_text: str, account_name: str) -> Record:
+        if len(account_name) > MAX_ACCOUNT_NAME:
+            raise Invalid(f"accountName: longer than {MAX_ACCOUNT_NAME} characters; shorten it")
+        parse_cookie(cookie_text)
+        record = Record(cookie_text=cookie_text, account_name=account_name, synced_at=self._wall())
+        self._memory.write(record)
+        self._record = record
+        return record
+
+    async def current(self) -> Record | None:
+        return self._record
