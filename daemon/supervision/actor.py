@@ -27,7 +27,7 @@ What is promised:
 * A full mailbox is an immediate `Overloaded`, never an endless wait.
 * Deadlines are the asker's own cancel scopes, and include the wait in the mailbox.
 * An asker that goes away takes its request with it: unstarted it never runs, started it is
-  cancelled.
+  cancelled. One that is already cancelled asks nothing.
 * `daemon.errors.Refused` is the asker's error; the actor lives on. Any other exception ends the
   incarnation, its asker gets `ActorRestarting`, and the supervisor decides.
 * No asker hangs: whatever ends the actor settles the requests it had in hand; closing the mailbox
@@ -151,6 +151,7 @@ class Mailbox(Generic[A]):
 
         Raises `Overloaded`, `ActorRestarting`, `ActorGone`, or the `Refused` of the method.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         request: Request[A, R] = Request(self.name, lambda state: method(state, *args, **kwargs))
         self._post(request)
         try:
@@ -159,7 +160,11 @@ class Mailbox(Generic[A]):
             request.withdraw()
 
     async def serve(self, state: A, *, at_once: int = 1) -> NoReturn:
-        """Answer requests on `state`, at most `at_once` at the same time, until cancelled."""
+        """Answer requests on `state`, at most `at_once` at the same time, until cancelled.
+
+        Opens a closed mailbox: a supervisor that is itself restarted runs its children again.
+        """
+        self._gone = None
         if at_once == 1:
             while True:
                 await (await self._receive.receive()).answer(state)
@@ -171,7 +176,7 @@ class Mailbox(Generic[A]):
                 nursery.start_soon(partial(self._answer_and_release, request, state, hands))
 
     def close(self, why: str) -> None:
-        """No incarnation will come again: fail all that wait and all that ask later."""
+        """No incarnation is to come: fail all that wait, and all that ask before one serves."""
         self._gone = why
         for request in self._drain():
             request.settle(outcome.Error(self._gone_error()))

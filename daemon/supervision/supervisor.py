@@ -9,7 +9,8 @@ The choice: one task, `Supervisor.run`, owns all decisions. Each child runs in a
 inside a cancel scope of its own, and does nothing at its end but report. So there is one place
 where restarts happen and no lock, and everything is tested on a mock clock.
 
-A supervisor has the shape of a child (`run(task_status)`), so supervisors nest.
+A supervisor has the shape of a child (`run(task_status)`, `stop`), so supervisors nest; it starts
+over, children and counts alike, each time it is run.
 
 Rejected: restarting inside the child's own task (a `while` around `run`), which is less code but
 leaves nobody who could restart several together, or count over all of them.
@@ -20,7 +21,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -32,6 +34,9 @@ import trio
 from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
 
 logger = logging.getLogger(__name__)
+
+MAX_ERROR_TEXT = 300
+"""Characters of an error in a snapshot; the log has all of it."""
 
 StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
 
@@ -59,7 +64,8 @@ class ChildSpec:
     `run(task_status)` is one incarnation: it calls `task_status.started()` when it serves, and the
     next child starts then. `stop`, where given, asks it to return; it has `grace` seconds for that
     and is cancelled then. Without `stop` it is cancelled at once. `mailbox` is closed when the
-    child will never run again. A start that takes over `start_timeout` seconds has failed.
+    child will not run again, or not before its supervisor is run again. A start that takes over
+    `start_timeout` seconds has failed.
     """
 
     name: str
@@ -123,18 +129,26 @@ class Supervisor:
         self._strategy = strategy
         self._backoff = backoff
         self._intensity = intensity
-        self._window = RestartWindow(intensity)
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._wall = wall
         self._children = [_Child(spec, wall()) for spec in specs]
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._window = RestartWindow(self._intensity)
         self._stopping = False
+        self._starting = trio.CancelScope()
         # What ended by itself since the last look, and the event that says there is something.
         self._ended: deque[tuple[_Child, Exception | None]] = deque()
         self._news = trio.Event()
 
     def stop(self) -> None:
-        """Ask for an orderly end: `run` returns when all children have ended."""
+        """Ask for an orderly end: `run` returns when all children have ended.
+
+        A child that is just starting is cancelled. Before `run`, this makes it return at once.
+        """
         self._stopping = True
+        self._starting.cancel()
         self._news.set()
 
     def snapshot(self) -> list[ChildSnapshot]:
@@ -158,7 +172,7 @@ class Supervisor:
         whatever was running has been stopped, in reverse order, by then.
         """
         try:
-            async with trio.open_nursery() as nursery:
+            async with sole_error(), trio.open_nursery() as nursery:
                 try:
                     await self._start_all(nursery)
                     task_status.started()
@@ -167,8 +181,6 @@ class Supervisor:
                     # When `run` itself was cancelled the children are cancelled too, and these
                     # waits end at once: there is nothing to be orderly about any more.
                     await self._stop_children(reversed(self._children))
-        except BaseExceptionGroup as group:
-            raise _without_wrapper(group) from None
         finally:
             for child in self._children:
                 self._close_mailbox(child, "the daemon is stopping")
@@ -184,23 +196,29 @@ class Supervisor:
                 raise Escalated(f"{child.spec.name} did not start: {describe(error)}") from error
 
     async def _start(self, nursery: trio.Nursery, child: _Child) -> Exception | None:
-        """Start one incarnation and wait until it serves; its error when it did not come so far."""
+        """Start one incarnation and wait until it serves; its error when it did not come so far.
+
+        A start that `stop()` cut short is no error; the child is down then.
+        """
         child.retry_at = inf
         child.scope = trio.CancelScope()
         child.ended = trio.Event()
         self._enter(child, State.STARTING)
         try:
-            with trio.fail_after(child.spec.start_timeout):
+            with trio.move_on_after(child.spec.start_timeout) as self._starting:
                 await nursery.start(self._incarnation, child)
+                return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the child is down
             self._enter(child, State.DOWN)
             return error
-        child.started_at = trio.current_time()
-        return None
+        self._enter(child, State.DOWN)
+        if self._stopping:
+            return None
+        return trio.TooSlowError(f"did not serve within {child.spec.start_timeout:g} s")
 
     async def _incarnation(self, child: _Child, task_status: trio.TaskStatus[None]) -> None:
         """The life of one incarnation. Its error is `_start`'s before it serves, a report after."""
-        status = _Serving(task_status, lambda: self._enter(child, State.RUNNING))
+        status = _Serving(task_status, lambda: self._serves(child))
         error: Exception | None = None
         try:
             with child.scope:
@@ -209,13 +227,23 @@ class Supervisor:
             if child.state is State.STARTING:
                 raise
             error = failure
+            child.last_error = describe(failure)
         finally:
             child.ended.set()
         if child.state is State.RUNNING:
+            if trio.current_time() - child.started_at >= self._backoff.healthy:
+                child.failures = 0
             self._ended.append((child, error))
             self._news.set()
+        # Told here and not where the report is read: that may be never, when all is stopping.
+        if error is not None and child.state is State.RUNNING:
+            logger.error("%s failed", child.spec.name, exc_info=error)
         elif error is not None:
             logger.warning("%s failed while stopping", child.spec.name, exc_info=error)
+
+    def _serves(self, child: _Child) -> None:
+        child.started_at = trio.current_time()
+        self._enter(child, State.RUNNING)
 
     # Keeping up
 
@@ -232,13 +260,12 @@ class Supervisor:
             await self._start_the_due(nursery)
 
     async def _child_ended(self, child: _Child, error: Exception | None) -> None:
+        if child.state is not State.RUNNING:
+            return  # it depends on one that ended just before, and starts again with that one
         self._enter(child, State.DOWN)
         wanted = child.spec.restart.wanted(failed=error is not None)
         if error is None:
             logger.info("%s returned%s", child.spec.name, "; starting it again" if wanted else "")
-        else:
-            child.last_error = describe(error)
-            logger.error("%s failed", child.spec.name, exc_info=error)
         if wanted:
             await self._plan_restart(child)
         else:
@@ -252,8 +279,6 @@ class Supervisor:
                 f"{child.spec.name} needed more than {self._intensity.restarts} restarts "
                 f"in {self._intensity.period:g} s; its last error: {child.last_error}"
             )
-        if now - child.started_at >= self._backoff.healthy:
-            child.failures = 0
         child.failures += 1
         group = [child, *await self._stop_dependants(child)]
         # The stops may have taken a while; the wait counts from here.
@@ -263,13 +288,19 @@ class Supervisor:
             self._enter(member, State.WAITING)
 
     async def _stop_dependants(self, child: _Child) -> list[_Child]:
-        """Stop those that are restarted with `child`; returns them in the order of their start."""
+        """Stop those started after `child`; returns the ones that are started again with it."""
         if self._strategy is Strategy.ONE_FOR_ONE:
             return []
         after = self._children[self._children.index(child) + 1 :]
         dependants = [member for member in after if member.state is not State.DOWN]
         await self._stop_children(reversed(dependants))
-        return dependants
+        again = []
+        for member in dependants:
+            if member.spec.restart is Restart.TEMPORARY:
+                self._close_mailbox(member, f"it depended on {child.spec.name}, which ended")
+            else:
+                again.append(member)
+        return again
 
     async def _start_the_due(self, nursery: trio.Nursery) -> None:
         """Start, in order, what is due. A failure puts off the rest of its group with it."""
@@ -288,29 +319,37 @@ class Supervisor:
     async def _stop_children(self, children: Iterable[_Child]) -> None:
         for child in children:
             child.retry_at = inf
-            if child.state in {State.STARTING, State.RUNNING}:
+            if child.state is State.RUNNING and not child.ended.is_set():
                 self._enter(child, State.STOPPING)
                 await self._stop_incarnation(child)
             self._enter(child, State.DOWN)
 
     async def _stop_incarnation(self, child: _Child) -> None:
-        if child.spec.stop is not None:
-            child.spec.stop()
-            with trio.move_on_after(child.spec.grace) as grace:
-                await child.ended.wait()
-            if not grace.cancelled_caught:
-                return
-            logger.warning(
-                "%s did not stop within %g s and is cancelled", child.spec.name, child.spec.grace
-            )
+        if child.spec.stop is not None and await self._stopped_in_time(child, child.spec.stop):
+            return
         child.scope.cancel()
         await child.ended.wait()
+
+    async def _stopped_in_time(self, child: _Child, stop: Callable[[], None]) -> bool:
+        try:
+            stop()
+        except Exception:  # whatever is wrong with it, the others are still stopped in order
+            logger.exception("%s could not be asked to stop and is cancelled", child.spec.name)
+            return False
+        with trio.move_on_after(child.spec.grace):
+            await child.ended.wait()
+            return True
+        logger.warning(
+            "%s did not stop within %g s and is cancelled", child.spec.name, child.spec.grace
+        )
+        return False
 
     # Bookkeeping
 
     def _enter(self, child: _Child, state: State) -> None:
-        child.state = state
-        child.since = self._wall()
+        if child.state is not state:
+            child.state = state
+            child.since = self._wall()
 
     def _close_mailbox(self, child: _Child, why: str) -> None:
         if child.spec.mailbox is not None:
@@ -325,8 +364,8 @@ class _Serving:
         self._note = note
 
     def started(self, value: None = None) -> None:
+        self._outer.started(value)  # first: it refuses a second call
         self._note()
-        self._outer.started(value)
 
 
 def describe(error: BaseException) -> str:
@@ -334,13 +373,21 @@ def describe(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         first, more = error.exceptions[0], len(error.exceptions) - 1
         return describe(first) + (f" (and {more} more)" if more else "")
-    text = str(error)
+    text = " ".join(str(error).split())
+    if len(text) > MAX_ERROR_TEXT:
+        text = text[: MAX_ERROR_TEXT - 1] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _without_wrapper(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The nursery's only error without the group around it."""
-    return group.exceptions[0] if len(group.exceptions) == 1 else group
+@asynccontextmanager
+async def sole_error() -> AsyncIterator[None]:
+    """Around a nursery whose errors are one at a time: that error, without the group around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None
 
 
 def _seconds_until(deadline: float) -> float | None:

@@ -24,11 +24,18 @@ MAX_PAIR_BYTES = 4096
 _USER_ID = "SPC_U"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cookie:
     """A parsed cookie string. `pairs` keeps the order; of a repeated name the first counts."""
 
     pairs: tuple[tuple[str, str], ...] = field(repr=False)
+
+    # By hand: where a comparison that dataclass wrote fails, pytest prints the fields.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cookie) and self.pairs == other.pairs
+
+    def __hash__(self) -> int:
+        return hash(self.pairs)
 
     def get(self, name: str) -> str | None:
         """The value of `name`, or None."""

@@ -12,7 +12,7 @@ import fcntl
 import os
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from daemon.vault.cookie import Cookie, parse_cookie
 
@@ -29,18 +29,13 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
-    cookie_text: str
+    cookie_text: str = Field(repr=False)
     account_name: str
     synced_at: datetime
 
     @property
     def cookie(self) -> Cookie:
         return parse_cookie(self.cookie_text)
-
-    def __repr__(self) -> str:
-        return f"Record(account_name={self.account_name!r}, synced_at={self.synced_at})"
-
-    __str__ = __repr__
 
 
 class RecordMemory:

@@ -1,0 +1,143 @@
+"""Who is calling, and whether they count as local (README, "Who may call what").
+
+The seed leaves the cookie's endpoints open, and one of them answers with the account's cookie. So
+"open" means: to a client that is surely one of the addresses of `cookie.open_to`. The word surely
+is the problem. A reverse proxy makes everybody look like itself; a forged header makes anybody look
+like anybody; a web page in the owner's own browser calls from the owner's own address, be it by a
+cross-origin request or by a name of its own that resolves to us (DNS rebinding). The rules below
+are written so that whatever is unclear is not local, and then a token or the sync key is needed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from urllib.parse import urlsplit
+
+from werkzeug.datastructures import Headers
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+FORWARDING_HEADERS = (
+    "Forwarded",  # RFC 7239
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Real-IP",
+    "X-Client-IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "Via",  # RFC 9110, section 7.6.3
+)
+MAX_HOPS = 16
+"""Addresses looked at in a forwarding header; nobody has more proxies of their own."""
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The settings that access goes by."""
+
+    open_to: Sequence[Network]
+    trusted_proxies: Sequence[Network]
+    public_hosts: Collection[str]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whom a request counts as. `address` is what throttling goes by."""
+
+    address: str
+    local: bool
+
+
+def identify(peer: str | None, headers: Headers, rules: Neighbourhood) -> Caller:
+    """The caller behind a connection from `peer`. Never raises."""
+    address = _address(peer or "")
+    if address is None:
+        return Caller(peer or "unknown", local=False)
+    forwarded = any(name in headers for name in FORWARDING_HEADERS)
+    believed = True
+    if forwarded:
+        origin = _forwarded_by(address, headers, rules)
+        believed = origin is not None
+        address = origin or address
+    local = (
+        believed
+        and _within(address, rules.open_to)
+        and _is_our_name(headers.get("Host", ""), rules)
+        and _is_not_foreign(headers.get("Origin"), headers.get("Host", ""))
+    )
+    return Caller(str(address), local)
+
+
+def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Address | None:
+    """The nearest address that is not a trusted proxy, or None when that is not to be known."""
+    if not _within(peer, rules.trusted_proxies):
+        return None
+    if "X-Forwarded-For" in headers:
+        hops = _elements(headers, "X-Forwarded-For")
+    elif "Forwarded" in headers:
+        hops = [_for_of(element) for element in _elements(headers, "Forwarded")]
+    else:
+        hops = _elements(headers, "X-Real-IP")
+    # The last entry was written by the proxy that called us, the one before it by the one before.
+    for hop in reversed(hops[-MAX_HOPS:]):
+        address = _address(_without_port(hop.strip().strip('"')))
+        if address is None:
+            return None
+        if not _within(address, rules.trusted_proxies):
+            return address
+    return None
+
+
+def _is_our_name(host: str, rules: Neighbourhood) -> bool:
+    """An address literal, `localhost`, or a configured name: no name that a stranger may own."""
+    name = _without_port(host).lower().rstrip(".")
+    return name == "localhost" or name in rules.public_hosts or _address(name) is not None
+
+
+def _is_not_foreign(origin: str | None, host: str) -> bool:
+    """Not a web page of another origin. Extensions are no web pages: they are what syncs."""
+    if origin is None:
+        return True
+    if origin.startswith(("chrome-extension://", "moz-extension://", "safari-web-extension://")):
+        return True
+    return urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _within(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks if network.version == address.version)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _without_port(text: str) -> str:
+    """`host:port` without its port; an IPv6 address keeps its colons."""
+    if text.startswith("["):
+        return text.partition("]")[0] + "]"
+    return text if text.count(":") > 1 else text.partition(":")[0]
+
+
+def _elements(headers: Headers, name: str) -> list[str]:
+    """The elements of a list header. A client's own line comes first, the proxy's after it."""
+    return [element for line in headers.getlist(name) for element in line.split(",")]
+
+
+def _for_of(element: str) -> str:
+    """The `for` parameter of one element of a `Forwarded` header (RFC 7239, section 4)."""
+    for parameter in element.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "for":
+            return value.strip()
+    return ""

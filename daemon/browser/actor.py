@@ -1,0 +1,213 @@
+"""The browser actor: keeps a Chromium up, says honestly whether it is, and lets work be done on it.
+
+Chromium's failures are everyday events and not this actor's: it launches the next generation, at
+once after a healthy minute and with growing waits otherwise, for as long as the daemon lives.
+Meanwhile nobody waits: work is refused as `BrowserNotReady`, since the caller knows best whether to
+come again. Work that was under way ends with an error of its own as its calls fail.
+
+The actor knows nothing of the marketplace. What is to be done on a page comes as a function.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
+
+import trio
+
+from daemon.browser.contexts import Place
+from daemon.browser.generation import EndKind, Generation, GenerationSettings
+from daemon.browser.page import Page
+from daemon.errors import Refused, Unavailable
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.policy import Backoff
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+JOBS_AT_ONCE = 16
+"""Pieces of work under way at the same time, over all accounts."""
+
+
+class BrowserNotReady(Unavailable):
+    """No browser to work with at the moment."""
+
+
+class BrowserState(StrEnum):
+    """The browser's lifecycle, as people and monitors see it."""
+
+    STARTING = "starting"
+    READY = "ready"
+    UNRESPONSIVE = "unresponsive"  # up, but its canary misses beats
+    WAITING = "waiting"  # down, the next launch comes after a wait
+
+
+@dataclass(frozen=True)
+class BrowserStatus:
+    """The browser as it is now. `last_end` says why it was restarted the last time."""
+
+    state: BrowserState
+    ready: bool
+    since: datetime
+    version: str | None
+    pid: int | None
+    restarts: int
+    last_end: str | None
+    working: int
+    waiting: int
+    contexts: int
+
+
+class Browser:
+    """What others hold: `use` it, and ask whether it is `ready`."""
+
+    def __init__(
+        self,
+        settings: GenerationSettings,
+        *,
+        queue: int,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        chance: random.Random | None = None,
+    ) -> None:
+        self.mailbox = Mailbox[_Browser]("browser", size=queue)
+        self._settings = settings
+        self._backoff = backoff
+        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._incarnation: _Browser | None = None
+        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {"launch failed": 0}
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
+        browser = _Browser(self._settings, self._backoff, self._chance, self.restarts)
+        self._incarnation = browser
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(browser.keep_up)
+                task_status.started()
+                await self.mailbox.serve(browser, at_once=JOBS_AT_ONCE)
+        finally:
+            self._incarnation = None
+
+    @property
+    def ready(self) -> bool:
+        """A page has really been able to run script within the last few seconds."""
+        return self._incarnation is not None and self._incarnation.ready
+
+    def status(self) -> BrowserStatus:
+        """For health, metrics and status: a look that waits for nobody."""
+        browser = self._incarnation
+        generation = browser.generation if browser else None
+        return BrowserStatus(
+            state=browser.state if browser else BrowserState.WAITING,
+            ready=self.ready,
+            since=browser.since if browser else datetime.now(UTC),
+            version=generation.version if generation else None,
+            pid=generation.pid if generation else None,
+            restarts=sum(self.restarts.values()),
+            last_end=browser.last_end if browser else None,
+            working=generation.working if generation else 0,
+            waiting=self.mailbox.waiting,
+            contexts=generation.warm_contexts if generation else 0,
+        )
+
+    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+        """Do `job` on the tab of `place`.
+
+        Raises `BrowserNotReady` at once when there is no browser to do it on, `Overloaded` when too
+        much waits, and what `job` raises. A job that is cancelled spoils its tab and nothing else.
+        """
+        if not self.ready:
+            raise _not_ready()
+        return await self.mailbox.ask(_Browser.use, place, job)
+
+
+class _Browser:
+    def __init__(
+        self,
+        settings: GenerationSettings,
+        backoff: Backoff,
+        chance: random.Random,
+        restarts: dict[str, int],
+    ) -> None:
+        self._settings = settings
+        self._backoff = backoff
+        self._chance = chance
+        self._restarts = restarts
+        self._failures = 0  # in a row
+        self._waiting = False
+        self.generation: Generation | None = None
+        self.since = datetime.now(UTC)
+        self.last_end: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.generation is not None and self.generation.ready
+
+    @property
+    def state(self) -> BrowserState:
+        if self.ready:
+            return BrowserState.READY
+        if self.generation is not None and self.generation.end is None:
+            return BrowserState.UNRESPONSIVE
+        return BrowserState.WAITING if self._waiting else BrowserState.STARTING
+
+    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+        if self.generation is None or not self.generation.ready:
+            raise _not_ready()
+        return await self.generation.use(place, job)
+
+    async def keep_up(self) -> None:
+        """One generation after the other, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                generation = Generation(self._settings)
+                try:
+                    await nursery.start(generation.run)
+                except Refused as refusal:
+                    self._count("launch failed", f"launch failed: {refusal}")
+                    await self._wait()
+                    continue
+                await self._live(generation)
+
+    async def _live(self, generation: Generation) -> None:
+        """Use this generation until it has ended or the next one should be prepared."""
+        # A recycled one has served until now.
+        if self.generation is not None:
+            self.generation.retire()
+        self.generation, self.since = generation, datetime.now(UTC)
+        logger.info("the browser is ready: %s, pid %d", generation.version, generation.pid)
+        began = trio.current_time()
+        end = await generation.ended()
+        self._count(end.kind, str(end))
+        if end.kind is EndKind.RECYCLED:
+            self._failures = 0
+            return
+        generation.retire()
+        self.generation, self.since = None, datetime.now(UTC)
+        if trio.current_time() - began >= self._backoff.healthy:
+            self._failures = 0  # and the next launch is at once
+        else:
+            await self._wait()
+
+    def _count(self, kind: str, text: str) -> None:
+        self._restarts[kind] += 1
+        self.last_end = text
+        logger.warning("the browser is restarted: %s", text)
+
+    async def _wait(self) -> None:
+        self._failures += 1
+        self._waiting = True
+        try:
+            await trio.sleep(self._backoff.wait(self._failures, self._chance))
+        finally:
+            self._waiting = False
+
+
+def _not_ready() -> BrowserNotReady:
+    return BrowserNotReady("the browser is starting; try again in a few seconds", retry_after=2)

@@ -1,0 +1,148 @@
+"""The warm browser contexts: one for each account cookie, with its tabs.
+
+Opening the portal takes seconds, using an open page takes as long as the portal's answer. So each
+cookie has a browser context of its own (which shares nothing with another one, cookies and cache
+included), whose tabs stay open between pieces of work. What is warm may also be stale: any error on
+a tab, the cancellation of its work among them, spoils the whole context. A spoiled context takes no
+new work and is disposed of when the last piece of work on it has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import trio
+
+from daemon.browser.cdp import Connection
+from daemon.browser.page import BrowserContext, CookieParam, Page
+from daemon.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+DISPOSE_PATIENCE = 2.0
+"""Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a piece of work is done: which cookie's context, and which of its tabs.
+
+    `open_tab` makes a new tab ready for work, once for all the work it will see. `at_once` pieces
+    of work may use the tab at the same time.
+    """
+
+    key: str
+    cookies: Sequence[CookieParam] = field(repr=False)
+    tab: str
+    open_tab: Callable[[Page], Awaitable[None]]
+    at_once: int = 1
+
+
+class _Tab:
+    def __init__(self, at_once: int) -> None:
+        self.page: Page | None = None
+        self.opening = trio.Lock()
+        self.hands = trio.Semaphore(at_once)
+
+
+class _Warm:
+    """One context, made at its first use."""
+
+    def __init__(self) -> None:
+        self.context: BrowserContext | None = None
+        self.making = trio.Lock()
+        self.tabs: dict[str, _Tab] = {}
+        self.users = 0
+        self.last_used = trio.current_time()
+
+
+class Contexts:
+    """At most `limit` contexts that nobody uses, each for `idle` seconds after its last use."""
+
+    def __init__(self, connection: Connection, *, limit: int, idle: float) -> None:
+        self._connection = connection
+        self._limit = limit
+        self._idle = idle
+        self._warm: dict[str, _Warm] = {}
+
+    def __len__(self) -> int:
+        return len(self._warm)
+
+    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+        """Do `job` on the place's tab, which is made and opened if it is not there yet."""
+        warm = self._warm.setdefault(place.key, _Warm())
+        warm.users += 1
+        try:
+            async with warm.making:
+                with self._spoiling(place.key, warm):
+                    context = await self._context(warm, place)
+            tab = warm.tabs.setdefault(place.tab, _Tab(place.at_once))
+            async with tab.hands:
+                with self._spoiling(place.key, warm):
+                    return await job(await self._page(context, tab, place))
+        finally:
+            warm.users -= 1
+            warm.last_used = trio.current_time()
+            if self._warm.get(place.key) is not warm and warm.users == 0:
+                await self._dispose(warm)
+            else:
+                await self._drop_surplus()
+
+    async def drop_idle(self) -> None:
+        """Dispose of contexts as they become idle. Runs until cancelled."""
+        while True:
+            await trio.sleep(self._idle / 4)
+            for key, warm in list(self._warm.items()):
+                if warm.users == 0 and trio.current_time() - warm.last_used >= self._idle:
+                    await self._drop(key)
+
+    async def _context(self, warm: _Warm, place: Place) -> BrowserContext:
+        if warm.context is None:
+            warm.context = await BrowserContext.create(self._connection, place.cookies)
+        return warm.context
+
+    async def _page(self, context: BrowserContext, tab: _Tab, place: Place) -> Page:
+        async with tab.opening:
+            if tab.page is None:
+                page = await context.new_page()
+                await place.open_tab(page)
+                tab.page = page
+            return tab.page
+
+    @contextmanager
+    def _spoiling(self, key: str, warm: _Warm) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._warm.get(key) is warm:
+                del self._warm[key]
+            raise
+
+    async def _drop_surplus(self) -> None:
+        unused = [key for key, warm in self._warm.items() if warm.users == 0]
+        unused.sort(key=lambda key: self._warm[key].last_used)
+        for key in unused[: max(0, len(unused) - self._limit)]:
+            await self._drop(key)
+
+    async def _drop(self, key: str) -> None:
+        await self._dispose(self._warm.pop(key))
+
+    async def _dispose(self, warm: _Warm) -> None:
+        """Also while being cancelled: a context left behind would keep the account's cookies."""
+        context, warm.context = warm.context, None
+        if context is None:
+            return
+        with trio.move_on_after(DISPOSE_PATIENCE, shield=True) as patience:
+            try:
+                await context.dispose()
+            except Refused as refusal:
+                # The browser is going down, and takes the context with it.
+                logger.info("a browser context could not be disposed of: %s", refusal)
+        if patience.cancelled_caught:
+            logger.warning("the browser did not dispose of a context in %g s", DISPOSE_PATIENCE)

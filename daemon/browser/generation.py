@@ -1,0 +1,202 @@
+"""One generation of the browser: a launched Chromium, from its first canary beat to its end.
+
+Four things may end a Chromium from our point of view, and each is seen in another way: the process
+exits; the websocket closes; the canary, a page of ours that runs a line of script every second,
+stops answering (a stopped process keeps its socket open, and a hung one answers the protocol but
+runs no script); or it has grown too large or too old to go on. The first to notice says so, with
+the reason. Nobody else decides that a browser is alive: not the process table, not the protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import TypeVar
+
+import trio
+
+from daemon.browser.cdp import Connection, connect
+from daemon.browser.chromium import Chromium, LaunchSettings, launch
+from daemon.browser.contexts import Contexts, Place
+from daemon.browser.page import BrowserContext, Page
+from daemon.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+BEAT_EVERY = 1.0
+BEAT_DEADLINE = 2.0
+"""Seconds for one line of script. It takes a millisecond; a busy machine may need a while."""
+MISSES = 2
+"""Beats missed in a row after which the browser counts as unresponsive."""
+FRESH = 5.0
+"""Seconds for which a beat vouches for the browser."""
+MEASURE_EVERY = 30.0
+
+
+class EndKind(StrEnum):
+    """Why a generation is over; the kinds of a restart's reason."""
+
+    CRASHED = "crashed"
+    DISCONNECTED = "disconnected"
+    UNRESPONSIVE = "unresponsive"
+    RECYCLED = "recycled"  # by choice: it still works
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a generation, and what was seen of it."""
+
+    kind: EndKind
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Bounds of one generation: contexts kept warm, their idle seconds, and when to recycle."""
+
+    launch: LaunchSettings
+    contexts: int
+    idle: float
+    recycle_after: float  # seconds
+    recycle_memory: int  # bytes of memory that Chromium alone uses
+
+
+class Generation:
+    """Do work on it by `use`; wait for its end by `ended`; `retire` lets it go."""
+
+    def __init__(self, settings: GenerationSettings) -> None:
+        self._settings = settings
+        self._contexts: Contexts | None = None
+        self._over = trio.Event()
+        self._released = trio.Event()
+        self._rest = trio.Event()
+        self._last_beat = -inf
+        self._missed = 0
+        self.version = ""
+        self.pid = 0
+        self.working = 0
+        self.end: End | None = None
+
+    @property
+    def ready(self) -> bool:
+        """A page has run script within the last few seconds, and nothing has been seen since."""
+        dead = self.end is not None and self.end.kind is not EndKind.RECYCLED
+        fresh = trio.current_time() - self._last_beat < FRESH
+        return fresh and self._missed == 0 and not dead
+
+    @property
+    def warm_contexts(self) -> int:
+        return len(self._contexts) if self._contexts is not None else 0
+
+    async def ended(self) -> End:
+        """Wait until it cannot or should not be used any more."""
+        await self._over.wait()
+        assert self.end is not None  # noqa: S101 - set before the event
+        return self.end
+
+    def retire(self) -> None:
+        """Let it go as soon as the work on it has ended."""
+        self._released.set()
+
+    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+        """Do a piece of work. Raises what the work raises; see `daemon/browser/errors.py`."""
+        assert self._contexts is not None  # noqa: S101 - it has started, or nobody could ask
+        self.working += 1
+        try:
+            return await self._contexts.use(place, job)
+        finally:
+            self.working -= 1
+            if self.working == 0:
+                self._rest.set()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Launch, serve until the end, leave nothing behind.
+
+        `started()` comes with the first beat. Raises a `Refused` when it does not come to that;
+        after it, the end is told by `ended` and this returns.
+        """
+        async with (
+            launch(self._settings.launch) as chromium,
+            connect(chromium.endpoint) as connection,
+        ):
+            self.version, self.pid = chromium.version, chromium.pid
+            contexts = Contexts(connection, limit=self._settings.contexts, idle=self._settings.idle)
+            self._contexts = contexts
+            canary = await self._hatch(connection)
+            await self._beat(canary)
+            task_status.started()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(contexts.drop_idle)
+                nursery.start_soon(self._watch_process, chromium)
+                nursery.start_soon(self._watch_connection, connection)
+                nursery.start_soon(self._watch_canary, canary)
+                nursery.start_soon(self._watch_size_and_age, chromium)
+                end = await self.ended()
+                if end.kind is EndKind.RECYCLED:
+                    await self._released.wait()
+                    await self._work_done()
+                nursery.cancel_scope.cancel()
+
+    async def _hatch(self, connection: Connection) -> Page:
+        """The canary's page: a blank one in a context of its own."""
+        context = await BrowserContext.create(connection, ())
+        return await context.new_page()
+
+    async def _beat(self, canary: Page) -> None:
+        with trio.fail_after(BEAT_DEADLINE):
+            await canary.evaluate("() => 1")
+        self._last_beat = trio.current_time()
+        self._missed = 0
+
+    async def _watch_canary(self, canary: Page) -> None:
+        while self._missed < MISSES:
+            await trio.sleep(BEAT_EVERY)
+            try:
+                await self._beat(canary)
+            except (trio.TooSlowError, Refused) as miss:
+                self._missed += 1
+                logger.warning("the browser's canary missed a beat: %s", miss or "too slow")
+        self._over_with(EndKind.UNRESPONSIVE, f"no script ran for {MISSES} beats")
+
+    async def _watch_process(self, chromium: Chromium) -> None:
+        status = await chromium.wait()
+        self._over_with(EndKind.CRASHED, f"Chromium ended: {status}")
+
+    async def _watch_connection(self, connection: Connection) -> None:
+        why = await connection.wait_closed()
+        # A killed process closes its socket a moment before it can be waited for. Its exit says
+        # more, so it gets that moment.
+        await trio.sleep(0.1)
+        self._over_with(EndKind.DISCONNECTED, why)
+
+    async def _watch_size_and_age(self, chromium: Chromium) -> None:
+        born = trio.current_time()
+        while True:
+            await trio.sleep(min(MEASURE_EVERY, self._settings.recycle_after))
+            age = trio.current_time() - born
+            memory = await chromium.memory()
+            if age >= self._settings.recycle_after:
+                self._over_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
+            elif memory >= self._settings.recycle_memory:
+                self._over_with(
+                    EndKind.RECYCLED, f"{memory >> 20} MiB in use (browser.recycle_memory)"
+                )
+
+    def _over_with(self, kind: EndKind, detail: str) -> None:
+        """Note the end. The first to notice counts, but for a death after a recycling began."""
+        if self.end is None or self.end.kind is EndKind.RECYCLED:
+            self.end = End(kind, detail)
+            self._over.set()
+
+    async def _work_done(self) -> None:
+        while self.working:
+            self._rest = trio.Event()
+            await self._rest.wait()

@@ -1,0 +1,142 @@
+"""The control socket: how the owner's shell talks to the running daemon.
+
+Some things must not be possible over HTTP, however authenticated: switching off the second factor
+of a lost phone, for one. They go over a unix socket of mode 0600 in the state directory, so that
+who may do them is who owns the files. One connection is one question: a line of JSON
+`{"command": "…"}`, and a line of JSON back, in the shape of the API's bodies.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from daemon.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+SOCKET_NAME = "control.sock"
+MAX_QUESTION = 4096
+MAX_ANSWER = 4 * 1024 * 1024
+CONNECTIONS = 8
+DEADLINE = 10.0
+"""Seconds for one question, its answer included."""
+
+Answer = dict[str, Any]
+Commands = Mapping[str, Callable[[], Awaitable[Answer]]]
+
+
+class NotRunning(Exception):
+    """No daemon answers on the socket; the text says where it was looked for."""
+
+
+class Control:
+    """Answers the commands it is given, by name, on the socket in `directory`."""
+
+    def __init__(self, directory: Path, commands: Commands) -> None:
+        self._path = directory / SOCKET_NAME
+        self._commands = commands
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until cancelled; the socket file goes with it."""
+        # Nobody else can be listening: the state directory's lock was taken before this started.
+        self._path.unlink(missing_ok=True)
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(_bind(self._path)))
+        hands = trio.Semaphore(CONNECTIONS)
+        try:
+            async with listener, trio.open_nursery() as nursery:
+                task_status.started()
+                while True:
+                    await hands.acquire()
+                    stream = await listener.accept()
+                    nursery.start_soon(self._converse, stream, hands)
+        finally:
+            self._path.unlink(missing_ok=True)
+
+    async def _converse(self, stream: trio.SocketStream, hands: trio.Semaphore) -> None:
+        try:
+            with trio.move_on_after(DEADLINE):
+                async with stream:
+                    question = await _read_line(stream, MAX_QUESTION)
+                    answer = await self._answer(question)
+                    await stream.send_all(json.dumps(answer).encode() + b"\n")
+        except (trio.BrokenResourceError, ValueError) as fault:
+            logger.info("a control connection was cut off: %s", fault)
+        finally:
+            hands.release()
+
+    async def _answer(self, question: bytes) -> Answer:
+        name = _command_of(question)
+        command = self._commands.get(name)
+        if command is None:
+            known = ", ".join(sorted(self._commands))
+            return {"ok": False, "error": f"command: {name!r} is not one of {known}"}
+        logger.info("control command: %s", name)
+        try:
+            return {"ok": True} | await command()
+        except Refused as refusal:
+            return {"ok": False, "error": str(refusal)}
+
+
+async def call(directory: Path, command: str) -> Answer:
+    """Ask the daemon whose state is in `directory`; its answer has `ok`, and `error` if not.
+
+    Raises `NotRunning`.
+    """
+    path = directory / SOCKET_NAME
+    try:
+        with trio.fail_after(DEADLINE):
+            async with await trio.open_unix_socket(path) as stream:
+                await stream.send_all(json.dumps({"command": command}).encode() + b"\n")
+                answer: Answer = json.loads(await _read_line(stream, MAX_ANSWER))
+                return answer
+    except PermissionError:
+        raise NotRunning(
+            f"{path} belongs to another user; run this as root or as the daemon's user"
+        ) from None
+    except (OSError, trio.BrokenResourceError, ValueError):
+        raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
+    except trio.TooSlowError:
+        raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE:g} s") from None
+
+
+def _bind(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The mask, not a chmod afterwards: there is no moment at which others could connect.
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+        listener.listen(CONNECTIONS)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.umask(mask)
+    return listener
+
+
+async def _read_line(stream: trio.SocketStream, most: int) -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        part = await stream.receive_some()
+        if not part:
+            raise ValueError("it ended before its line did")
+        line += part
+        if len(line) > most:
+            raise ValueError(f"its line is over {most} bytes")
+    return bytes(line)
+
+
+def _command_of(question: bytes) -> str:
+    try:
+        asked = json.loads(question)
+    except ValueError:
+        return ""
+    return str(asked.get("command", "")) if isinstance(asked, dict) else ""

@@ -1,0 +1,1 @@
+"""The conversion desk: turns requests into as little portal work as will do."""

@@ -1,0 +1,379 @@
+"""The conversion desk: links in, entries out (seed, POST /api/convert).
+
+A request's way: its links are read; short ones are resolved; each product that is not remembered
+takes a ticket in its account's line; product data is read for what was converted. Each link goes
+that way in a task of its own, so that a slow short link holds up nobody else, and the request is
+answered when the last one has arrived or its deadline has passed.
+
+What was converted is never lost: a request fails as a whole only when it has no link to show.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from daemon.conversion.line import AccountState, Line, Lines, SubIds, Ticket
+from daemon.conversion.sharing import Remembered, Shared
+from daemon.conversion.sources import LinkSource, ProductSource, Resolver
+from daemon.errors import Invalid, Refused, Unavailable, UpstreamFailed
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import HumanCheck, ProductsRefused, SessionLost
+from daemon.marketplace.links import NotALink, Product, Short, parse
+from daemon.marketplace.markets import Market
+from daemon.marketplace.products import ProductData
+from daemon.supervision.actor import Mailbox
+from daemon.vault.cookie import Cookie
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 256
+"""Requests being worked on at the same time; up to as many wait in the mailbox."""
+
+GATHER = 0.5
+"""Seconds that a request's products wait for its short links, so that all share their submits."""
+
+PRODUCT_PATIENCE = 10.0
+"""Seconds that a converted link waits for its product data at the most."""
+
+OWN_ACCOUNT = "open api"
+"""The line of links that are made without a cookie: there is one such account, the owner's."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One request to convert: distinct links as submitted, sub-ids, and whose account it is.
+
+    `cookie` may be missing where no source needs one.
+    """
+
+    links: tuple[str, ...]
+    sub_ids: SubIds
+    cookie: Cookie | None
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A link that was made. `product` is None when its data was not to be had."""
+
+    short_link: str
+    long_link: str
+    product: ProductData | None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A link that was not made, with the seed's failCode."""
+
+    fail_code: int
+
+
+Entry = Converted | Failed
+
+
+@dataclass(frozen=True)
+class DeskLimits:
+    """The desk's bounds: seconds, numbers of links, numbers of remembered results."""
+
+    patience: float = 60.0  # for a request, waiting included
+    chunk: int = 5
+    queue: int = 32
+    remember: float = 86_400.0
+    remember_limit: int = 10_000
+    products_remember: float = 600.0
+    products_remember_limit: int = 10_000
+    products_rest: float = 900.0  # after product data was refused
+
+
+@dataclass(frozen=True)
+class DeskStatus:
+    """For people and monitors."""
+
+    waiting_requests: int
+    waiting_submits: int
+    remembered_links: int
+    remembered_products: int
+    accounts: dict[str, AccountState]
+
+
+@dataclass(frozen=True)
+class DeskSetup:
+    """What the desk works with. Without `products` no product data is read."""
+
+    market: Market
+    links: LinkSource
+    products: ProductSource | None
+    resolver: Resolver
+    limits: DeskLimits
+
+
+class Desk:
+    """What others hold: ask it to convert an order."""
+
+    def __init__(self, setup: DeskSetup) -> None:
+        self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
+        self.needs_cookie = setup.links.needs_cookie
+        self._setup = setup
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation; what it remembers goes with it."""
+        async with trio.open_nursery() as nursery:
+            desk = _Desk(self._setup, nursery)
+            task_status.started()
+            await self.mailbox.serve(desk, at_once=AT_ONCE)
+
+    async def convert(self, order: Order) -> dict[str, Entry]:
+        """An entry for each of the order's links.
+
+        Raises `Refused` when no link was made and the links are not to blame: `SessionLost`,
+        `HumanCheck` or another `UpstreamFailed`; `Unavailable` when the work did not begin in time.
+        """
+        deadline = trio.current_time() + self._setup.limits.patience
+        # The desk itself keeps the deadline, to answer with what it has by then; the second more
+        # is for when it does not come to that, because it is being restarted.
+        with trio.move_on_at(deadline + 1):
+            return await self.mailbox.ask(_Desk.convert, order, deadline)
+        raise _still_queued()
+
+    async def cookie_synced(self, cookie: Cookie) -> None:
+        """A new cookie was stored: its account is no longer paused."""
+        await self.mailbox.ask(_Desk.cookie_synced, cookie)
+
+    async def clear_accounts(self) -> int:
+        """The owner says that all is well again; returns how many accounts had been stopped."""
+        return await self.mailbox.ask(_Desk.clear_accounts)
+
+    async def status(self) -> DeskStatus:
+        """How much waits and is remembered, and how the accounts stand."""
+        return await self.mailbox.ask(_Desk.status)
+
+
+class _Desk:
+    def __init__(self, setup: DeskSetup, nursery: trio.Nursery) -> None:
+        self._market = setup.market
+        self._links = setup.links
+        self._products = setup.products
+        self._resolver = setup.resolver
+        self._limits = limits = setup.limits
+        self._lines = Lines(
+            setup.links.create, chunk=limits.chunk, queue=limits.queue, nursery=nursery
+        )
+        self._rows = Remembered[tuple[str, Product, SubIds], Row](
+            seconds=limits.remember, limit=limits.remember_limit
+        )
+        self._resolved = Remembered[str, Product](
+            seconds=limits.remember, limit=limits.remember_limit
+        )
+        self._resolving = Shared[str, Product | int](nursery)
+        self._data = Remembered[tuple[str, Product], ProductData](
+            seconds=limits.products_remember, limit=limits.products_remember_limit
+        )
+        self._data_under_way = Shared[tuple[str, Product], ProductData | None](nursery)
+        self._waiting = 0
+
+    async def convert(self, order: Order, deadline: float) -> dict[str, Entry]:
+        if order.cookie is None and self._links.needs_cookie:
+            raise Invalid("cookie: none given and none stored; send one or sync one first")
+        self._lines.check_room()
+        work = _Work(order)
+        self._waiting += 1
+        try:
+            with trio.move_on_at(deadline):
+                async with trio.open_nursery() as nursery:
+                    for link in order.links:
+                        nursery.start_soon(self._convert_link, work, link)
+                    await self._gather(work)
+        finally:
+            self._waiting -= 1
+        return work.answer()
+
+    async def cookie_synced(self, cookie: Cookie) -> None:
+        self._lines.of(cookie.account).cookie_synced(cookie)
+
+    async def clear_accounts(self) -> int:
+        return self._lines.clear_all()
+
+    async def status(self) -> DeskStatus:
+        return DeskStatus(
+            waiting_requests=self._waiting,
+            waiting_submits=self._lines.submits_waiting(),
+            remembered_links=len(self._rows),
+            remembered_products=len(self._data),
+            accounts=self._lines.states(),
+        )
+
+    # One link's way
+
+    async def _convert_link(self, work: _Work, link: str) -> None:
+        try:
+            product = await self._identify(work, link)
+            if isinstance(product, int):
+                work.entries[link] = Failed(product)
+                return
+            row = await self._row(work, product)
+            if row.fail_code != FailCode.SUCCESS or row.short_link is None:
+                work.entries[link] = Failed(row.fail_code)
+                return
+            entry = Converted(row.short_link, row.long_link or row.short_link, None)
+            work.entries[link] = entry  # from here on it is converted, whatever comes
+            data = await self._product_data(work.order.cookie, product)
+            work.entries[link] = Converted(entry.short_link, entry.long_link, data)
+        except Refused as refusal:
+            work.refusals[link] = refusal
+
+    async def _identify(self, work: _Work, link: str) -> Product | int:
+        """The product behind a link, or the failCode that says that there is none."""
+        reading = parse(link, self._market)
+        if isinstance(reading, NotALink):
+            return FailCode.INVALID_LINK
+        if isinstance(reading, Short):
+            product = self._resolved.get(reading.url) or await self._resolve(work, reading)
+        else:
+            product = reading
+        await work.gathered.wait()
+        return product
+
+    async def _resolve(self, work: _Work, short: Short) -> Product | int:
+        work.unresolved += 1
+        try:
+            product = await self._resolving.get(short.url, partial(self._resolver.resolve, short))
+        finally:
+            work.unresolved -= 1
+            if work.unresolved == 0:
+                work.gathered.set()
+        if isinstance(product, Product):
+            self._resolved.put(short.url, product)
+        return product
+
+    async def _gather(self, work: _Work) -> None:
+        """Let the products go on when the short links among the order are resolved, or too slow."""
+        await trio.lowlevel.checkpoint()  # each link's task has come to its first wait by then
+        if work.unresolved:
+            with trio.move_on_after(GATHER):
+                await work.gathered.wait()
+        work.gathered.set()
+
+    async def _row(self, work: _Work, product: Product) -> Row:
+        cookie = work.order.cookie if self._links.needs_cookie else None
+        sub_ids = work.order.sub_ids
+        key = (cookie.digest if cookie else "", product, sub_ids)
+        remembered = self._rows.get(key)
+        if remembered is not None:
+            return remembered
+        line = self._line(cookie)
+        ticket = line.ticket(cookie, product, sub_ids)
+        work.tickets.append(ticket)
+        row = await line.row(ticket)
+        if row.fail_code == FailCode.SUCCESS:
+            self._rows.put(key, row)
+        return row
+
+    async def _product_data(self, cookie: Cookie | None, product: Product) -> ProductData | None:
+        """The product's data, or None: whatever happens here costs no link."""
+        if self._products is None:
+            return None
+        own = cookie if self._products.needs_cookie else None
+        if own is None and self._products.needs_cookie:
+            return None  # links are made without one, and none is stored
+        key = (own.digest if own else "", product)
+        remembered = self._data.get(key)
+        if remembered is not None:
+            return remembered
+        with trio.move_on_after(PRODUCT_PATIENCE) as patience:
+            data = await self._data_under_way.get(
+                key, partial(self._read_product, self._products, own, product)
+            )
+            if data is not None:
+                self._data.put(key, data)
+            return data
+        if patience.cancelled_caught:
+            logger.warning("no data of product %s within %g s", product, PRODUCT_PATIENCE)
+        return None
+
+    async def _read_product(
+        self, source: ProductSource, cookie: Cookie | None, product: Product
+    ) -> ProductData | None:
+        line = self._line(cookie)
+        if line.products_rest:
+            return None
+        try:
+            return await source.read(cookie, product)
+        except HumanCheck as check:
+            line.pause(check, cookie)
+        except ProductsRefused as refusal:
+            line.rest_products(self._limits.products_rest)
+            logger.warning("product data is not read for a while: %s", refusal)
+        except Refused as refusal:
+            logger.warning("no data of product %s: %s", product, refusal)
+        return None
+
+    def _line(self, cookie: Cookie | None) -> Line:
+        return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)
+
+
+class _Work:
+    """What is known of one order so far."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.entries: dict[str, Entry] = {}
+        self.refusals: dict[str, Refused] = {}
+        self.tickets: list[Ticket] = []
+        self.unresolved = 0  # short links under way
+        self.gathered = trio.Event()  # the products may take their tickets
+
+    def answer(self) -> dict[str, Entry]:
+        """The entries, in the order of the links. Raises when there is no link to show and the
+        links are not to blame.
+        """
+        late = [link for link in self.order.links if link not in self.entries | self.refusals]
+        if any(isinstance(entry, Converted) for entry in self.entries.values()):
+            rest = dict.fromkeys(late, FailCode.UNKNOWN) | {
+                link: FailCode.NO_PERMISSION
+                if isinstance(why, HumanCheck | SessionLost)
+                else FailCode.UNKNOWN
+                for link, why in self.refusals.items()
+            }
+            found = self.entries | {link: Failed(code) for link, code in rest.items()}
+            return {link: found[link] for link in self.order.links}
+        if self.refusals:
+            raise _gravest(self.refusals.values())
+        if late:
+            raise self._too_late()
+        return {link: self.entries[link] for link in self.order.links}
+
+    def _too_late(self) -> Refused:
+        if self.tickets and not any(ticket.submitted for ticket in self.tickets):
+            return _still_queued()
+        return UpstreamFailed(
+            "the marketplace did not answer in time (browser.job_timeout); try again later"
+        )
+
+
+def _code_for(refusal: Refused) -> FailCode:
+    """The failCode of a link that was refused while others were converted."""
+    wants_owner = isinstance(refusal, HumanCheck | SessionLost)
+    return FailCode.NO_PERMISSION if wants_owner else FailCode.UNKNOWN
+
+
+def _gravest(refusals: Iterable[Refused]) -> Refused:
+    """The refusal that the owner has to hear of first."""
+
+    def gravity(refusal: Refused) -> int:
+        kinds = (HumanCheck, SessionLost, UpstreamFailed)
+        return next((i for i, kind in enumerate(kinds) if isinstance(refusal, kind)), len(kinds))
+
+    return min(refusals, key=gravity).with_traceback(None)
+
+
+def _still_queued() -> Unavailable:
+    return Unavailable(
+        "the request was still queued when its time was up (browser.job_timeout); "
+        "try again shortly, or send fewer at once",
+        retry_after=5,
+    )

@@ -1,0 +1,311 @@
+"""One account's line: submits merged, one at a time, and none while the account is paused.
+
+The portal's page takes a few links at once, with one set of sub-ids, and its owner would not press
+the button twice at the same moment. So each account has a line of `Ticket`s and at most one worker
+that takes as many of them as fit together. Whoever is first is submitted at once; merging happens
+only among those who have to wait anyway.
+
+A line also knows how the account stands: a human check pauses it, a lost session is remembered for
+the owner to see. It knows neither the browser nor the portal: `submit` does the work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import ceil, inf
+
+import trio
+
+from daemon.errors import Refused, Unavailable
+from daemon.marketplace.answers import Row
+from daemon.marketplace.errors import HumanCheck, SessionLost
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import Cookie
+
+logger = logging.getLogger(__name__)
+
+SubIds = tuple[str, ...]
+Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence[Row]]]
+
+
+class Standing(StrEnum):
+    """How an account stands with the portal, as far as its last answer told."""
+
+    ACTIVE = "active"
+    SESSION_LOST = "session lost"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """An account's standing, since when (aware UTC) and why."""
+
+    standing: Standing
+    since: datetime
+    reason: str | None
+
+
+TicketKey = tuple[str | None, SubIds, Product]
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One link that waits for its row, or for the refusal of the submit it was part of.
+
+    All who want the same link of the same cookie with the same sub-ids hold the same ticket.
+    """
+
+    cookie: Cookie | None
+    product: Product
+    sub_ids: SubIds
+    holders: int = 0
+    settled: trio.Event = field(default_factory=trio.Event)
+    row: Row | None = None
+    refusal: Refused | None = None
+    batch: _Batch | None = None
+
+    @property
+    def fits_with(self) -> tuple[str | None, SubIds]:
+        """Tickets of which this is equal can go into one submit."""
+        return (self.cookie.digest if self.cookie else None, self.sub_ids)
+
+    @property
+    def key(self) -> TicketKey:
+        """What makes two tickets the same."""
+        return (*self.fits_with, self.product)
+
+    @property
+    def submitted(self) -> bool:
+        """Whether its submit has begun."""
+        return self.batch is not None
+
+
+@dataclass(eq=False)
+class _Batch:
+    """The tickets of one submit under way; cancelled when nobody waits for any of them."""
+
+    tickets: list[Ticket]
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def leave(self, ticket: Ticket) -> None:
+        self.tickets.remove(ticket)
+        if not self.tickets:
+            self.scope.cancel()
+
+
+class Line:
+    """The tickets of one account, and the worker that submits them `chunk` at a time."""
+
+    def __init__(self, submit: Submit, *, chunk: int, nursery: trio.Nursery) -> None:
+        self._submit = submit
+        self._chunk = chunk
+        self._nursery = nursery
+        self._open: dict[TicketKey, Ticket] = {}  # not settled: waiting or being submitted
+        self._waiting: list[Ticket] = []
+        self._working = False
+        self._digest: str | None = None  # of the cookie that the standing is about
+        self._check: HumanCheck | None = None
+        self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
+        self._products_rest_until = -inf  # on trio's clock
+
+    @property
+    def working(self) -> bool:
+        """A submit is under way or about to be."""
+        return self._working
+
+    def submits_waiting(self) -> int:
+        """How many submits it takes to serve those who wait."""
+        fitting = Counter(ticket.fits_with for ticket in self._waiting)
+        return sum(ceil(count / self._chunk) for count in fitting.values())
+
+    def ticket(self, cookie: Cookie | None, product: Product, sub_ids: SubIds) -> Ticket:
+        """A place in the line, or the place of who is there already with the same link.
+
+        Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
+        """
+        if self._check is not None:
+            # One error for many: each raises it without the frames that another one added.
+            raise self._check.with_traceback(None)
+        new = Ticket(cookie, product, sub_ids)
+        ticket = self._open.setdefault(new.key, new)
+        if ticket is new:
+            self._waiting.append(ticket)
+            if not self._working:
+                self._working = True
+                self._nursery.start_soon(self._work)
+        ticket.holders += 1
+        return ticket
+
+    async def row(self, ticket: Ticket) -> Row:
+        """Wait for the ticket's row. Raises what its submit raised.
+
+        A ticket whose last holder gives up waiting leaves the line, or its submit.
+        """
+        try:
+            await ticket.settled.wait()
+        finally:
+            ticket.holders -= 1
+            if ticket.holders == 0 and not ticket.settled.is_set():
+                self._leave(ticket)
+        if ticket.refusal is not None:
+            raise ticket.refusal.with_traceback(None)
+        assert ticket.row is not None  # noqa: S101 - a settled ticket has one or the other
+        return ticket.row
+
+    def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
+        """Stop all upstream work of this account; those who wait are told why."""
+        self._check = check
+        self._stand(Standing.PAUSED, cookie, str(check))
+        self._refuse_waiting(check, lambda _: True)
+
+    @property
+    def products_rest(self) -> bool:
+        """Whether product data is left alone, because it was refused a while ago."""
+        return trio.current_time() < self._products_rest_until
+
+    def rest_products(self, seconds: float) -> None:
+        """Read no product data for a while; links go on."""
+        self._products_rest_until = trio.current_time() + seconds
+
+    def clear(self) -> bool:
+        """Forget a pause or a lost session. True when there was one."""
+        had_one = self.state.standing is not Standing.ACTIVE
+        self._check = None
+        self._stand(Standing.ACTIVE, None, None)
+        self._products_rest_until = -inf
+        return had_one
+
+    def cookie_synced(self, cookie: Cookie) -> None:
+        """A cookie for this account came in: a new one ends a pause, the same one does not."""
+        if cookie.digest != self._digest:
+            self.clear()
+
+    # The worker
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._run_batch(self._next_batch())
+        finally:
+            self._working = False
+
+    def _next_batch(self) -> _Batch:
+        first = self._waiting[0]
+        fitting = [one for one in self._waiting if one.fits_with == first.fits_with]
+        batch = _Batch(fitting[: self._chunk])
+        for ticket in batch.tickets:
+            self._waiting.remove(ticket)
+            ticket.batch = batch
+        return batch
+
+    async def _run_batch(self, batch: _Batch) -> None:
+        tickets = list(batch.tickets)
+        cookie = tickets[0].cookie
+        with batch.scope:
+            try:
+                rows = await self._submit(
+                    cookie, [ticket.product for ticket in tickets], tickets[0].sub_ids
+                )
+            except Refused as refusal:
+                self._refused(refusal, tickets, cookie)
+            else:
+                if self.state.standing is Standing.SESSION_LOST:
+                    self.clear()
+                for ticket, row in zip(tickets, rows, strict=True):
+                    self._settle(ticket, row=row)
+
+    def _refused(self, refusal: Refused, tickets: list[Ticket], cookie: Cookie | None) -> None:
+        logger.warning("a submit of %d links was refused: %s", len(tickets), refusal)
+        for ticket in tickets:
+            self._settle(ticket, refusal=refusal)
+        if isinstance(refusal, HumanCheck):
+            self.pause(refusal, cookie)
+        elif isinstance(refusal, SessionLost):
+            self._stand(Standing.SESSION_LOST, cookie, str(refusal))
+            self._refuse_waiting(refusal, lambda other: other.cookie == cookie)
+
+    def _refuse_waiting(self, refusal: Refused, which: Callable[[Ticket], bool]) -> None:
+        refused = [ticket for ticket in self._waiting if which(ticket)]
+        self._waiting = [ticket for ticket in self._waiting if not which(ticket)]
+        for ticket in refused:
+            self._settle(ticket, refusal=refusal)
+
+    def _settle(
+        self, ticket: Ticket, *, row: Row | None = None, refusal: Refused | None = None
+    ) -> None:
+        # One that was left by all is not open any more, and a newer one may be in its place.
+        if self._open.get(ticket.key) is ticket:
+            del self._open[ticket.key]
+        ticket.row, ticket.refusal = row, refusal
+        ticket.settled.set()
+
+    def _leave(self, ticket: Ticket) -> None:
+        del self._open[ticket.key]
+        if ticket.batch is not None:
+            ticket.batch.leave(ticket)
+        else:
+            self._waiting.remove(ticket)
+
+    def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
+        self._digest = cookie.digest if cookie else None
+        if standing is not self.state.standing:
+            logger.warning("account is now %s%s", standing, f": {reason}" if reason else "")
+            self.state = AccountState(standing, datetime.now(UTC), reason)
+
+
+class Lines:
+    """All accounts' lines. `queue` bounds the submits that may wait, over all accounts.
+
+    At most `limit` lines are kept, but for those at work. Of the others an account that is active
+    goes first (nothing is forgotten with it), then the one not asked for the longest.
+    """
+
+    def __init__(
+        self, submit: Submit, *, chunk: int, queue: int, nursery: trio.Nursery, limit: int = 256
+    ) -> None:
+        self._submit = submit
+        self._chunk = chunk
+        self._queue = queue
+        self._nursery = nursery
+        self._limit = limit
+        self._lines: dict[str, Line] = {}
+
+    def of(self, account: str) -> Line:
+        """The line of an account, made at its first use."""
+        line = self._lines.pop(account, None) or self._new()
+        self._lines[account] = line  # the last place: the most recently used
+        return line
+
+    def states(self) -> dict[str, AccountState]:
+        """How each known account stands."""
+        return {account: line.state for account, line in self._lines.items()}
+
+    def submits_waiting(self) -> int:
+        """How many submits wait, over all accounts."""
+        return sum(line.submits_waiting() for line in self._lines.values())
+
+    def check_room(self) -> None:
+        """Raise `Unavailable` when as many submits wait as may."""
+        if self.submits_waiting() >= self._queue:
+            raise Unavailable(
+                f"{self._queue} submits are waiting already (browser.queue); try again shortly",
+                retry_after=5,
+            )
+
+    def clear_all(self) -> int:
+        """End every pause; returns how many accounts had one or had lost their session."""
+        return sum(line.clear() for line in self._lines.values())
+
+    def _new(self) -> Line:
+        if len(self._lines) >= self._limit:
+            at_rest = [account for account, line in self._lines.items() if not line.working]
+            # A stable sort: within the active and within the others, the longest unused is first.
+            at_rest.sort(key=lambda it: self._lines[it].state.standing is not Standing.ACTIVE)
+            for account in at_rest[:1]:
+                del self._lines[account]
+        return Line(self._submit, chunk=self._chunk, nursery=self._nursery)

@@ -1,0 +1,47 @@
+"""What the desk needs from the outside: links made, short links resolved, products read.
+
+The desk knows these three shapes only. Which of them is behind a shape is decided once, in
+`daemon/tree.py`, by the owner's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from daemon.marketplace.answers import Row
+from daemon.marketplace.links import Product, Short
+from daemon.marketplace.products import ProductData
+from daemon.vault.cookie import Cookie
+
+
+class LinkSource(Protocol):
+    """Makes affiliate links."""
+
+    needs_cookie: bool
+    """Whether links are made in the session of a cookie. If not, `cookie` is None."""
+
+    async def create(
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+    ) -> Sequence[Row]:
+        """One row a product, in their order. Raises `Refused` when there is none at all."""
+
+
+class ProductSource(Protocol):
+    """Reads product and commission data."""
+
+    needs_cookie: bool
+
+    async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
+        """The data, or None when the source has none.
+
+        Raises `ProductsRefused` when the source refuses, `HumanCheck` when it wants a person, or
+        another `Refused`.
+        """
+
+
+class Resolver(Protocol):
+    """Follows short links."""
+
+    async def resolve(self, short: Short) -> Product | int:
+        """The product it leads to, or the failCode of the seed that says why there is none."""

@@ -1,0 +1,30 @@
+"""Short links over plain HTTP: without the browser, and so without the owner's session."""
+
+from __future__ import annotations
+
+import logging
+
+import httpx
+
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.links import NotALink, Product, Short
+from daemon.marketplace.markets import Market
+from daemon.marketplace.shortlinks import resolve
+
+logger = logging.getLogger(__name__)
+
+
+class HttpResolver:
+    """Follows short links with a client that keeps no cookies."""
+
+    def __init__(self, client: httpx.AsyncClient, market: Market) -> None:
+        self._client = client
+        self._market = market
+
+    async def resolve(self, short: Short) -> Product | int:
+        """See `Resolver`."""
+        found = await resolve(self._client, short, self._market)
+        if isinstance(found, Product):
+            return found
+        logger.info("short link %s: %s", short.url, found.why)
+        return FailCode.INVALID_LINK if isinstance(found, NotALink) else FailCode.UNKNOWN

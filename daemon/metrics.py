@@ -1,0 +1,89 @@
+"""What a monitor reads at `/metrics`, in Prometheus' text form.
+
+What happens is counted where it happens; what merely is (queues, states) is read from the parts at
+the moment of the scrape, so that no number can be older than the scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.browser.actor import Browser
+from daemon.supervision.supervisor import ChildSnapshot, State
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+
+
+class Metrics:
+    """The daemon's metrics, in a registry of their own.
+
+    `parts` gives the supervised parts as they are.
+    """
+
+    def __init__(self, browser: Browser | None, parts: Callable[[], list[ChildSnapshot]]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_States(browser, parts))
+        self.requests = Counter(
+            "smartlinkd_requests", "HTTP requests", ["route", "status"], registry=self._registry
+        )
+        self.request_seconds = Histogram(
+            "smartlinkd_request_seconds",
+            "Time to answer a request",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.links = Counter(
+            "smartlinkd_links", "Links answered, by failCode", ["code"], registry=self._registry
+        )
+
+    def text(self) -> bytes:
+        """The page for the scrape."""
+        return generate_latest(self._registry)
+
+
+class _States(Collector):
+    def __init__(self, browser: Browser | None, parts: Callable[[], list[ChildSnapshot]]) -> None:
+        self._browser = browser
+        self._parts = parts
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the families are made at the scrape, and there are no others of these names."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
+        restarts = CounterMetricFamily(
+            "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
+        )
+        for part in self._parts():
+            up.add_metric([part.name], float(part.state is State.RUNNING))
+            restarts.add_metric([part.name], part.restarts)
+        yield up
+        yield restarts
+        if self._browser is not None:
+            yield from _browser_metrics(self._browser)
+
+
+def _browser_metrics(browser: Browser) -> Iterable[Metric]:
+    status = browser.status()
+    gauges = {
+        "ready": ("1 while a page can run script", float(status.ready)),
+        "jobs_running": ("Pieces of work under way", status.working),
+        "jobs_waiting": ("Pieces of work in the queue", status.waiting),
+        "contexts": ("Warm browser contexts", status.contexts),
+    }
+    for name, (text, value) in gauges.items():
+        yield GaugeMetricFamily(f"smartlinkd_browser_{name}", text, value=value)
+    restarts = CounterMetricFamily(
+        "smartlinkd_browser_restarts", "Ends of a Chromium, by reason", labels=["reason"]
+    )
+    for reason, count in browser.restarts.items():
+        restarts.add_metric([reason], count)
+    yield restarts

@@ -1,0 +1,33 @@
+"""How bodies look on the wire: names in camelCase, times in ISO 8601 UTC with milliseconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+
+class Body(BaseModel):
+    """A body. Unknown fields are ignored, types are not coerced, and errors show no values."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+        strict=True,
+        hide_input_in_errors=True,
+    )
+
+
+def timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds and `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(timestamp, return_type=str),
+    Field(description="ISO 8601, UTC, milliseconds"),
+]
