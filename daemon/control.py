@@ -33,8 +33,12 @@ Answer = dict[str, Any]
 Commands = Mapping[str, Callable[[], Awaitable[Answer]]]
 
 
-class NotRunning(Exception):
+class NotRunning(Exception):  # noqa: N818 - it says how the daemon is
     """No daemon answers on the socket; the text says where it was looked for."""
+
+
+class _NoLine(Exception):  # noqa: N818 - it says what came
+    """What came is not one line of a bearable length."""
 
 
 class Control:
@@ -64,10 +68,9 @@ class Control:
         try:
             with trio.move_on_after(DEADLINE):
                 async with stream:
-                    question = await _read_line(stream, MAX_QUESTION)
-                    answer = await self._answer(question)
+                    answer = await self._answer(await _read_line(stream, MAX_QUESTION))
                     await stream.send_all(json.dumps(answer).encode() + b"\n")
-        except (trio.BrokenResourceError, ValueError) as fault:
+        except (trio.BrokenResourceError, _NoLine) as fault:
             logger.info("a control connection was cut off: %s", fault)
         finally:
             hands.release()
@@ -101,7 +104,7 @@ async def call(directory: Path, command: str) -> Answer:
         raise NotRunning(
             f"{path} belongs to another user; run this as root or as the daemon's user"
         ) from None
-    except (OSError, trio.BrokenResourceError, ValueError):
+    except (OSError, trio.BrokenResourceError, _NoLine, ValueError):
         raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
     except trio.TooSlowError:
         raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE:g} s") from None
@@ -127,16 +130,16 @@ async def _read_line(stream: trio.SocketStream, most: int) -> bytes:
     while not line.endswith(b"\n"):
         part = await stream.receive_some()
         if not part:
-            raise ValueError("it ended before its line did")
+            raise _NoLine("it ended before its line did")
         line += part
         if len(line) > most:
-            raise ValueError(f"its line is over {most} bytes")
+            raise _NoLine(f"its line is over {most} bytes")
     return bytes(line)
 
 
 def _command_of(question: bytes) -> str:
     try:
         asked = json.loads(question)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
         return ""
     return str(asked.get("command", "")) if isinstance(asked, dict) else ""

@@ -24,7 +24,8 @@ import httpx
 import trio
 
 from daemon.api.access import Neighbourhood
-from daemon.api.app import Services, build_app
+from daemon.api.app import build_app
+from daemon.api.services import Services
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings

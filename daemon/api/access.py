@@ -11,10 +11,10 @@ are written so that whatever is unclear is not local, and then a token or the sy
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from urllib.parse import urlsplit
 
 from werkzeug.datastructures import Headers
 
@@ -22,16 +22,18 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 FORWARDING_HEADERS = (
-    "Forwarded",  # RFC 7239
-    "X-Forwarded-For",
-    "X-Forwarded-Host",
-    "X-Forwarded-Proto",
-    "X-Real-IP",
-    "X-Client-IP",
-    "True-Client-IP",
-    "CF-Connecting-IP",
-    "Via",  # RFC 9110, section 7.6.3
+    "forwarded",  # RFC 7239
+    "x-forwarded",  # with all that begins like it
+    "x-original-forwarded-for",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "via",  # RFC 9110, section 7.6.3
 )
+"""How the names of headers begin, in lower case, that only a request through a proxy has."""
 MAX_HOPS = 16
 """Addresses looked at in a forwarding header; nobody has more proxies of their own."""
 
@@ -58,9 +60,8 @@ def identify(peer: str | None, headers: Headers, rules: Neighbourhood) -> Caller
     address = _address(peer or "")
     if address is None:
         return Caller(peer or "unknown", local=False)
-    forwarded = any(name in headers for name in FORWARDING_HEADERS)
     believed = True
-    if forwarded:
+    if any(name.lower().startswith(FORWARDING_HEADERS) for name, _ in headers):
         origin = _forwarded_by(address, headers, rules)
         believed = origin is not None
         address = origin or address
@@ -77,25 +78,34 @@ def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Addr
     """The nearest address that is not a trusted proxy, or None when that is not to be known."""
     if not _within(peer, rules.trusted_proxies):
         return None
-    if "X-Forwarded-For" in headers:
-        hops = _elements(headers, "X-Forwarded-For")
-    elif "Forwarded" in headers:
-        hops = [_for_of(element) for element in _elements(headers, "Forwarded")]
-    else:
-        hops = _elements(headers, "X-Real-IP")
+    chains = (
+        _elements(headers, "X-Forwarded-For"),
+        [_for_of(element) for element in _elements(headers, "Forwarded")],
+        _elements(headers, "X-Real-IP"),
+    )
+    nearest = {_nearest(hops, rules) for hops in chains if hops}
+    # One that names our own proxies alone says nothing. Of the others all must say the same: a
+    # proxy that writes one of these headers may pass on another one as the client sent it.
+    origins = {one for one in nearest if one is None or not _within(one, rules.trusted_proxies)}
+    return origins.pop() if len(origins) == 1 else None
+
+
+def _nearest(hops: Sequence[str], rules: Neighbourhood) -> Address | None:
+    """The last address that is not a trusted proxy, else the first of the proxies. None when it
+    cannot be read.
+    """
+    address = None
     # The last entry was written by the proxy that called us, the one before it by the one before.
     for hop in reversed(hops[-MAX_HOPS:]):
         address = _address(_without_port(hop.strip().strip('"')))
-        if address is None:
-            return None
-        if not _within(address, rules.trusted_proxies):
+        if address is None or not _within(address, rules.trusted_proxies):
             return address
-    return None
+    return address
 
 
 def _is_our_name(host: str, rules: Neighbourhood) -> bool:
     """An address literal, `localhost`, or a configured name: no name that a stranger may own."""
-    name = _without_port(host).lower().rstrip(".")
+    name = _without_port(host).lower().removesuffix(".")
     return name == "localhost" or name in rules.public_hosts or _address(name) is not None
 
 
@@ -105,7 +115,7 @@ def _is_not_foreign(origin: str | None, host: str) -> bool:
         return True
     if origin.startswith(("chrome-extension://", "moz-extension://", "safari-web-extension://")):
         return True
-    return urlsplit(origin).netloc.lower() == host.lower()
+    return origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
 def _within(address: Address, networks: Sequence[Network]) -> bool:
@@ -114,19 +124,24 @@ def _within(address: Address, networks: Sequence[Network]) -> bool:
 
 def _address(text: str) -> Address | None:
     try:
-        address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
+    if isinstance(address, IPv6Address):
+        # Without its zone: that is the interface it came by, and not who it is.
+        return address.ipv4_mapped or IPv6Address(int(address))
     return address
 
 
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{0,5})?")
+
+
 def _without_port(text: str) -> str:
-    """`host:port` without its port; an IPv6 address keeps its colons."""
-    if text.startswith("["):
-        return text.partition("]")[0] + "]"
-    return text if text.count(":") > 1 else text.partition(":")[0]
+    """The host of `host:port`. What does not look like that stays as it is, IPv6 without brackets
+    among it.
+    """
+    parts = _HOST_AND_PORT.fullmatch(text)
+    return (parts[1] or parts[2]) if parts else text
 
 
 def _elements(headers: Headers, name: str) -> list[str]:

@@ -11,7 +11,7 @@ What was converted is never lost: a request fails as a whole only when it has no
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +33,10 @@ from daemon.vault.cookie import Cookie
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 256
-"""Requests being worked on at the same time; up to as many wait in the mailbox."""
+"""Requests being worked on at the same time; one more is refused."""
+
+QUESTIONS = 8
+"""Hands kept free beside those: a desk full of requests still takes a cookie, a clear, a look."""
 
 GATHER = 0.5
 """Seconds that a request's products wait for its short links, so that all share their submits."""
@@ -125,7 +128,7 @@ class Desk:
         async with trio.open_nursery() as nursery:
             desk = _Desk(self._setup, nursery)
             task_status.started()
-            await self.mailbox.serve(desk, at_once=AT_ONCE)
+            await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
 
     async def convert(self, order: Order) -> dict[str, Entry]:
         """An entry for each of the order's links.
@@ -160,9 +163,9 @@ class _Desk:
         self._products = setup.products
         self._resolver = setup.resolver
         self._limits = limits = setup.limits
-        self._lines = Lines(
-            setup.links.create, chunk=limits.chunk, queue=limits.queue, nursery=nursery
-        )
+        self._lines = Lines(self._submit, chunk=limits.chunk, queue=limits.queue, nursery=nursery)
+        # What work finds is remembered by the work itself and not by those who wait for it: they
+        # may leave, and between its end and their waking somebody else may ask for the same.
         self._rows = Remembered[tuple[str, Product, SubIds], Row](
             seconds=limits.remember, limit=limits.remember_limit
         )
@@ -179,13 +182,18 @@ class _Desk:
     async def convert(self, order: Order, deadline: float) -> dict[str, Entry]:
         if order.cookie is None and self._links.needs_cookie:
             raise Invalid("cookie: none given and none stored; send one or sync one first")
-        self._lines.check_room()
-        work = _Work(order)
+        if self._waiting >= AT_ONCE:
+            raise Unavailable(
+                f"{AT_ONCE} requests are being converted already; try again shortly", retry_after=5
+            )
+        if trio.current_time() >= deadline:  # it waited for the desk to be there again
+            raise _still_queued()
+        work = _Work(order, self._market)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
                 async with trio.open_nursery() as nursery:
-                    for link in order.links:
+                    for link in work.readings:
                         nursery.start_soon(self._convert_link, work, link)
                     await self._gather(work)
         finally:
@@ -211,13 +219,13 @@ class _Desk:
 
     async def _convert_link(self, work: _Work, link: str) -> None:
         try:
-            product = await self._identify(work, link)
+            product = await self._identify(work, work.readings[link])
             if isinstance(product, int):
                 work.entries[link] = Failed(product)
                 return
             row = await self._row(work, product)
-            if row.fail_code != FailCode.SUCCESS or row.short_link is None:
-                work.entries[link] = Failed(row.fail_code)
+            if row.short_link is None:
+                work.entries[link] = Failed(row.fail_code or FailCode.UNKNOWN)
                 return
             entry = Converted(row.short_link, row.long_link or row.short_link, None)
             work.entries[link] = entry  # from here on it is converted, whatever comes
@@ -226,33 +234,32 @@ class _Desk:
         except Refused as refusal:
             work.refusals[link] = refusal
 
-    async def _identify(self, work: _Work, link: str) -> Product | int:
+    async def _identify(self, work: _Work, reading: Product | Short | NotALink) -> Product | int:
         """The product behind a link, or the failCode that says that there is none."""
-        reading = parse(link, self._market)
         if isinstance(reading, NotALink):
             return FailCode.INVALID_LINK
-        if isinstance(reading, Short):
-            product = self._resolved.get(reading.url) or await self._resolve(work, reading)
-        else:
-            product = reading
+        product = reading if isinstance(reading, Product) else await self._resolve(work, reading)
         await work.gathered.wait()
         return product
 
     async def _resolve(self, work: _Work, short: Short) -> Product | int:
-        work.unresolved += 1
         try:
-            product = await self._resolving.get(short.url, partial(self._resolver.resolve, short))
+            return self._resolved.get(short.url) or await self._resolving.get(
+                short.url, partial(self._follow, short)
+            )
         finally:
             work.unresolved -= 1
             if work.unresolved == 0:
                 work.gathered.set()
+
+    async def _follow(self, short: Short) -> Product | int:
+        product = await self._resolver.resolve(short)
         if isinstance(product, Product):
             self._resolved.put(short.url, product)
         return product
 
     async def _gather(self, work: _Work) -> None:
         """Let the products go on when the short links among the order are resolved, or too slow."""
-        await trio.lowlevel.checkpoint()  # each link's task has come to its first wait by then
         if work.unresolved:
             with trio.move_on_after(GATHER):
                 await work.gathered.wait()
@@ -261,36 +268,39 @@ class _Desk:
     async def _row(self, work: _Work, product: Product) -> Row:
         cookie = work.order.cookie if self._links.needs_cookie else None
         sub_ids = work.order.sub_ids
-        key = (cookie.digest if cookie else "", product, sub_ids)
-        remembered = self._rows.get(key)
+        remembered = self._rows.get((_whose(cookie), product, sub_ids))
         if remembered is not None:
             return remembered
+        if not work.tickets:  # all of a request's products get in, or none
+            self._lines.check_room()
         line = self._line(cookie)
         ticket = line.ticket(cookie, product, sub_ids)
         work.tickets.append(ticket)
-        row = await line.row(ticket)
-        if row.fail_code == FailCode.SUCCESS:
-            self._rows.put(key, row)
-        return row
+        return await line.row(ticket)
+
+    async def _submit(
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds
+    ) -> Sequence[Row]:
+        rows = await self._links.create(cookie, products, sub_ids)
+        for product, row in zip(products, rows, strict=True):
+            if row.fail_code == FailCode.SUCCESS:
+                self._rows.put((_whose(cookie), product, sub_ids), row)
+        return rows
 
     async def _product_data(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """The product's data, or None: whatever happens here costs no link."""
-        if self._products is None:
+        source = self._products
+        if source is None or (source.needs_cookie and cookie is None):
             return None
-        own = cookie if self._products.needs_cookie else None
-        if own is None and self._products.needs_cookie:
-            return None  # links are made without one, and none is stored
-        key = (own.digest if own else "", product)
+        own = cookie if source.needs_cookie else None
+        key = (_whose(own), product)
         remembered = self._data.get(key)
         if remembered is not None:
             return remembered
         with trio.move_on_after(PRODUCT_PATIENCE) as patience:
-            data = await self._data_under_way.get(
-                key, partial(self._read_product, self._products, own, product)
+            return await self._data_under_way.get(
+                key, partial(self._read_product, source, own, product)
             )
-            if data is not None:
-                self._data.put(key, data)
-            return data
         if patience.cancelled_caught:
             logger.warning("no data of product %s within %g s", product, PRODUCT_PATIENCE)
         return None
@@ -299,17 +309,19 @@ class _Desk:
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
         line = self._line(cookie)
-        if line.products_rest:
-            return None
         try:
-            return await source.read(cookie, product)
+            data = await line.read_product(partial(source.read, cookie, product))
         except HumanCheck as check:
             line.pause(check, cookie)
         except ProductsRefused as refusal:
-            line.rest_products(self._limits.products_rest)
+            line.rest_products(self._limits.products_rest, cookie)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)
+        else:
+            if data is not None:
+                self._data.put((_whose(cookie), product), data)
+            return data
         return None
 
     def _line(self, cookie: Cookie | None) -> Line:
@@ -319,12 +331,14 @@ class _Desk:
 class _Work:
     """What is known of one order so far."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, market: Market) -> None:
         self.order = order
+        self.readings = {link: parse(link, market) for link in order.links}
         self.entries: dict[str, Entry] = {}
         self.refusals: dict[str, Refused] = {}
         self.tickets: list[Ticket] = []
-        self.unresolved = 0  # short links under way
+        # short links whose way is not known yet
+        self.unresolved = sum(isinstance(reading, Short) for reading in self.readings.values())
         self.gathered = trio.Event()  # the products may take their tickets
 
     def answer(self) -> dict[str, Entry]:
@@ -359,6 +373,11 @@ def _code_for(refusal: Refused) -> FailCode:
     """The failCode of a link that was refused while others were converted."""
     wants_owner = isinstance(refusal, HumanCheck | SessionLost)
     return FailCode.NO_PERMISSION if wants_owner else FailCode.UNKNOWN
+
+
+def _whose(cookie: Cookie | None) -> str:
+    """What remembered results go by: nothing of one cookie is another one's."""
+    return cookie.digest if cookie else ""
 
 
 def _gravest(refusals: Iterable[Refused]) -> Refused:

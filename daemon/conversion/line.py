@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from math import ceil, inf
+from typing import TypeVar
 
 import trio
 
@@ -29,6 +31,7 @@ from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
+D = TypeVar("D")
 SubIds = tuple[str, ...]
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence[Row]]]
 
@@ -69,12 +72,13 @@ class Ticket:
     refusal: Refused | None = None
     batch: _Batch | None = None
 
-    @property
+    # Cached, both: a queue is looked through often, and a digest is a hash of a whole cookie.
+    @cached_property
     def fits_with(self) -> tuple[str | None, SubIds]:
         """Tickets of which this is equal can go into one submit."""
         return (self.cookie.digest if self.cookie else None, self.sub_ids)
 
-    @property
+    @cached_property
     def key(self) -> TicketKey:
         """What makes two tickets the same."""
         return (*self.fits_with, self.product)
@@ -108,15 +112,21 @@ class Line:
         self._open: dict[TicketKey, Ticket] = {}  # not settled: waiting or being submitted
         self._waiting: list[Ticket] = []
         self._working = False
-        self._digest: str | None = None  # of the cookie that the standing is about
+        self._digest: str | None = None  # of the cookie that the last trouble was with
         self._check: HumanCheck | None = None
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._products_rest_until = -inf  # on trio's clock
+        self._reading: set[trio.CancelScope] = set()  # products, one scope each
 
     @property
     def working(self) -> bool:
-        """A submit is under way or about to be."""
-        return self._working
+        """A submit is under way or about to be, or a product is being read."""
+        return self._working or bool(self._reading)
+
+    @property
+    def untroubled(self) -> bool:
+        """There is nothing to be remembered of this account."""
+        return self.state.standing is Standing.ACTIVE and not self.products_rest
 
     def submits_waiting(self) -> int:
         """How many submits it takes to serve those who wait."""
@@ -162,18 +172,38 @@ class Line:
         self._check = check
         self._stand(Standing.PAUSED, cookie, str(check))
         self._refuse_waiting(check, lambda _: True)
+        self._stop_reading()
+
+    async def read_product(self, read: Callable[[], Awaitable[D | None]]) -> D | None:
+        """What `read` gives, and whatever it raises.
+
+        None without asking while the account is paused or its product data left alone. None also
+        when either begins meanwhile: several reads wait for the same page, and when the first one
+        is refused the others must not follow it.
+        """
+        if self._check is not None or self.products_rest:
+            return None
+        with trio.CancelScope() as scope:
+            self._reading.add(scope)
+            try:
+                return await read()
+            finally:
+                self._reading.remove(scope)
+        return None
 
     @property
     def products_rest(self) -> bool:
         """Whether product data is left alone, because it was refused a while ago."""
         return trio.current_time() < self._products_rest_until
 
-    def rest_products(self, seconds: float) -> None:
+    def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data for a while; links go on."""
         self._products_rest_until = trio.current_time() + seconds
+        self._digest = cookie.digest if cookie else None
+        self._stop_reading()
 
     def clear(self) -> bool:
-        """Forget a pause or a lost session. True when there was one."""
+        """Forget all trouble. True when there was a pause or a lost session."""
         had_one = self.state.standing is not Standing.ACTIVE
         self._check = None
         self._stand(Standing.ACTIVE, None, None)
@@ -181,7 +211,7 @@ class Line:
         return had_one
 
     def cookie_synced(self, cookie: Cookie) -> None:
-        """A cookie for this account came in: a new one ends a pause, the same one does not."""
+        """A cookie for this account came in: a new one ends all trouble, the same one none."""
         if cookie.digest != self._digest:
             self.clear()
 
@@ -225,7 +255,7 @@ class Line:
             self._settle(ticket, refusal=refusal)
         if isinstance(refusal, HumanCheck):
             self.pause(refusal, cookie)
-        elif isinstance(refusal, SessionLost):
+        elif isinstance(refusal, SessionLost) and self._check is None:  # a pause outlasts it
             self._stand(Standing.SESSION_LOST, cookie, str(refusal))
             self._refuse_waiting(refusal, lambda other: other.cookie == cookie)
 
@@ -234,6 +264,10 @@ class Line:
         self._waiting = [ticket for ticket in self._waiting if not which(ticket)]
         for ticket in refused:
             self._settle(ticket, refusal=refusal)
+
+    def _stop_reading(self) -> None:
+        for scope in self._reading:
+            scope.cancel()
 
     def _settle(
         self, ticket: Ticket, *, row: Row | None = None, refusal: Refused | None = None
@@ -261,7 +295,7 @@ class Line:
 class Lines:
     """All accounts' lines. `queue` bounds the submits that may wait, over all accounts.
 
-    At most `limit` lines are kept, but for those at work. Of the others an account that is active
+    At most `limit` lines are kept, but for those at work. Of the others an account without trouble
     goes first (nothing is forgotten with it), then the one not asked for the longest.
     """
 
@@ -302,10 +336,11 @@ class Lines:
         return sum(line.clear() for line in self._lines.values())
 
     def _new(self) -> Line:
-        if len(self._lines) >= self._limit:
+        surplus = len(self._lines) + 1 - self._limit
+        if surplus > 0:
             at_rest = [account for account, line in self._lines.items() if not line.working]
-            # A stable sort: within the active and within the others, the longest unused is first.
-            at_rest.sort(key=lambda it: self._lines[it].state.standing is not Standing.ACTIVE)
-            for account in at_rest[:1]:
+            # A stable sort: among the untroubled and among the others the longest unused is first.
+            at_rest.sort(key=lambda account: not self._lines[account].untroubled)
+            for account in at_rest[:surplus]:
                 del self._lines[account]
         return Line(self._submit, chunk=self._chunk, nursery=self._nursery)

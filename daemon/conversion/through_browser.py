@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,16 +9,13 @@ from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.page import Page
 from daemon.marketplace import portal
-from daemon.marketplace.answers import UNKNOWN_ROW, Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import NotThere, PortalError
+from daemon.marketplace.answers import Row
+from daemon.marketplace.errors import NotThere
 from daemon.marketplace.jar import jar
-from daemon.marketplace.links import Product, parse
+from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
-
-logger = logging.getLogger(__name__)
 
 READS_AT_ONCE = 3
 """Products read at the same time from one page, about as many as its owner would have open."""
@@ -40,33 +36,13 @@ class BrowserLinks:
     async def create(
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
     ) -> Sequence[Row]:
-        """See `LinkSource`. A call that GraphQL refuses as a whole gives unknown errors."""
-        links = [product.url(self._market) for product in products]
+        """See `LinkSource`."""
+        submit = portal.submit_form if self._method == "form" else portal.submit_fetch
 
-        async def submit(page: Page) -> list[Row]:
-            if self._method == "form":
-                return await portal.submit_form(page, self._market, links, sub_ids)
-            return await portal.submit_fetch(page, self._market, links, sub_ids)
+        async def create(page: Page) -> list[Row]:
+            return await submit(page, self._market, products, sub_ids)
 
-        try:
-            rows = await self._browser.use(place(cookie, self._market, "links", at_once=1), submit)
-        except PortalError as error:
-            logger.warning("the portal refused a submit of %d links: %s", len(links), error.detail)
-            return [UNKNOWN_ROW] * len(products)
-        return [self._proven(row, product) for row, product in zip(rows, products, strict=True)]
-
-    def _proven(self, row: Row, product: Product) -> Row:
-        """The row, unless its long link is another product's: rows carry no other name."""
-        if row.fail_code is not FailCode.SUCCESS:
-            logger.info("the portal's code for %s is %s", product, row.portal_code)
-            return row
-        if row.long_link is None:
-            return row
-        found = parse(row.long_link, self._market)
-        if isinstance(found, Product) and found.item_id != product.item_id:
-            logger.error("the portal answered %s with the link of %s", product, found)
-            return UNKNOWN_ROW
-        return row
+        return await self._browser.use(place(cookie, self._market, "links", at_once=1), create)
 
 
 class BrowserProducts:

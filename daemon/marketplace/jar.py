@@ -15,8 +15,11 @@ from daemon.marketplace.markets import Market
 from daemon.vault.cookie import Cookie
 
 _CSRF = "csrftoken"
-_HOST_ONLY = "__Host-"
-_SECURE = ("__Host-", "__Secure-")
+# Of one cookie that does not keep what its name promises Chromium refuses the whole set. It knows
+# these prefixes in any case (RFC 6265bis, section 4.1.3).
+_HOST_ONLY = "__host-"
+_SECURE = ("__host-", "__secure-", "__http-")
+_NO_SCRIPT = ("__http-", "__host-http-")
 
 
 class JarCookie(TypedDict, total=False):
@@ -28,27 +31,28 @@ class JarCookie(TypedDict, total=False):
     domain: str
     path: str
     secure: bool
+    httpOnly: bool
 
 
 def jar(market: Market, cookie: Cookie) -> list[JarCookie]:
     """The cookies of an account's header string, placed for this market's shop and portal."""
+    domain_of_both = _domain_of_both(market)
+    apart = _host(market.portal_url) != _host(market.shop_url)
     placed = []
     for name, value in cookie.pairs:
-        shared = _domain_of_both(market) if not name.startswith(_HOST_ONLY) else None
-        if shared is not None:
-            placed.append(_cookie(name, value, market.shop_url, shared))
-            if name == _CSRF:
-                placed.append(_cookie(name, value, market.portal_url))
-        else:
-            placed.append(_cookie(name, value, market.shop_url))
-            if _host(market.portal_url) != _host(market.shop_url):
-                placed.append(_cookie(name, value, market.portal_url))
+        domain = None if name.lower().startswith(_HOST_ONLY) else domain_of_both
+        placed.append(_cookie(name, value, market.shop_url, domain))
+        if apart and (domain is None or name == _CSRF):
+            placed.append(_cookie(name, value, market.portal_url))
     return placed
 
 
 def _cookie(name: str, value: str, url: str, domain: str | None = None) -> JarCookie:
-    secure = url.startswith("https://") or name.startswith(_SECURE)
+    prefix = name.lower()
+    secure = url.startswith("https://") or prefix.startswith(_SECURE)
     cookie = JarCookie(name=name, value=value, url=url, path="/", secure=secure)
+    if prefix.startswith(_NO_SCRIPT):
+        cookie["httpOnly"] = True
     if domain is not None:
         cookie["domain"] = domain
     return cookie

@@ -183,7 +183,11 @@ class Supervisor:
                     await self._stop_children(reversed(self._children))
         finally:
             for child in self._children:
-                self._close_mailbox(child, "the daemon is stopping")
+                child.failures = 0
+                child.retry_at = inf
+                self._enter(child, State.DOWN)
+                self._close_mailbox(child, "the daemon, or this part of it, is stopping")
+            self._begin_anew()
 
     # Starting
 
@@ -212,9 +216,8 @@ class Supervisor:
             self._enter(child, State.DOWN)
             return error
         self._enter(child, State.DOWN)
-        if self._stopping:
-            return None
-        return trio.TooSlowError(f"did not serve within {child.spec.start_timeout:g} s")
+        too_slow = trio.TooSlowError(f"did not serve within {child.spec.start_timeout:g} s")
+        return None if self._stopping else too_slow
 
     async def _incarnation(self, child: _Child, task_status: trio.TaskStatus[None]) -> None:
         """The life of one incarnation. Its error is `_start`'s before it serves, a report after."""
@@ -227,7 +230,14 @@ class Supervisor:
             if child.state is State.STARTING:
                 raise
             error = failure
-            child.last_error = describe(failure)
+            self._tell(child, failure)
+        except BaseExceptionGroup as group:
+            # Errors beside a Cancelled or a KeyboardInterrupt, which goes on alone.
+            failures, rest = group.split(Exception)
+            if failures is None or rest is None:
+                raise
+            self._tell(child, failures)
+            raise rest from None
         finally:
             child.ended.set()
         if child.state is State.RUNNING:
@@ -235,10 +245,13 @@ class Supervisor:
                 child.failures = 0
             self._ended.append((child, error))
             self._news.set()
-        # Told here and not where the report is read: that may be never, when all is stopping.
-        if error is not None and child.state is State.RUNNING:
+
+    def _tell(self, child: _Child, error: Exception) -> None:
+        # At once, and not when the report is read: that may be never, when all is stopping.
+        child.last_error = describe(error)
+        if child.state is State.RUNNING:
             logger.error("%s failed", child.spec.name, exc_info=error)
-        elif error is not None:
+        else:
             logger.warning("%s failed while stopping", child.spec.name, exc_info=error)
 
     def _serves(self, child: _Child) -> None:
@@ -294,13 +307,10 @@ class Supervisor:
         after = self._children[self._children.index(child) + 1 :]
         dependants = [member for member in after if member.state is not State.DOWN]
         await self._stop_children(reversed(dependants))
-        again = []
         for member in dependants:
             if member.spec.restart is Restart.TEMPORARY:
                 self._close_mailbox(member, f"it depended on {child.spec.name}, which ended")
-            else:
-                again.append(member)
-        return again
+        return [member for member in dependants if member.spec.restart is not Restart.TEMPORARY]
 
     async def _start_the_due(self, nursery: trio.Nursery) -> None:
         """Start, in order, what is due. A failure puts off the rest of its group with it."""
@@ -339,9 +349,8 @@ class Supervisor:
         with trio.move_on_after(child.spec.grace):
             await child.ended.wait()
             return True
-        logger.warning(
-            "%s did not stop within %g s and is cancelled", child.spec.name, child.spec.grace
-        )
+        name, grace = child.spec.name, child.spec.grace
+        logger.warning("%s did not stop within %g s and is cancelled", name, grace)
         return False
 
     # Bookkeeping
@@ -387,7 +396,8 @@ async def sole_error() -> AsyncIterator[None]:
     except BaseExceptionGroup as group:
         if len(group.exceptions) > 1:
             raise
-        raise group.exceptions[0] from None
+        error = group.exceptions[0]
+        raise error from error.__cause__  # `from None` would lose it
 
 
 def _seconds_until(deadline: float) -> float | None:

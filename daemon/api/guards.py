@@ -1,0 +1,69 @@
+"""The guards in front of operations: each says who the caller is, or refuses.
+
+They run before a body is read, so that nobody without access learns what a body should be.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from pydantic import SecretStr
+from quart import request
+
+from daemon.api.access import Caller, identify
+from daemon.api.openapi import Access
+from daemon.api.services import Services
+from daemon.auth.actor import Session
+from daemon.errors import NotAllowed
+
+REFUSALS: Final = (403, 503)
+
+_SCHEME = "bearer"
+
+
+class Guards:
+    """The kinds of access that the affiliate service knows."""
+
+    def __init__(self, services: Services) -> None:
+        self._auth = services.auth
+        self._neighbourhood = services.neighbourhood
+        self._sync_key = services.sync_key
+        self.anyone = Access(self._caller, bearer="none")
+        self.session = Access(self._session, bearer="required", refusals=REFUSALS)
+        self.local_or_session = Access(self._local_or_session, bearer="optional", refusals=REFUSALS)
+        self.local_or_key = Access(self._local_or_key, bearer="optional", refusals=REFUSALS)
+
+    async def _caller(self) -> Caller:
+        return identify(request.remote_addr, request.headers, self._neighbourhood)
+
+    async def _session(self) -> Session:
+        return await self._auth.check_session(bearer())
+
+    async def _local_or_session(self) -> None:
+        if not (await self._caller()).local:
+            await self._auth.check_session(bearer())
+
+    async def _local_or_key(self) -> None:
+        if (await self._caller()).local or _same(bearer(), self._sync_key):
+            return
+        try:
+            await self._auth.check_session(bearer())
+        except NotAllowed:
+            raise NotAllowed(
+                "this is open to the addresses of cookie.open_to only; send a session token or "
+                "the sync key as `Authorization: Bearer …`"
+            ) from None
+
+
+def bearer() -> str | None:
+    """The token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
+
+
+def _same(given: str | None, key: SecretStr) -> bool:
+    expected = key.get_secret_value()
+    if given is None or not expected:
+        return False
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())

@@ -1,0 +1,109 @@
+"""Login and the second factor (seed, sections 3 to 5)."""
+
+from __future__ import annotations
+
+from quart import request
+
+from daemon.api.access import Caller, Neighbourhood, identify
+from daemon.api.guards import Guards
+from daemon.api.openapi import Api
+from daemon.api.schemas import (
+    DisableRequest,
+    EnableRequest,
+    LoggedInResponse,
+    LoginRequest,
+    MessageResponse,
+    SecondStepResponse,
+    SetupResponse,
+    TokenResponse,
+    VerifyMfaRequest,
+)
+from daemon.auth.actor import Auth, LoggedIn, Session
+
+
+def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> None:
+    """Add these operations to `api`."""
+
+    @api.operation(
+        "POST",
+        "/api/auth/login",
+        access=guards.anyone,
+        body=LoginRequest,
+        ok=(LoggedInResponse, SecondStepResponse),
+        errors=(401, 429, 503),
+    )
+    async def login(caller: Caller, body: LoginRequest) -> LoggedInResponse | SecondStepResponse:
+        """Log in with the password.
+
+        With the second factor on, the answer has a tempToken for `verify-mfa` in place of a token.
+        """
+        outcome = await auth.login(body.password.get_secret_value(), caller.address)
+        if isinstance(outcome, LoggedIn):
+            return LoggedInResponse(token=outcome.token)
+        return SecondStepResponse(temp_token=outcome.temp_token)
+
+    @api.operation(
+        "POST",
+        "/api/auth/verify-mfa",
+        access=guards.anyone,
+        body=VerifyMfaRequest,
+        ok=TokenResponse,
+        errors=(401, 403, 429, 503),
+    )
+    async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse:
+        """Finish a login with the code that the authenticator app shows."""
+        token = await auth.verify_mfa(
+            body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
+        )
+        return TokenResponse(token=token)
+
+    @api.operation(
+        "GET",
+        "/api/auth/2fa/setup",
+        access=guards.session,
+        ok=SetupResponse,
+        errors=(400,),
+    )
+    async def setup(session: Session) -> SetupResponse:  # noqa: ARG001 - having one is enough
+        """A new secret for an authenticator app, as text and as a QR code; for 10 minutes."""
+        made = await auth.begin_setup()
+        return SetupResponse(secret=made.secret, qr_code=made.qr_code)
+
+    @api.operation(
+        "POST",
+        "/api/auth/2fa/enable",
+        access=guards.session,
+        body=EnableRequest,
+        ok=MessageResponse,
+        errors=(401, 429),
+    )
+    async def enable(session: Session, body: EnableRequest) -> MessageResponse:
+        """Switch the second factor on. Ends every session but this one."""
+        await auth.enable(
+            session,
+            body.secret.get_secret_value(),
+            body.code.get_secret_value(),
+            _address(neighbourhood),
+        )
+        return MessageResponse(message="the second factor is on; other sessions have ended")
+
+    @api.operation(
+        "POST",
+        "/api/auth/2fa/disable",
+        access=guards.session,
+        body=DisableRequest,
+        ok=MessageResponse,
+        errors=(401, 429),
+    )
+    async def disable(
+        session: Session,  # noqa: ARG001 - having one is enough
+        body: DisableRequest,
+    ) -> MessageResponse:
+        """Switch the second factor off."""
+        await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
+        return MessageResponse(message="the second factor is off")
+
+
+def _address(neighbourhood: Neighbourhood) -> str:
+    """The caller's address, which throttling goes by."""
+    return identify(request.remote_addr, request.headers, neighbourhood).address

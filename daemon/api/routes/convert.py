@@ -1,0 +1,62 @@
+"""Links in, affiliate links out (seed, POST /api/convert)."""
+
+from __future__ import annotations
+
+from daemon.api.guards import Guards
+from daemon.api.openapi import Api
+from daemon.api.schemas import ConvertRequest, ConvertResponse, FailureEntry, SuccessEntry
+from daemon.auth.actor import Session
+from daemon.conversion.desk import Converted, Desk, Entry, Order
+from daemon.errors import Invalid
+from daemon.metrics import Metrics
+from daemon.vault.actor import Vault
+from daemon.vault.cookie import Cookie, parse_cookie
+
+
+def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) -> None:
+    """Add the operation to `api`."""
+
+    @api.operation(
+        "POST",
+        "/api/convert",
+        access=guards.session,
+        body=ConvertRequest,
+        ok=ConvertResponse,
+        errors=(502, 503),
+    )
+    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse:  # noqa: ARG001
+        """Turn product or short links into affiliate links, with product data.
+
+        `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
+        fails does not fail the others.
+        """
+        order = Order(
+            links=tuple(dict.fromkeys(body.links)),
+            sub_ids=tuple(body.sub_ids or ()),
+            cookie=await _cookie(body),
+        )
+        entries = await desk.convert(order)
+        for entry in entries.values():
+            metrics.links.labels(0 if isinstance(entry, Converted) else entry.fail_code).inc()
+        return ConvertResponse(mapping={link: _entry(entry) for link, entry in entries.items()})
+
+    async def _cookie(body: ConvertRequest) -> Cookie | None:
+        """The request's own cookie, else the stored one. Raises `Invalid`."""
+        given = body.cookie.get_secret_value() if body.cookie is not None else ""
+        if given and not desk.needs_cookie:
+            raise Invalid(
+                'cookie: links are made by the Open API here (links.source = "open_api"), which '
+                "takes none; leave it out"
+            )
+        if given:
+            return parse_cookie(given)
+        record = await vault.current()
+        return record.cookie if record is not None else None
+
+
+def _entry(entry: Entry) -> SuccessEntry | FailureEntry:
+    if isinstance(entry, Converted):
+        return SuccessEntry(
+            short_link=entry.short_link, long_link=entry.long_link, product=entry.product
+        )
+    return FailureEntry(fail_code=entry.fail_code)

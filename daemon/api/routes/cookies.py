@@ -1,0 +1,65 @@
+"""The stored cookie (seed, "Stored cookie" and section 4)."""
+
+from __future__ import annotations
+
+from daemon.api.guards import Guards
+from daemon.api.openapi import Api
+from daemon.api.schemas import (
+    Failure,
+    StoredCookieResponse,
+    SyncCookieRequest,
+    SyncCookieResponse,
+)
+from daemon.conversion.desk import Desk
+from daemon.vault.actor import Vault
+
+NOT_NAMED = "Affiliate"
+NOT_NAMED_LOCALLY = "Local Sync"
+
+
+def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
+    """Add these operations to `api`."""
+
+    async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
+        record = await vault.store(body.cookie.get_secret_value(), body.account_name or not_named)
+        await desk.cookie_synced(record.cookie)
+        return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
+
+    @api.operation(
+        "POST",
+        "/api/sync-cookie",
+        access=guards.local_or_key,
+        body=SyncCookieRequest,
+        ok=SyncCookieResponse,
+    )
+    async def sync_cookie(caller: None, body: SyncCookieRequest) -> SyncCookieResponse:  # noqa: ARG001
+        """Store the affiliate account's cookie, in the place of the one before."""
+        return await store(body, NOT_NAMED)
+
+    @api.operation(
+        "POST",
+        "/api/sync-cookie-local",
+        access=guards.local_or_key,
+        body=SyncCookieRequest,
+        ok=SyncCookieResponse,
+    )
+    async def sync_cookie_local(caller: None, body: SyncCookieRequest) -> SyncCookieResponse:  # noqa: ARG001
+        """The same, for a sync by hand from a personal computer."""
+        return await store(body, NOT_NAMED_LOCALLY)
+
+    @api.operation(
+        "GET",
+        "/api/sync-cookie",
+        access=guards.local_or_key,
+        ok=(StoredCookieResponse, Failure),
+    )
+    async def stored_cookie(caller: None) -> StoredCookieResponse | Failure:  # noqa: ARG001
+        """The stored cookie; with none stored, `ok` is false and the status still 200."""
+        record = await vault.current()
+        if record is None:
+            return Failure(error="no cookie was synced yet; send one to POST /api/sync-cookie")
+        return StoredCookieResponse(
+            cookie=record.cookie_text,
+            account_name=record.account_name,
+            synced_at=record.synced_at,
+        )

@@ -1,0 +1,55 @@
+"""Health and the operator's own endpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from quart import Response
+
+from daemon.api.access import Caller
+from daemon.api.guards import Guards
+from daemon.api.openapi import Api
+from daemon.api.schemas import AliveResponse, HealthResponse, ReadyResponse
+from daemon.api.services import Services
+from daemon.auth.actor import Session
+from daemon.errors import Unavailable
+from daemon.metrics import CONTENT_TYPE
+from daemon.operator import StatusReport
+from daemon.serving import GuardedQuart
+
+
+def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None:
+    """Add these operations to `api`, and the page that is no JSON to `app`."""
+    browser = services.browser
+
+    @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
+    async def health(caller: Caller) -> HealthResponse:  # noqa: ARG001
+        """Whether it is up, and whether a page can run script in its browser right now."""
+        return HealthResponse(
+            browser_ready=browser is not None and browser.ready, timestamp=datetime.now(UTC)
+        )
+
+    @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
+    async def livez(caller: Caller) -> AliveResponse:  # noqa: ARG001
+        """Whether the process serves."""
+        return AliveResponse()
+
+    @api.operation("GET", "/readyz", access=guards.anyone, ok=ReadyResponse, errors=(503,))
+    async def readyz(caller: Caller) -> ReadyResponse:  # noqa: ARG001
+        """Whether a conversion would be taken; if not, `error` is one word that says why."""
+        if browser is not None and not browser.ready:
+            raise Unavailable(browser.status().state, retry_after=2)
+        return ReadyResponse()
+
+    @api.operation("GET", "/api/status", access=guards.session, ok=StatusReport)
+    async def status(session: Session) -> StatusReport:  # noqa: ARG001
+        """Every part with its state, the queues, the browser, and how the account stands."""
+        return await services.operator.status()
+
+    async def metrics() -> Response:
+        await guards.local_or_session.admit()
+        return Response(services.metrics.text(), content_type=CONTENT_TYPE)
+
+    app.add_url_rule(
+        "/metrics", "metrics", metrics, methods=["GET"], provide_automatic_options=False
+    )

@@ -1,0 +1,124 @@
+"""The auth actor: who may in. This is the handle that the rest of the daemon holds.
+
+The state of one incarnation is a `Doorkeeper`; the handle and its mailbox outlive it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+from pydantic import SecretStr
+
+from daemon.auth.doorkeeper import AT_ONCE, Doorkeeper, LoggedIn, SecondStep, Session
+from daemon.auth.passwords import Passwords, check_hash
+from daemon.auth.second_factor import Setup
+from daemon.auth.state import load, load_signing_secret, parse_signing_secret
+from daemon.auth.tokens import Tokens
+from daemon.supervision.actor import Mailbox
+
+__all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
+
+QUEUE: Final = 1024
+"""Questions that may wait: each request to a protected endpoint asks one, in whatever burst."""
+
+
+class Auth:
+    """What others hold. Beside the errors named, each call may raise those of `Mailbox.ask`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        password_hash: SecretStr,
+        signing_secret: SecretStr | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; without
+        one, or with an empty one, the daemon keeps its own in the directory. `wall_clock` gives
+        Unix seconds.
+
+        Raises `ValueError` for a hash or secret that is no good.
+        """
+        check_hash(password_hash.get_secret_value())
+        self.mailbox = Mailbox[Doorkeeper]("auth", size=QUEUE)
+        self._directory = directory
+        self._password_hash = password_hash
+        self._signing_secret = parse_signing_secret(signing_secret) if signing_secret else None
+        self._wall_clock = wall_clock
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation: reads what is saved, then answers.
+
+        Throttling and logins half done are forgotten with it. Raises `UnusableState` or
+        `NotSaved` when the state directory is not in order.
+        """
+        saved = await trio.to_thread.run_sync(load, self._directory)
+        secret = self._signing_secret
+        if secret is None:
+            secret = await trio.to_thread.run_sync(load_signing_secret, self._directory)
+        tokens = Tokens(secret, self._password_hash)
+        passwords = Passwords(self._password_hash)
+        doorkeeper = Doorkeeper(self._directory, saved, tokens, passwords, self._wall_clock)
+        task_status.started()
+        await self.mailbox.serve(doorkeeper, at_once=AT_ONCE)
+
+    async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
+        """Check the password. `address` is the client's, as text.
+
+        Raises `Invalid`, `WrongCredential`, `TooManyTries`, `Unavailable`.
+        """
+        return await self.mailbox.ask(Doorkeeper.login, password, address)
+
+    async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
+        """Finish a login; returns the session token.
+
+        Raises `Invalid` (no 6 digits), `NotAllowed` (the token), `WrongCredential` (the code),
+        `TooManyTries`, `Unavailable`. When saving failed, token and code can be sent again.
+        """
+        return await self.mailbox.ask(Doorkeeper.verify_mfa, temp_token, code, address)
+
+    async def check_session(self, token: str | None) -> Session:
+        """Whose request this is; None stands for a request without a token.
+
+        Raises `NotAllowed`. Never waits behind logins or the disk.
+        """
+        return await self.mailbox.ask(Doorkeeper.check_session, token)
+
+    async def second_factor_enabled(self) -> bool:
+        """Whether a login needs a code."""
+        return await self.mailbox.ask(Doorkeeper.second_factor_enabled)
+
+    async def begin_setup(self) -> Setup:
+        """A new secret, in place of any handed out before. Raises `Invalid` while enabled."""
+        return await self.mailbox.ask(Doorkeeper.begin_setup)
+
+    async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
+        """Switch the second factor on, and end all sessions but this one. Uses the code up.
+
+        Raises `Invalid` (code, secret, or enabled already), `NotAllowed` (the session has ended),
+        `WrongCredential`, `TooManyTries`, `Unavailable`.
+        """
+        await self.mailbox.ask(Doorkeeper.enable, session, secret, code, address)
+
+    async def disable(self, code: str, address: str) -> None:
+        """Switch the second factor off with a current code.
+
+        Raises `Invalid` (code, or disabled already), `WrongCredential`, `TooManyTries`,
+        `Unavailable`.
+        """
+        await self.mailbox.ask(Doorkeeper.disable, code, address)
+
+    async def second_factor_off(self) -> None:
+        """Switch it off without a code: for the operator, when the phone is lost.
+
+        Raises `Unavailable`.
+        """
+        await self.mailbox.ask(Doorkeeper.second_factor_off)
+
+    async def revoke_all(self) -> None:
+        """End every session and every login half done. Raises `Unavailable`."""
+        await self.mailbox.ask(Doorkeeper.revoke_all)

@@ -1,0 +1,295 @@
+"""What the auth actor owns, and what it does with it (seed, sections 3 to 5).
+
+Several requests are worked on at once, because a password takes 20 ms of a thread and a change
+waits for the disk, while every protected endpoint asks first whether a token is good. So that
+this last question never waits behind the others, those hold a place while they work, and there
+are fewer places than hands: who finds none is told to come again.
+
+Everything that changes what is saved (and every one-time code, since an accepted one is a change)
+is done one at a time, under a lock. The order is always the same: check, save, then change what
+is in memory, with nothing between the last two that can be cancelled. So a change that was not
+saved has not happened, and one that was saved is in force, also when the asker has gone. The
+files are tiny but the disk may be slow, so they are written in a thread.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import trio
+from pydantic import SecretStr
+
+from daemon.auth.passwords import Passwords
+from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
+from daemon.auth.state import NotSaved, Saved, new_epoch, save
+from daemon.auth.throttle import Throttle
+from daemon.auth.tokens import Tokens, refusal
+from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+
+logger = logging.getLogger(__name__)
+
+LOGINS_AT_ONCE: Final = 32
+"""Passwords checked or waiting for it: the last of them waits a third of a second."""
+
+CHANGES_AT_ONCE: Final = 16
+"""Codes and changes checked, saved or waiting for it."""
+
+AT_ONCE: Final = LOGINS_AT_ONCE + CHANGES_AT_ONCE + 1
+"""One hand is always left for what needs no wait."""
+
+CODES_PER_LOGIN: Final = 5
+"""Wrong codes after which a temporary token is dead."""
+
+MAX_LOGINS_WAITING: Final = 1024
+"""Temporary tokens that are good at the same time; one more ends the oldest. Only somebody who
+knows the password gets any, and their codes are throttled."""
+
+SETUP_LIFETIME: Final = 10 * 60.0
+"""Seconds that a secret handed out by setup may be enabled in."""
+
+_WRONG_CODE: Final = (
+    "code: is wrong, was used already, or is too old; wait for the app to show the next one"
+)
+
+
+@dataclass(frozen=True)
+class LoggedIn:
+    """The password was right, and nothing else is asked for."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SecondStep:
+    """The password was right; `temp_token` goes to `verify_mfa` together with a code."""
+
+    temp_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session token that is good. `expires` is in Unix seconds."""
+
+    jti: str
+    epoch: str
+    expires: int
+
+
+@dataclass(frozen=True)
+class _IssuedSetup:
+    secret: bytes = field(repr=False)
+    good_until: float  # on trio's clock
+
+
+class Doorkeeper:
+    """The state of one incarnation, and what is done on it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        saved: Saved,
+        tokens: Tokens,
+        passwords: Passwords,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._directory = directory
+        self._saved = saved
+        self._tokens = tokens
+        self._passwords = passwords
+        self._throttle = Throttle(trio.current_time)
+        self._wall_clock = wall_clock
+        self._codes_left: dict[str, int] = {}  # by jti of the temporary token, oldest first
+        self._setup: _IssuedSetup | None = None
+        self._logins = trio.Semaphore(LOGINS_AT_ONCE)
+        self._changes = trio.Semaphore(CHANGES_AT_ONCE)
+        self._changing = trio.Lock()
+
+    async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
+        with _place(self._logins), self._throttle.attempt(address) as tries:
+            if not await self._passwords.is_right(password):
+                logger.warning("wrong password from %s", address)
+                raise WrongCredential("password: is wrong")
+            if self._saved.second_factor is not None:
+                # Half a login: it neither counts as a failure nor makes up for any.
+                return SecondStep(self._temp_token())
+            tries.succeeded()
+            logger.info("login from %s", address)
+            return LoggedIn(self._session_token())
+
+    async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
+        check_code(code)
+        async with self._change():
+            claims = self._tokens.read(temp_token, "mfa", now=self._wall_clock())
+            factor = self._saved.second_factor
+            admitted = self._saved.admits(jti=claims.jti, epoch=claims.epoch)
+            if factor is None or not admitted or claims.jti not in self._codes_left:
+                raise refusal("mfa")
+            with self._throttle.attempt(address, code=True) as tries:
+                try:
+                    accepted = self._accept(factor, code, address)
+                except WrongCredential:
+                    self._spend_code_of(claims.jti)
+                    raise
+                await self._save(replace(self._saved, second_factor=accepted))
+                self._codes_left.pop(claims.jti, None)  # gone when logins pushed it out meanwhile
+                tries.succeeded()
+            logger.info("login with a second factor from %s", address)
+            return self._session_token()
+
+    async def check_session(self, token: str | None) -> Session:
+        if token is None:
+            raise NotAllowed(
+                "no session token; send the one from /api/auth/login as `Authorization: Bearer …`"
+            )
+        claims = self._tokens.read(token, "session", now=self._wall_clock())
+        if not self._saved.admits(jti=claims.jti, epoch=claims.epoch):
+            raise refusal("session")
+        return Session(claims.jti, claims.epoch, claims.exp)
+
+    async def second_factor_enabled(self) -> bool:
+        return self._saved.second_factor is not None
+
+    async def begin_setup(self) -> Setup:
+        self._refuse_when_enabled()
+        setup = new_setup()
+        good_until = trio.current_time() + SETUP_LIFETIME
+        self._setup = _IssuedSetup(setup.secret.encode(), good_until)
+        return setup
+
+    async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
+        check_code(code)
+        async with self._change():
+            if not self._saved.admits(jti=session.jti, epoch=session.epoch):
+                raise refusal("session")  # ended while this waited: it may not be spared
+            self._refuse_when_enabled()
+            self._check_issued(secret)
+            with self._throttle.attempt(address, code=True) as tries:
+                fresh = SecondFactor(SecretStr(secret), ())
+                factor = self._accept(fresh, code, address)
+                await self._save(
+                    replace(
+                        self._saved,
+                        epoch=new_epoch(),
+                        spared=session.jti,
+                        second_factor=factor,
+                    )
+                )
+                self._setup = None
+                tries.succeeded()
+            logger.warning("second factor switched on from %s", address)
+
+    async def disable(self, code: str, address: str) -> None:
+        check_code(code)
+        async with self._change():
+            factor = self._saved.second_factor
+            if factor is None:
+                raise Invalid("the second factor is switched off already")
+            with self._throttle.attempt(address, code=True) as tries:
+                self._accept(factor, code, address)
+                await self._save(replace(self._saved, second_factor=None))
+                tries.succeeded()
+            logger.warning("second factor switched off from %s", address)
+
+    async def second_factor_off(self) -> None:
+        async with self._change():
+            await self._save(replace(self._saved, second_factor=None))
+            logger.warning("second factor switched off by the operator")
+
+    async def revoke_all(self) -> None:
+        async with self._change():
+            await self._save(replace(self._saved, epoch=new_epoch(), spared=None))
+            logger.warning("every session ended by the operator")
+
+    def _accept(self, factor: SecondFactor, code: str, address: str) -> SecondFactor:
+        accepted = factor.accept(code, now=self._wall_clock())
+        if accepted is None:
+            logger.warning("wrong code from %s", address)
+            raise WrongCredential(_WRONG_CODE)
+        return accepted
+
+    def _refuse_when_enabled(self) -> None:
+        if self._saved.second_factor is not None:
+            raise Invalid(
+                "the second factor is switched on already; "
+                "switch it off at /api/auth/2fa/disable first"
+            )
+
+    def _check_issued(self, secret: str) -> None:
+        setup = self._setup
+        given = secret.encode("utf-8", "surrogatepass")
+        if (
+            setup is None
+            or not hmac.compare_digest(setup.secret, given)
+            or trio.current_time() >= setup.good_until
+        ):
+            raise Invalid(
+                "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
+                f"{SETUP_LIFETIME / 60:.0f} minutes; call it again and scan the new QR code"
+            )
+
+    def _session_token(self) -> str:
+        return self._tokens.issue(
+            "session", jti=_new_jti(), epoch=self._saved.epoch, now=self._wall_clock()
+        )
+
+    def _temp_token(self) -> str:
+        if len(self._codes_left) >= MAX_LOGINS_WAITING:
+            del self._codes_left[next(iter(self._codes_left))]
+        jti = _new_jti()
+        self._codes_left[jti] = CODES_PER_LOGIN
+        return self._tokens.issue("mfa", jti=jti, epoch=self._saved.epoch, now=self._wall_clock())
+
+    def _spend_code_of(self, jti: str) -> None:
+        self._codes_left[jti] -= 1
+        if self._codes_left[jti] == 0:
+            del self._codes_left[jti]
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """In the body nobody else changes what is saved."""
+        with _place(self._changes):
+            async with self._changing:
+                yield
+
+    async def _save(self, saved: Saved) -> None:
+        """Put it on the disk, then in force.
+
+        Can be cancelled before the thread starts, never after. Raises `Unavailable` when nothing
+        was changed; any other error of the disk ends the incarnation, and the next one reads
+        what is really there.
+        """
+        try:
+            await trio.to_thread.run_sync(save, self._directory, saved)
+        except NotSaved as error:
+            logger.error("%s", error)  # noqa: TRY400 - the text is the whole of it
+            raise Unavailable(
+                "the daemon could not write to its state directory, so nothing was changed; "
+                "see its log, make room, and try again",
+                retry_after=30,
+            ) from error
+        self._saved = saved
+
+
+@contextmanager
+def _place(places: trio.Semaphore) -> Iterator[None]:
+    try:
+        places.acquire_nowait()
+    except trio.WouldBlock:
+        raise Unavailable(
+            "too many logins or changes at once; try again shortly", retry_after=1
+        ) from None
+    try:
+        yield
+    finally:
+        places.release()
+
+
+def _new_jti() -> str:
+    return secrets.token_hex(16)

@@ -1,0 +1,97 @@
+"""The second factor: time-based one-time codes (RFC 6238). Pure; the caller has the clock.
+
+The parameters are those that every authenticator app takes, and the only ones that some do:
+SHA-1, 6 digits, 30 seconds. One step of clock difference is allowed either way.
+
+A code is good once. What is remembered for that is the last 16 time steps whose codes were
+accepted, and only they are refused. Rejected: refusing every step up to the last accepted one,
+as is often done. A clock that was a day ahead at one login would lock the owner out for a day.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from typing import Annotated, Final
+
+import pyotp
+import segno
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_serializer
+from pydantic.dataclasses import dataclass as model
+
+from daemon.errors import Invalid
+
+STEP: Final = 30
+"""Seconds that a code is shown for."""
+
+SKEW: Final = 1
+"""Steps that the clocks of the phone and the daemon may be apart."""
+
+REMEMBERED_STEPS: Final = 16
+"""Accepted steps that are refused; at most three are within reach while the clock is steady."""
+
+ISSUER: Final = "smartlinkd"
+ACCOUNT: Final = "owner"
+"""What the authenticator app shows."""
+
+_CODE = re.compile(r"[0-9]{6}")
+_SECRET = re.compile(r"[A-Z2-7]{32}")  # 160 bits, as RFC 4226, section 4, recommends
+_QUIET_ZONE = 4  # modules; ISO/IEC 18004 asks for it, and scanners look for it
+_SCALE = 6  # pixels a module: 300 pixels a side, which a phone reads off a screen
+
+
+def _check_secret(secret: SecretStr) -> SecretStr:
+    if not _SECRET.fullmatch(secret.get_secret_value()):
+        raise ValueError("is no secret of 32 base32 characters")
+    return secret
+
+
+@model(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
+class SecondFactor:
+    """A second factor that is switched on: its secret, and the steps whose codes are used up."""
+
+    secret: Annotated[SecretStr, AfterValidator(_check_secret)]
+    used_steps: tuple[int, ...] = Field(max_length=REMEMBERED_STEPS)
+
+    @field_serializer("secret", when_used="json")
+    def _reveal(self, secret: SecretStr) -> str:
+        return secret.get_secret_value()
+
+    def accept(self, code: str, *, now: float) -> SecondFactor | None:
+        """This factor with the code used up, or None when it is wrong, used or of another time.
+
+        `code` passed `check_code`; `now` is in Unix seconds. All steps in reach are compared,
+        each in constant time.
+        """
+        hotp = pyotp.HOTP(self.secret.get_secret_value())
+        step = int(now) // STEP
+        in_reach = range(max(0, step - SKEW), step + SKEW + 1)  # a clock may start in 1970
+        matching = [s for s in in_reach if hmac.compare_digest(hotp.at(s), code)]
+        fresh = tuple(s for s in matching if s not in self.used_steps)
+        if not fresh:
+            return None
+        return changed(self, used_steps=(self.used_steps + fresh)[-REMEMBERED_STEPS:])
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What `2fa/setup` hands out: the secret in base32, and a data URI of a PNG that shows it."""
+
+    secret: str = field(repr=False)
+    qr_code: str = field(repr=False)
+
+
+def new_setup() -> Setup:
+    """A fresh secret, and the QR code that an authenticator app reads it from."""
+    secret = pyotp.random_base32()
+    uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
+    qr_code = segno.make(uri, micro=False, error="m")
+    return Setup(secret, qr_code.png_data_uri(scale=_SCALE, border=_QUIET_ZONE))
+
+
+def check_code(code: str) -> None:
+    """Raise `Invalid` unless `code` looks like one: it is then no try, and is not counted."""
+    if not _CODE.fullmatch(code):
+        raise Invalid("code: must be the 6 digits that the authenticator app shows")

@@ -1,0 +1,122 @@
+"""Tokens: what they say, how they are signed, which are refused. Pure; the caller has the clock.
+
+There are two kinds, told apart by their `purpose` claim: a session (7 days) and the temporary
+token of a login that still waits for its code (5 minutes). Both are JWTs (RFC 7519) signed with
+HS256 (RFC 7518, section 3.2).
+
+Only the daemon makes these tokens and only it reads them, so nothing in one is up for
+negotiation: a token has to begin with exactly the header that the daemon writes. That refuses
+`alg: none`, public-key algorithms, and `kid`, `jku`, `jwk` or `crit` before any of it is parsed.
+The claims are read by a strict model: all are there and of their type, or there is no token.
+The time claims are checked here, since the library would ask the machine's clock.
+
+`password` binds a token to the password it was given for: an HMAC of the configured hash under
+the signing secret, so it tells nothing about the hash, and another password ends every token.
+`epoch` names the era of tokens in which it was made; `daemon/auth/state.py` says which are valid.
+
+Rejected: the library's own `jwt.decode`. It reads the clock itself, checks a claim's type only
+where it checks its value, and would leave our own claims to a second step.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, Literal
+
+import jwt
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
+
+from daemon.errors import NotAllowed
+
+Purpose = Literal["session", "mfa"]
+
+LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
+"""Seconds (seed, section 8)."""
+
+MAX_TOKEN: Final = 1024
+"""Characters; the daemon's own have about 430."""
+
+CLOCK_SKEW: Final = 60
+"""Seconds by which the clock may have been set back since a token was made (an NTP step)."""
+
+_ALGORITHM: Final = "HS256"
+_JWS = jwt.PyJWS(algorithms=[_ALGORITHM])
+_HEADER = _JWS.encode(b"", bytes(32), _ALGORITHM).partition(".")[0] + "."
+
+_REFUSAL: Final[dict[Purpose, str]] = {
+    "session": "the session token is invalid or has expired; log in again at /api/auth/login",
+    "mfa": "tempToken: is invalid, used or expired; log in again at /api/auth/login for a new one",
+}
+
+
+class Claims(BaseModel):
+    """The payload of a token. Times are Unix seconds."""
+
+    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+
+    iss: Literal["smartlinkd"]
+    aud: Literal["smartlinkd"]
+    iat: int
+    nbf: int
+    exp: int
+    jti: str
+    purpose: Purpose
+    epoch: str
+    password: str
+
+
+def refusal(purpose: Purpose) -> NotAllowed:
+    """The one error for every token that is not good, whatever is wrong with it."""
+    return NotAllowed(_REFUSAL[purpose])
+
+
+class Tokens:
+    """Makes and reads the tokens of one signing secret (32 bytes) and one password."""
+
+    def __init__(self, secret: SecretBytes, password_hash: SecretStr) -> None:
+        self._secret = secret
+        message = b"password\0" + password_hash.get_secret_value().encode()
+        self._password = hmac.digest(secret.get_secret_value(), message, "sha256")[:16].hex()
+
+    def issue(self, purpose: Purpose, *, jti: str, epoch: str, now: float) -> str:
+        """A token that is good from `now` for the lifetime of its purpose."""
+        made = int(now)
+        claims = Claims(
+            iss="smartlinkd",
+            aud="smartlinkd",
+            iat=made,
+            nbf=made,
+            exp=made + LIFETIME[purpose],
+            jti=jti,
+            purpose=purpose,
+            epoch=epoch,
+            password=self._password,
+        )
+        payload = claims.model_dump_json().encode()
+        return _JWS.encode(payload, self._secret.get_secret_value(), _ALGORITHM)
+
+    def read(self, token: str, purpose: Purpose, *, now: float) -> Claims:
+        """The claims of a token that is ours, for this purpose and password, and in its time.
+
+        Raises `NotAllowed`. Whether its epoch is still good is the caller's to check.
+        """
+        claims = self._signed_claims(token)
+        if (
+            claims is None
+            or claims.purpose != purpose
+            or claims.password != self._password
+            or now >= claims.exp
+            or now < claims.nbf - CLOCK_SKEW
+            or now < claims.iat - CLOCK_SKEW
+        ):
+            raise refusal(purpose)
+        return claims
+
+    def _signed_claims(self, token: str) -> Claims | None:
+        if len(token) > MAX_TOKEN or not token.startswith(_HEADER):
+            return None
+        try:
+            payload = _JWS.decode(token, self._secret.get_secret_value(), algorithms=[_ALGORITHM])
+            return Claims.model_validate_json(payload)
+        except (jwt.PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
+            return None

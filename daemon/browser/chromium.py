@@ -1,0 +1,326 @@
+"""Chromium as a process: launch one, know where it listens, leave nothing of it.
+
+    async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection: ...
+
+The problem: a browser that was killed leaves its profile locked, a profile that is used again keeps
+what the last one did, and Chromium as it comes asks questions, updates itself and talks to its
+maker. And its sandbox, which protects the host from a hostile page, does not work for root.
+
+The choice: a guarded process tree (see `daemon/processes/guarded.py`), a fresh private folder per
+launch that is its profile, its home and its place for temporary files, and an environment of our
+own making, so none of the daemon's secrets are in it. Root's browser runs as an unprivileged user.
+The sandbox is off only where the configuration says so, with a warning on each launch. No flag
+here hides that the browser is automated, and none must.
+
+Of the two ways to talk to it, a pipe and a loopback port, this uses the port: local users can reach
+it, which the documentation says, and in return any CDP tool can look at a running daemon's browser.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import trio
+
+from daemon.browser.cdp import Connection
+from daemon.browser.errors import BrowserFailed, LaunchFailed, shown
+from daemon.browser.executable import find, version
+from daemon.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
+
+logger = logging.getLogger(__name__)
+
+FLAGS = (
+    "--headless",
+    "--remote-debugging-port=0",  # one that is free, told in DevToolsActivePort
+    # No question, page or program of its own. The full browser opens no window but ours.
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-startup-window",
+    "--disable-search-engine-choice-screen",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-hang-monitor",
+    "--disable-breakpad",
+    "--password-store=basic",
+    # No traffic of its own, and none that a closed network cannot carry.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--no-pings",
+    # HttpsUpgrades would ask for https where the configuration says http.
+    "--disable-features=Translate,MediaRouter,DialMediaRouteProvider,OptimizationHints,"
+    "AutofillServerCommunication,CertificateTransparencyComponentUpdater,HttpsUpgrades",
+    # Nobody looks or listens, and a tab that nobody looks at is not to be slowed down.
+    "--mute-audio",
+    "--disable-gpu",
+    "--window-size=1366,900",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+)
+# Chromium's processes share memory through /dev/shm, and crash when it is full (containers have
+# 64 MiB there). The other way puts what pages look like into files on a disk, so it is not taken
+# without need.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+SHARED_MEMORY_NEEDED = 256 * 1024 * 1024
+PORT_FILE = "DevToolsActivePort"
+PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
+PORT_FILE_LIMIT = 1024
+POLL_EVERY = 0.005
+
+_SANDBOX_REMEDY = (
+    "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
+    "sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, and AppArmor's "
+    "restriction), or do without this protection by browser.no_sandbox = true"
+)
+_KNOWN_FAULTS = (
+    ("No usable sandbox", _SANDBOX_REMEDY),
+    ("Failed to move to new namespace", _SANDBOX_REMEDY),
+    (
+        "Running as root without --no-sandbox",
+        "Chromium's sandbox does not work for root: set browser.user to an unprivileged user",
+    ),
+    (
+        "ProcessSingleton",
+        "Chromium cannot write its profile folder: the folder above it must be open to its user",
+    ),
+)
+_LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """How to launch. Each field but `profiles` is the setting `browser.<field>`.
+
+    `user` counts only when the daemon is root. `start_timeout` is in seconds. `profiles` is the
+    folder in which profile folders are made; its user must be able to pass through it.
+    """
+
+    executable: Path | None = None
+    user: str = "nobody"
+    no_sandbox: bool = False
+    start_timeout: float = 20.0
+    profiles: Path = Path(tempfile.gettempdir())
+
+
+class Chromium:
+    """A running Chromium. Made by `launch()`; of no use after its block."""
+
+    def __init__(self, process: Guarded, version: str, endpoint: str) -> None:
+        self.pid = process.pid
+        self.version = version  # "Chromium 156.0.8078.79"
+        self.endpoint = endpoint  # "ws://127.0.0.1:PORT/devtools/browser/…"
+        self._process = process
+
+    async def wait(self) -> ExitStatus:
+        """Wait for the end of its main process."""
+        return await self._process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to its main process. What is left of it is gone when the block is left."""
+        self._process.kill()
+
+    async def memory(self) -> int:
+        """Bytes of memory that all its processes use, shared pages divided among their users."""
+        return await trio.to_thread.run_sync(_memory_of_session, self.pid)
+
+
+@asynccontextmanager
+async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
+    """A Chromium for the length of the block. Raises LaunchFailed, which says what to do."""
+    executable = find(settings.executable)
+    user = _user(settings.user)
+    process: Guarded | None = None
+    chromium: Chromium | None = None
+    try:
+        with trio.move_on_after(settings.start_timeout) as patience:
+            its_version = await version(executable)
+            if settings.no_sandbox:
+                logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
+            folder = _profile_folder(settings.profiles, user)
+            async with guarded(
+                [str(executable), *_flags(folder, no_sandbox=settings.no_sandbox)],
+                environment=_environment(folder),
+                working_folder=folder,
+                user=user,
+                remove=folder,
+            ) as process:
+                endpoint = await _endpoint(process, folder)
+                chromium = Chromium(process, its_version, endpoint)
+                patience.deadline = inf
+                yield chromium
+    except OSError as fault:
+        if chromium is not None:
+            raise  # the block's own
+        as_whom = f" as user {user.name} (browser.user)" if user else ""
+        raise LaunchFailed(f"{executable} cannot be started{as_whom}: {fault}") from fault
+    if chromium is None:
+        said = _reason(process.stderr_tail) if process else ""
+        raise LaunchFailed(
+            f"Chromium was not ready within {settings.start_timeout:g} s "
+            f"(browser.start_timeout){said and ': '}{said}"
+        )
+
+
+def _user(name: str) -> User | None:
+    """Whom to drop to: nobody else, for a daemon that is not root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return user_named(name)
+    except KeyError:
+        raise LaunchFailed(f"browser.user: there is no user {name!r} on this system") from None
+
+
+def _profile_folder(parent: Path, user: User | None) -> Path:
+    """A new private folder. From here to its guardian there is no await."""
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
+    if user is not None:
+        os.chown(folder, user.uid, user.gid)
+    return folder
+
+
+def _flags(folder: Path, *, no_sandbox: bool) -> Iterator[str]:
+    yield from FLAGS
+    yield f"--user-data-dir={folder}"
+    if no_sandbox:
+        yield "--no-sandbox"
+    if _shared_memory() < SHARED_MEMORY_NEEDED:
+        yield "--disable-dev-shm-usage"
+
+
+def _shared_memory() -> int:
+    """Bytes that are free in /dev/shm."""
+    try:
+        room = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return 0
+    return room.f_bavail * room.f_frsize
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """All of its environment. Only the time zone is taken over from the daemon's."""
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "LANG": "C.UTF-8",
+    }
+    if "TZ" in os.environ:
+        environment["TZ"] = os.environ["TZ"]
+    return environment
+
+
+async def _endpoint(process: Guarded, folder: Path) -> str:
+    """Wait until Chromium has written where it listens; the websocket's URL."""
+    while True:
+        if process.status is not None:
+            said = _reason(process.stderr_tail) or "it said nothing"
+            raise LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
+        told = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
+        if told:
+            return f"ws://127.0.0.1:{told[1]}{told[2]}"
+        await trio.sleep(POLL_EVERY)
+
+
+def _read_port_file(path: Path) -> str:
+    """Its text, or what there is of it. The folder is another user's: no link, no endless file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ""
+    try:
+        return os.read(descriptor, PORT_FILE_LIMIT).decode("ascii", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def _reason(stderr: str) -> str:
+    """What in Chromium's many words says why it did not start, and what to do."""
+    for mark, remedy in _KNOWN_FAULTS:
+        if mark in stderr:
+            return remedy
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if ":ERROR:" in line or ":FATAL:" in line]
+    last = (errors or lines or [""])[-1]
+    return shown(_LOG_PREFIX.sub("", last))
+
+
+def _memory_of_session(session: int) -> int:
+    """The summed proportional set size of the processes in the session of that id, in bytes.
+
+    A guarded command leads a session, and Chromium's processes stay in it.
+    """
+    total = 0
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
+        if entry.isdigit():
+            try:
+                if os.getsid(int(entry)) == session:
+                    rollup = Path("/proc", entry, "smaps_rollup").read_text(encoding="ascii")
+                    total += int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0]) * 1024
+            except (ProcessLookupError, FileNotFoundError, PermissionError):
+                continue  # it has ended, or belongs to somebody else
+    return total
+
+
+@dataclass(frozen=True)
+class SandboxState:
+    """What confines the renderers over and above what confines the browser's main process."""
+
+    seccomp: bool
+    user_namespace: bool
+    pid_namespace: bool
+
+    @property
+    def on(self) -> bool:
+        return self.seccomp and self.user_namespace and self.pid_namespace
+
+
+async def sandbox_state(connection: Connection) -> SandboxState:
+    """Look at the renderers' confinement as the kernel sees it. At least one page must be open.
+
+    A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has
+    it. So it is the number of filters, and the namespaces, in comparison to the main process's.
+    """
+    answer = await connection.browser.call("SystemInfo.getProcessInfo")
+    processes = [(entry["type"], entry["id"]) for entry in answer["processInfo"]]
+    browser = next(pid for kind, pid in processes if kind == "browser")
+    renderers = [pid for kind, pid in processes if kind == "renderer"]
+    if not renderers:
+        raise BrowserFailed("no page is open, so there is no renderer whose sandbox could be seen")
+    states = [_confinement(browser, renderer) for renderer in renderers]
+    return SandboxState(
+        seccomp=all(state.seccomp for state in states),
+        user_namespace=all(state.user_namespace for state in states),
+        pid_namespace=all(state.pid_namespace for state in states),
+    )
+
+
+def _confinement(browser: int, renderer: int) -> SandboxState:
+    return SandboxState(
+        seccomp=_seccomp_filters(renderer) > _seccomp_filters(browser),
+        user_namespace=_namespace(renderer, "user") != _namespace(browser, "user"),
+        pid_namespace=_namespace(renderer, "pid") != _namespace(browser, "pid"),
+    )
+
+
+def _seccomp_filters(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"^Seccomp_filters:\s*(\d+)$", status, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _namespace(pid: int, kind: str) -> Path:
+    return Path(f"/proc/{pid}/ns/{kind}").readlink()

@@ -1,0 +1,448 @@
+"""Tabs: a `BrowserContext` holds an account's cookies, a `Page` is one tab in it.
+
+    context = await BrowserContext.create(connection, cookies)
+    page = await context.new_page()
+    await page.goto("https://portal.example/")
+    answer = await page.evaluate("async (path) => (await fetch(path)).status", "/api/x")
+
+The problem: a page can wait for a click on "OK", open windows, start downloads, ask for the camera,
+navigate away in the middle of a script, loop for ever, or crash. Whoever works with it wants one
+answer or one error, in time.
+
+The choices: a context shares nothing with another one and is kept in memory only; in it downloads,
+permissions and pop-ups are refused. Dialogs are dismissed as they open. Every call has a deadline
+of its own, in seconds. Scripts are functions that get their arguments as JSON beside them: nothing
+is ever spliced into source. What is awaited on a page that crashes, closes or loses its browser
+fails at once with `PageGone` (see `daemon/browser/errors.py` for that and the other errors).
+
+Pages are not reloaded or revived here. A page that raised `PageGone` or `CallTimedOut` is to be
+closed, which works for one in an endless loop too.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias, TypedDict, cast
+
+import trio
+from pydantic import JsonValue
+
+from daemon.browser.cdp import CALL_DEADLINE, Connection, Events, JsonObject, Session
+from daemon.browser.errors import (
+    CallTimedOut,
+    ContextLost,
+    NavigationFailed,
+    PageGone,
+    ProtocolError,
+    ScriptFailed,
+    shown,
+    without_query,
+)
+from daemon.processes.background import background
+
+logger = logging.getLogger(__name__)
+
+Argument: TypeAlias = (
+    "bool | int | float | str | Sequence[Argument] | Mapping[str, Argument] | None"
+)
+"""What a script can be given: whatever JSON can hold."""
+
+# A page of the portal takes two or three seconds to load; a slow line several times that.
+NAVIGATION_DEADLINE = 30.0
+# Frames tell some ten events each while a page loads.
+LIFECYCLE_BEHIND = 1024
+# A page sends a hundred requests while it loads, with four events each.
+NETWORK_BEHIND = 2048
+# Requests of interest that may be under way, and answers that may wait to be taken.
+EXCHANGES = 64
+RESPONSES_WAITING = 16
+# A body is text of a few kilobytes. What is larger is not what anybody waits for.
+BODY_LIMIT = 4 * 1024 * 1024
+# What a renderer may keep of bodies, all requests of its page together.
+BODIES_KEPT = 32 * 1024 * 1024
+
+# Chromium's words for "the document that this was about is not there any more".
+_CONTEXT_LOST = (
+    "Inspected target navigated or closed",
+    "Cannot find context with specified id",
+    "Cannot find default execution context",
+    "Could not find object with given id",
+    "Execution context was destroyed",
+)
+
+
+class CookieParam(TypedDict, total=False):
+    """One cookie for a context, as CDP's Network.CookieParam. Without `domain` it is host-only."""
+
+    name: str
+    value: str
+    url: str
+    domain: str
+    path: str
+    secure: bool
+
+
+@dataclass(frozen=True)
+class Response:
+    """The answer to a request of the page.
+
+    `status` is 0 when there was none. `lost` says why there is no body, where there was one to be
+    had: the page went elsewhere, the transfer broke off, it was larger than BODY_LIMIT.
+    """
+
+    status: int
+    url: str = field(repr=False)
+    mime_type: str
+    body: str = field(repr=False)
+    lost: str = ""
+
+
+class BrowserContext:
+    """A set of tabs with cookies and storage of their own, in memory only. `create()` makes one."""
+
+    def __init__(self, connection: Connection, context_id: str) -> None:
+        self._connection = connection
+        self._browser = connection.browser
+        self._id = context_id
+        self._browser.on("Target.targetCreated", self._close_popup)
+
+    @classmethod
+    async def create(cls, connection: Connection, cookies: Sequence[CookieParam]) -> BrowserContext:
+        """A new context that holds `cookies` before any page of it exists.
+
+        Raises ProtocolError, and leaves no context, when Chromium takes one of the cookies for
+        invalid. When the caller goes away meanwhile the context is disposed of, at the latest when
+        the connection ends.
+        """
+        browser = connection.browser
+        answer = await browser.call(
+            "Target.createBrowserContext",
+            {"disposeOnDetach": True},
+            undo=lambda late: browser.post("Target.disposeBrowserContext", _context(late)),
+        )
+        context = cls(connection, _context(answer)["browserContextId"])
+        try:
+            await context._set_up(cookies)
+        except BaseException:
+            context._forget()
+            browser.post("Target.disposeBrowserContext", _context(answer))
+            raise
+        return context
+
+    async def new_page(self) -> Page:
+        """A new tab, showing `about:blank`. Leaves none when it fails or is cancelled."""
+        answer = await self._browser.call(
+            "Target.createTarget",
+            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+            undo=lambda late: self._browser.post("Target.closeTarget", _target(late)),
+        )
+        try:
+            session = await self._connection.attach(answer["targetId"])
+            page = Page(self._browser, session, answer["targetId"])
+            await page._set_up()
+        except BaseException:
+            self._browser.post("Target.closeTarget", _target(answer))
+            raise
+        return page
+
+    async def dispose(self) -> None:
+        """Close its tabs and forget its cookies. Nothing to do when the browser has gone."""
+        self._forget()
+        try:
+            await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self._id})
+        except PageGone:
+            return
+
+    async def _set_up(self, cookies: Sequence[CookieParam]) -> None:
+        here = {"browserContextId": self._id}
+        await self._browser.call(
+            "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}
+        )
+        await self._browser.call("Browser.setDownloadBehavior", {"behavior": "deny", **here})
+        # Grants none, and by that denies what is not granted.
+        await self._browser.call("Browser.grantPermissions", {"permissions": [], **here})
+        if cookies:
+            await self._browser.call("Storage.setCookies", {"cookies": list(cookies), **here})
+
+    def _close_popup(self, params: JsonObject) -> None:
+        """Close what a page has opened. Ours have no opener."""
+        target = params.get("targetInfo", {})
+        if target.get("browserContextId") == self._id and target.get("openerId"):
+            logger.info("a pop-up was closed")
+            self._browser.post("Target.closeTarget", _target(target))
+
+    def _forget(self) -> None:
+        self._browser.off("Target.targetCreated", self._close_popup)
+
+
+class Page:
+    """One tab. `BrowserContext.new_page()` makes one."""
+
+    def __init__(self, browser: Session, session: Session, target_id: str) -> None:
+        self._browser = browser
+        self._session = session
+        self._target_id = target_id  # which is its main frame's id too
+
+    async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
+        """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
+
+        Redirects are followed, also those by script before that event; the new page's event counts
+        then. An HTTP error is a page like another. Raises NavigationFailed when there is no page
+        to show, or none in time.
+        """
+        try:
+            with (
+                trio.fail_after(deadline),
+                self._session.events("Page.lifecycleEvent", behind=LIFECYCLE_BEHIND) as events,
+            ):
+                answer = await self._session.call("Page.navigate", {"url": url}, deadline=math.inf)
+                if answer.get("errorText"):
+                    raise NavigationFailed(url, answer["errorText"])
+                if "loaderId" in answer:  # else the same document, at another fragment
+                    await self._dom_loaded(events, answer["loaderId"])
+                return await self.url()
+        except ProtocolError as refusal:
+            raise NavigationFailed(url, refusal.reason) from None
+        except trio.TooSlowError:
+            raise NavigationFailed(url, f"it was not there within {deadline:g} s") from None
+
+    async def url(self) -> str:
+        """Where it is now. Answered without the page's help."""
+        answer = await self._session.call("Page.getNavigationHistory")
+        return str(answer["entries"][answer["currentIndex"]]["url"])
+
+    async def evaluate(
+        self, function: str, *arguments: Argument, deadline: float = CALL_DEADLINE
+    ) -> JsonValue:
+        """Call a JavaScript function in the page and return its value; a promise is awaited.
+
+        `function` is its source, as "async (a, b) => …". It runs as if the user had just clicked.
+        Raises ScriptFailed when it throws or its value is not for JSON, ContextLost when the page
+        navigated before there was a value, CallTimedOut; the script may be running on then.
+        """
+        until = trio.current_time() + deadline
+        document = await self._call_script(
+            "Runtime.evaluate", {"expression": "globalThis"}, deadline
+        )
+        object_id = document["objectId"]
+        try:
+            value = await self._call_script(
+                "Runtime.callFunctionOn",
+                {
+                    "functionDeclaration": function,
+                    "objectId": object_id,
+                    "arguments": [{"value": argument} for argument in arguments],
+                    "awaitPromise": True,
+                    "returnByValue": True,
+                    "userGesture": True,
+                },
+                until - trio.current_time(),
+            )
+        finally:
+            self._session.post("Runtime.releaseObject", {"objectId": object_id})
+        if "unserializableValue" in value:
+            raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
+        return cast(JsonValue, value.get("value"))
+
+    @asynccontextmanager
+    async def responses(
+        self, url_part: str, method: str = "POST"
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
+        """The answers to the page's requests of `method` whose URL contains `url_part`.
+
+        Of those requests that start in the block. Every one of them is reported, with its body as
+        text or with the reason why there is none (see `Response`). A redirect is an answer, without
+        a body; where it leads is a request of its own. The block is cancelled, and PageGone leaves
+        it, when the page ends; so nobody waits for an answer that cannot come.
+        """
+        await self._session.call(
+            "Network.enable",
+            {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT},
+        )
+        send, receive = trio.open_memory_channel[Response](RESPONSES_WAITING)
+        capture = _Capture(self._session, send, url_part, method)
+        with self._session.events(*_Capture.EVENTS, behind=NETWORK_BEHIND) as events, send, receive:
+            async with background(partial(capture.run, events)):
+                yield receive
+
+    async def close(self) -> None:
+        """Close the tab and wait until it is. Fine for one that has gone, loops or hangs."""
+        try:
+            await self._browser.call("Target.closeTarget", {"targetId": self._target_id})
+        except PageGone:
+            return
+        except ProtocolError:
+            if self._session.gone is None:
+                raise
+            return  # closed before
+        with trio.move_on_after(CALL_DEADLINE) as patience:
+            await self._session.wait_gone()
+        if patience.cancelled_caught:
+            raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
+
+    async def _set_up(self) -> None:
+        self._session.on("Page.javascriptDialogOpening", self._dismiss)
+        await self._session.call("Page.enable")
+        await self._session.call("Inspector.enable")  # tells of crashes
+        await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
+
+    def _dismiss(self, params: JsonObject) -> None:
+        """Cancel a dialog. Only the one that asks whether to leave the page is agreed to."""
+        leaving = params.get("type") == "beforeunload"
+        self._session.post("Page.handleJavaScriptDialog", {"accept": leaving})
+
+    async def _dom_loaded(self, events: Events, loader_id: str) -> None:
+        begun = False
+        async for event in events:
+            told = event.params
+            if told.get("frameId") == self._target_id:
+                begun = begun or told.get("loaderId") == loader_id
+                if begun and told.get("name") == "DOMContentLoaded":
+                    return
+
+    async def _call_script(
+        self, method: str, params: Mapping[str, object], deadline: float
+    ) -> JsonObject:
+        """Call a method of Runtime. Returns the RemoteObject that is its result."""
+        try:
+            answer = await self._session.call(method, params, deadline=deadline)
+        except ProtocolError as refusal:
+            if any(words in refusal.reason for words in _CONTEXT_LOST):
+                raise ContextLost("the page went elsewhere while a script ran in it") from None
+            raise ScriptFailed(f"the script's value was refused: {shown(refusal.reason)}") from None
+        if "exceptionDetails" in answer:
+            raise ScriptFailed(f"the script failed: {_thrown(answer['exceptionDetails'])}")
+        return cast(JsonObject, answer["result"])
+
+
+class _Exchange:
+    """A request of interest, and what is known of its answer."""
+
+    def __init__(self, url: str, loader_id: str) -> None:
+        self.url = url
+        self.loader_id = loader_id
+        self.status = 0
+        self.mime_type = ""
+
+
+class _Capture:
+    """Follows requests through CDP's Network events and sends on their answers."""
+
+    EVENTS = (
+        "Network.requestWillBeSent",
+        "Network.responseReceived",
+        "Network.loadingFinished",
+        "Network.loadingFailed",
+        "Page.frameNavigated",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        send: trio.MemorySendChannel[Response],
+        url_part: str,
+        method: str,
+    ) -> None:
+        self._session = session
+        self._send = send
+        self._url_part = url_part
+        self._method = method
+        self._exchanges: dict[str, _Exchange] = {}
+
+    async def run(self, events: Events) -> None:
+        """Until the page ends, which is raised, or cancelled."""
+        steps = {
+            "Network.requestWillBeSent": self._requested,
+            "Network.responseReceived": self._responded,
+            "Network.loadingFinished": self._finished,
+            "Network.loadingFailed": self._failed,
+            "Page.frameNavigated": self._navigated,
+        }
+        async for event in events:
+            await steps[event.method](event.params)
+            if events.lost:
+                logger.warning("%d network events were lost: too many at once", events.lost)
+                events.lost = 0
+
+    async def _requested(self, told: JsonObject) -> None:
+        request_id, request = told["requestId"], told["request"]
+        redirect = told.get("redirectResponse")
+        if redirect is not None:
+            before = self._exchanges.pop(request_id, None)
+            if before is not None:
+                before.status = redirect["status"]
+                await self._report(before)
+        if request["method"] == self._method and self._url_part in request["url"]:
+            if len(self._exchanges) >= EXCHANGES:
+                logger.warning("a request to %s is not followed", without_query(request["url"]))
+                return
+            self._exchanges[request_id] = _Exchange(request["url"], told["loaderId"])
+
+    async def _responded(self, told: JsonObject) -> None:
+        exchange = self._exchanges.get(told["requestId"])
+        if exchange is not None:
+            exchange.status = told["response"]["status"]
+            exchange.mime_type = told["response"]["mimeType"]
+
+    async def _finished(self, told: JsonObject) -> None:
+        exchange = self._exchanges.pop(told["requestId"], None)
+        if exchange is None:
+            return
+        try:
+            answer = await self._session.call(
+                "Network.getResponseBody", {"requestId": told["requestId"]}
+            )
+        except ProtocolError as refusal:
+            await self._report(exchange, lost=shown(refusal.reason))
+            return
+        except CallTimedOut as late:
+            await self._report(exchange, lost=str(late))
+            return
+        body = answer["body"]
+        if answer["base64Encoded"]:
+            body = base64.b64decode(body).decode(errors="replace")
+        if len(body) > BODY_LIMIT:
+            await self._report(exchange, lost=f"it is larger than {BODY_LIMIT} characters")
+        else:
+            await self._report(exchange, body=body)
+
+    async def _failed(self, told: JsonObject) -> None:
+        exchange = self._exchanges.pop(told["requestId"], None)
+        if exchange is not None:
+            await self._report(exchange, lost=shown(told["errorText"]))
+
+    async def _navigated(self, told: JsonObject) -> None:
+        """What a document had under way is over with it, and Chromium does not always say so."""
+        frame = told["frame"]
+        if "parentId" in frame:
+            return
+        for request_id, exchange in list(self._exchanges.items()):
+            if exchange.loader_id != frame["loaderId"]:
+                del self._exchanges[request_id]
+                await self._report(exchange, lost="the page went elsewhere")
+
+    async def _report(self, exchange: _Exchange, *, body: str = "", lost: str = "") -> None:
+        await self._send.send(
+            Response(exchange.status, exchange.url, exchange.mime_type, body, lost)
+        )
+
+
+def _context(answer: JsonObject) -> dict[str, str]:
+    return {"browserContextId": answer["browserContextId"]}
+
+
+def _target(answer: JsonObject) -> dict[str, str]:
+    return {"targetId": answer["targetId"]}
+
+
+def _thrown(details: JsonObject) -> str:
+    """What a script threw, as far as an error may hold it."""
+    exception = details.get("exception", {})
+    thrown = exception.get("description") or exception.get("value") or details.get("text")
+    return shown(str(thrown))

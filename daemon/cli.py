@@ -1,0 +1,204 @@
+"""The commands: wiring only. What a command does is in the module that it calls.
+
+Those modules are imported when their command is called, so `hash-password` starts without the
+browser and the server, and a part that cannot be imported breaks its own command only.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. What can be expected to fail is told
+on standard error in a line or more, never as a traceback.
+"""
+
+# ruff: noqa: PLC0415 - see above
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from daemon import __version__
+from daemon.config import ConfigError, Settings, load
+from daemon.config.values import HIGHEST_PORT
+from daemon.errors import Refused
+
+logger = logging.getLogger(__name__)
+
+CONFIG = Path("/etc/smartlinkd/config.toml")
+DEMO_PORT = 8787
+
+OK, FAILED, USAGE = 0, 1, 2
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    command: Command = chosen.command
+    try:
+        return command(chosen)
+    except ConfigError as error:
+        print(f"smartlinkd: {len(error.problems)} problem(s) in the configuration", file=sys.stderr)
+        print(error, file=sys.stderr)
+        return USAGE
+    except Refused as refusal:
+        print(f"smartlinkd: {refusal}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output (a pager, head) has gone; Python would complain at exit again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="smartlinkd", description="Product links in, your own affiliate short links out."
+    )
+    parser.add_argument("--version", action="version", version=f"smartlinkd {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, command: Command, says: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=says, description=says)
+        added.set_defaults(command=command)
+        return added
+
+    _config_option(add("serve", _serve, "Run the daemon until SIGTERM or Ctrl-C."))
+
+    demo = add("demo", _demo, "Run the daemon against an embedded portal, and show a conversion.")
+    demo.add_argument("--once", action="store_true", help="stop after the conversion")
+    demo.add_argument("--port", type=_port, default=DEMO_PORT, help="of the daemon (0: any)")
+
+    sandbox = add("sandbox", _sandbox, "Run the embedded portal alone.")
+    sandbox.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    sandbox.add_argument("--port", type=_port, default=0, help="the first of its ports (0: any)")
+
+    add("hash-password", _hash_password, "Read a password, print its hash for the configuration.")
+    check = add("check-config", _check_config, "Say whether a configuration is good.")
+    check.add_argument("config", type=Path, metavar="FILE")
+    doctor = add("doctor", _doctor, "Say whether this machine has what the daemon needs.")
+    doctor.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"check it as well (default: {CONFIG}, if any)"
+    )
+
+    _running(add("status", _ask("status"), "Show what the running daemon is doing."))
+    _group(commands, "account", {"show": "Show it.", "clear": "Forget its cookie, end its pause."})
+    _group(commands, "tokens", {"revoke": "End every session token."})
+    _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
+    return parser
+
+
+def _group(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    verbs: dict[str, str],
+) -> None:
+    """The commands of two words, all of which the running daemon answers."""
+    group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
+    inner = group.add_subparsers(metavar="ACTION", required=True)
+    for verb, says in verbs.items():
+        added = inner.add_parser(verb, help=says, description=says)
+        added.set_defaults(command=_ask(f"{name} {verb}"))
+        _running(added)
+
+
+def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    _config_option(parser)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    return parser
+
+
+def _config_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", type=Path, default=CONFIG, metavar="FILE", help=f"(default: {CONFIG})"
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:6]) <= HIGHEST_PORT):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _settings(path: Path) -> Settings:
+    return load(path, os.environ)
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    settings = _settings(chosen.config)
+    import trio
+
+    from daemon import logs, tree
+    from daemon.state import StateUnusable
+    from daemon.supervision.supervisor import Escalated
+
+    logs.set_up(settings.logging.level)
+    code = OK
+    try:
+        trio.run(tree.serve, settings)
+    except* (Refused, StateUnusable, Escalated) as expected:
+        for error in _leaves(expected):
+            logger.critical("%s", error)
+        code = FAILED
+    except* Exception as bug:
+        # One record: a bare traceback is thirty to whoever collects the log.
+        logger.critical("the daemon ended by a fault of its own", exc_info=bug)
+        code = FAILED
+    return code
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from daemon import demo
+
+    return demo.main(once=chosen.once, port=chosen.port)
+
+
+def _sandbox(chosen: argparse.Namespace) -> int:
+    from daemon.sandbox import server
+
+    return server.main(host=chosen.host, port=chosen.port)
+
+
+def _hash_password(chosen: argparse.Namespace) -> int:  # noqa: ARG001 - it has no options
+    from daemon.commands.hash_password import hash_password_command
+
+    return hash_password_command()
+
+
+def _check_config(chosen: argparse.Namespace) -> int:
+    settings = _settings(chosen.config)
+    from daemon.commands.check_config import check_config
+
+    return check_config(chosen.config, settings)
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    path = chosen.config or (CONFIG if os.access(CONFIG, os.R_OK) else None)
+    from daemon import doctor
+
+    return doctor.main(partial(_settings, path) if path else None)
+
+
+def _ask(command: str) -> Command:
+    """A command that the running daemon answers."""
+
+    def ask(chosen: argparse.Namespace) -> int:
+        directory = _settings(chosen.config).state.directory
+        from daemon.commands.running import ask_running
+
+        return ask_running(directory, command, as_json=chosen.json)
+
+    return ask
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [
+        leaf
+        for error in group.exceptions
+        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    ]

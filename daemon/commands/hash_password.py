@@ -1,0 +1,62 @@
+"""`smartlinkd hash-password`: a password in, its hash out, and nothing else on standard output.
+
+So `smartlinkd hash-password > /etc/smartlinkd/password` makes the file that
+`auth.password_hash_file` names. A password is never taken from the command line, which every user
+of the machine can read.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+
+from daemon.auth.passwords import MAX_PASSWORD, hash_password
+
+SHORTEST = 8  # characters; NIST SP 800-63B, section 5.1.1.2. The throttle does the rest
+
+
+def hash_password_command() -> int:
+    """Ask for the password, or read it from a pipe; print its hash. 1 when it is refused."""
+    password = _prompt() if sys.stdin.isatty() else _piped()
+    if password is None:
+        return 1
+    if not password:
+        return _refuse("the password is empty")
+    if len(password) < SHORTEST:
+        return _refuse(f"the password is shorter than {SHORTEST} characters")
+    if len(password) > MAX_PASSWORD:
+        return _refuse(f"the password is longer than {MAX_PASSWORD} characters")
+    print(hash_password(password))
+    return 0
+
+
+def _prompt() -> str | None:
+    try:
+        password = getpass.getpass("Password: ")
+        again = getpass.getpass("Again: ")
+    except EOFError:
+        _refuse("no password was given")
+        return None
+    if password != again:
+        _refuse("the two passwords differ")
+        return None
+    return password
+
+
+def _piped() -> str | None:
+    """The only line of standard input. A longer text is a wrong file, and is not read whole."""
+    try:
+        given = sys.stdin.read(MAX_PASSWORD + 3)
+    except UnicodeDecodeError:
+        _refuse("the password is not UTF-8 text")
+        return None
+    given = given.removesuffix("\n").removesuffix("\r")
+    if "\n" in given or "\r" in given:
+        _refuse("standard input holds more than one line; give the password alone")
+        return None
+    return given
+
+
+def _refuse(why: str) -> int:
+    print(f"smartlinkd: {why}", file=sys.stderr)
+    return 1

@@ -1,0 +1,80 @@
+"""Rules between keys: what must not be combined, and what should be known at every start.
+
+Conflicts are looked for in the values as they were given, not in the checked sections: so a key
+with a fault of its own hides none of them, and all are reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from daemon.config.draft import Draft
+from daemon.config.problems import Problem
+from daemon.config.settings import Cookie, Marketplace, Server
+from daemon.marketplace.markets import host_and_port
+
+
+def conflicts(draft: Draft) -> Iterator[Problem]:
+    """What makes the configuration unusable although each value is right by itself."""
+    if not _given(draft, "auth", "password_hash"):
+        yield Problem(
+            draft.name("auth", "password_hash"),
+            "is missing, and there is no default password",
+            "make one with `smartlinkd hash-password`, and set password_hash or "
+            "password_hash_file in [auth]",
+        )
+    users = [place for place in ("links", "products") if draft.value(place, "source") == "open_api"]
+    if users:
+        yield from _needed(draft, users, "open_api", ("app_id", "secret"))
+    if draft.value("products", "source") == "third_party":
+        yield from _needed(draft, ["products"], "third_party", ("url",))
+
+
+def warnings(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
+    """What works, and leaves the owner less protected than they may think."""
+    if not server.bind.loopback and not all(net.is_loopback for net in cookie.open_to):
+        yield Problem(
+            "cookie.open_to",
+            "lets other machines read and replace the cookie without a token, while server.bind "
+            f"is {server.bind}",
+            "set open_to = [] and a sync_key_file",
+        )
+    if any(net.prefixlen == 0 for net in server.trusted_proxies):
+        yield Problem(
+            "server.trusted_proxies",
+            "believes the forwarding headers of every address",
+            "name your proxy's own address only",
+        )
+    for key in ("portal_url", "shop_url"):
+        url = getattr(marketplace, key)
+        if url.startswith("http://") and not _is_local(url):
+            yield Problem(
+                f"marketplace.{key}", "sends the cookie over the network in clear", "use https://"
+            )
+
+
+def _needed(
+    draft: Draft, users: list[str], section: str, keys: tuple[str, ...]
+) -> Iterator[Problem]:
+    sources = " and ".join(draft.name(user, "source") for user in users)
+    for key in keys:
+        if not _given(draft, section, key):
+            yield Problem(
+                draft.name(section, key),
+                f'is missing, and is needed by {sources} = "{section}"',
+                f"set it in [{section}], or choose another source",
+            )
+
+
+def _given(draft: Draft, section: str, key: str) -> bool:
+    """Whether there is a value, in place or by a file; a file without one was reported already."""
+    return bool(draft.value(section, key) or draft.value(section, f"{key}_file"))
+
+
+def _is_local(origin: str) -> bool:
+    host, _ = host_and_port(origin)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

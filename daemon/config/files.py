@@ -1,0 +1,120 @@
+"""The files of the configuration: the TOML file itself, and files that hold one secret each.
+
+A file is opened without waiting (a FIFO would hang the start), has to be a regular one, and has a
+greatest size. A secret's file must be closed to group and others, so that a backup job or a second
+service does not read it by accident. The exception is what lies in `$CREDENTIALS_DIRECTORY`:
+systemd guards that folder itself, and gives the service access by an ACL, whose mask shows as group
+permission in the mode.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from daemon.config.draft import Draft, secret_keys
+from daemon.config.problems import Problem
+from daemon.config.values import Fault, optional_path
+
+LONGEST_FILE = 1024 * 1024  # bytes; a configuration of some hundred tables fits
+LONGEST_SECRET = 4096  # bytes; a secret is one line
+
+
+def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
+    """What the TOML file says, at its top level; None, and a problem, when it cannot be told."""
+    try:
+        content, mode = _read(path, LONGEST_FILE)
+        found = tomllib.loads(content)
+    except Fault as fault:
+        draft.problems.append(Problem(str(path), fault.fault, fault.remedy))
+        return None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        draft.problems.append(
+            Problem(str(path), f"is not TOML: {why}", "compare it with config.example.toml")
+        )
+        return None
+    if mode & stat.S_IROTH:
+        _warn_of_open_secrets(draft, found, path)
+    return found
+
+
+def read_secrets(draft: Draft, credentials: Path | None) -> None:
+    """Put the content of each secret's file into the secret's own key.
+
+    `credentials` is the folder that systemd guards, when there is one.
+    """
+    for section, key in secret_keys():
+        try:
+            path = optional_path(draft.value(section, f"{key}_file"))
+        except Fault:
+            continue  # the section's own check reports it
+        if path is None:
+            continue
+        name = draft.name(section, f"{key}_file")
+        if draft.value(section, key):
+            draft.problems.append(
+                Problem(name, f"stands beside {draft.name(section, key)}", "keep one of the two")
+            )
+            continue
+        try:
+            draft.put(section, key, _read_secret(path, credentials))
+            draft.files[section, key] = name
+        except Fault as fault:
+            draft.problems.append(Problem(name, fault.fault, fault.remedy))
+
+
+def _read_secret(path: Path, credentials: Path | None) -> str:
+    content, mode = _read(path, LONGEST_SECRET)
+    guarded = credentials is not None and path.is_relative_to(credentials)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
+        raise Fault(f"is open to other users (mode {mode:04o})", f"chmod 600 {path}")
+    if not content.strip():
+        raise Fault("names an empty file", f"put the secret, one line, into {path}")
+    return content.strip()
+
+
+def _read(path: Path, longest: int) -> tuple[str, int]:
+    """A regular file's text and its permission bits. Raises `Fault`.
+
+    Where nothing is at the path its text is not repeated: it may be a secret under a wrong key.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        raise Fault("does not exist", "make that file, or correct the path") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "this is no path"
+        raise Fault(f"cannot be opened ({why})", "correct the path, or who may read it") from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise Fault("is not a regular file", f"{path} has to be one")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(longest + 1)
+    except OSError as error:
+        raise Fault(f"cannot be read ({error.strerror})", f"see to {path}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > longest:
+        raise Fault(f"is longer than {longest} bytes", f"see whether {path} is the right file")
+    try:
+        return content.decode(), stat.S_IMODE(mode)
+    except UnicodeDecodeError:
+        raise Fault("is not UTF-8 text", f"see whether {path} is the right file") from None
+
+
+def _warn_of_open_secrets(draft: Draft, found: dict[str, Any], path: Path) -> None:
+    for section, key in secret_keys():
+        table = found.get(section)
+        if isinstance(table, dict) and table.get(key):
+            draft.warnings.append(
+                Problem(
+                    f"{section}.{key}",
+                    "stands in a file that every user can read",
+                    f"chmod 600 {path}, or keep it in a file of its own ({key}_file)",
+                )
+            )

@@ -1,0 +1,89 @@
+"""From a file and the environment to `Settings`, or to all that is wrong with them.
+
+The order: the TOML file, then the variables over it, then the files that hold secrets, then the
+rules. Nothing stops at the first fault: each step adds its problems and hands on what it
+understood. Only a file that is no TOML ends it early, since every required key would then be
+"missing", which is not what is wrong.
+
+Rejected: pydantic-settings. It stops at a variable that is no JSON, knows neither unknown
+variables nor files of secrets, and reports by location instead of by the operator's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from daemon.config import checks
+from daemon.config.draft import Draft
+from daemon.config.environment import override
+from daemon.config.files import read_secrets, read_tables
+from daemon.config.problems import ConfigError, Problem, from_pydantic, shown, unknown_section
+from daemon.config.settings import SECTIONS, Section, Settings
+
+
+def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
+    """The settings in the TOML file `path`, overridden by `environ`.
+
+    Raises `ConfigError` with every problem that was found.
+    """
+    draft = Draft()
+    found = read_tables(draft, Path(path))
+    if found is not None:
+        _take_tables(draft, found)
+    override(draft, environ)
+    if found is None:
+        raise ConfigError(_one_a_key(draft.problems))
+    credentials = environ.get("CREDENTIALS_DIRECTORY")
+    read_secrets(draft, Path(credentials) if credentials else None)
+    return _settings(draft)
+
+
+def build(tables: Mapping[str, Mapping[str, object]]) -> Settings:
+    """The settings from tables in memory, by the same rules; files of secrets are not read.
+
+    Raises `ConfigError` with every problem that was found.
+    """
+    draft = Draft()
+    _take_tables(draft, tables)
+    return _settings(draft)
+
+
+def _take_tables(draft: Draft, found: Mapping[str, object]) -> None:
+    for name, table in found.items():
+        if name not in SECTIONS:
+            draft.problems.append(
+                Problem(shown(name), "there is no such section", unknown_section(name, SECTIONS))
+            )
+        elif not isinstance(table, Mapping):
+            draft.problems.append(
+                Problem(name, "must be a table", f"write [{name}] on a line, and its keys below")
+            )
+        else:
+            draft.tables[name] = dict(table)
+
+
+def _settings(draft: Draft) -> Settings:
+    sections: dict[str, Section] = {}
+    for name, model in SECTIONS.items():
+        try:
+            sections[name] = model.model_validate(draft.tables.get(name, {}))
+        except ValidationError as error:
+            draft.problems += from_pydantic(error, name, SECTIONS, draft.name, draft.remedy)
+    draft.problems += checks.conflicts(draft)
+    if draft.problems:
+        raise ConfigError(_one_a_key(draft.problems))
+    settings = Settings(**sections)  # type: ignore[arg-type]  # SECTIONS pairs names and types
+    found = checks.warnings(settings.server, settings.cookie, settings.marketplace)
+    return replace(settings, warnings=(*draft.warnings, *found))
+
+
+def _one_a_key(problems: list[Problem]) -> list[Problem]:
+    """The first of each key: what comes after it (no JSON, so no list either) only repeats it."""
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.key, problem)
+    return list(first.values())

@@ -1,0 +1,298 @@
+"""What single values of the configuration look like: pure rules, text in, typed value out.
+
+The problem: a value that is only checked is parsed again by everybody who uses it, and each of
+them decides anew what an IPv6 address with a port looks like. So a value is parsed here, once,
+and the settings hold the result (`Bind`, a network, an origin without its trailing slash).
+
+A rule that is broken is a `Fault`. It says what is wrong and what to do, and never repeats the
+value: a secret pasted under the wrong key would end up in a terminal or a journal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from daemon.auth.passwords import check_hash
+from daemon.auth.state import parse_signing_secret
+from daemon.marketplace import markets
+from daemon.marketplace.third_party import FIELD_NAMES
+
+Network = IPv4Network | IPv6Network
+
+HIGHEST_PORT = 65535
+SHORTEST_KEY = 16  # characters of a sync key: 96 bits when made as the remedy says
+LONGEST_URL = 2048
+
+# A label, and so a name, as in RFC 1123; underscores are let in because private zones use them.
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
+_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # what Debian's adduser makes
+_KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what may follow "Bearer " (RFC 6750, section 2.1)
+_APP_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+# Chromium names an extension by 32 letters a-p, Firefox by a UUID.
+_EXTENSION = re.compile(
+    r"chrome-extension://[a-p]{32}"
+    r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
+_PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class Fault(ValueError):  # noqa: N818 - a finding, told as a `Problem`
+    """A value breaks its rule. Without a `remedy` the key's example is the remedy."""
+
+    def __init__(self, fault: str, remedy: str = "") -> None:
+        super().__init__(fault)
+        self.fault = fault
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Where to listen: an IP address or a host name, and a port (0: any that is free)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can connect, as far as the name alone tells."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def bind(value: object) -> Bind:
+    """`127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`."""
+    if isinstance(value, Bind):
+        return value
+    host, colon, port = text(value).rpartition(":")
+    if not colon:
+        raise Fault("must be an address and a port, HOST:PORT")
+    if not (port.isascii() and port.isdigit() and int(port[:6]) <= HIGHEST_PORT):
+        raise Fault(f"must end in a port from 0 to {HIGHEST_PORT}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        if not _is_ip(host, IPv6Address):
+            raise Fault("must have an IPv6 address, and nothing else, in brackets")
+    elif ":" in host:
+        raise Fault("must have its IPv6 address in brackets")
+    elif not _is_ip(host, IPv4Address) and (
+        not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit()
+    ):
+        raise Fault("must begin with an IP address or a host name")
+    return Bind(host.lower(), int(port))
+
+
+def network(value: object) -> Network:
+    """A CIDR network, or a single address, which is a network of one."""
+    try:
+        return ip_network(text(value))
+    except Fault:
+        raise
+    except ValueError as error:
+        if "host bits" in str(error):
+            wider = ip_network(str(value), strict=False)
+            raise Fault("names an address inside a network", f'write "{wider}"') from None
+        raise Fault("must be an IP address or a network in CIDR form") from None
+
+
+def origin(value: object) -> str:
+    """`scheme://host[:port]` in the marketplace's one spelling; empty stays empty."""
+    return required_origin(value) if text(value) else ""
+
+
+def required_origin(value: object) -> str:
+    """An origin where an empty one would mean nothing."""
+    given = text(value)
+    try:
+        return markets.origin(given)
+    except ValueError:
+        # Its text quotes the value, which ours never do.
+        raise Fault(
+            "must be http:// or https://, a host, maybe a port, and nothing behind it"
+        ) from None
+
+
+def endpoint(value: object) -> str:
+    """An origin with a path behind it; empty stays empty."""
+    given = text(value)
+    if given == "":
+        return ""
+    _whole_url(given)
+    if "?" in given or "#" in given:
+        raise Fault("must not have a query or a fragment")
+    return given
+
+
+def market(value: object) -> str:
+    """The code of one of the marketplace's countries."""
+    code = text(value)
+    if code not in markets.MARKET_CODES:
+        raise Fault(f"must be one of {', '.join(markets.MARKET_CODES)}")
+    return code
+
+
+def host_name(value: object) -> str:
+    """A DNS name as it stands in a `Host` header, without its port; lower-case."""
+    name = text(value).lower().removesuffix(".")
+    if not _HOST_NAME.fullmatch(name):
+        raise Fault("must be a bare host name, without scheme, port or path")
+    return name
+
+
+def extension_origin(value: object) -> str:
+    """The `Origin` that a browser extension's requests carry."""
+    if not _EXTENSION.fullmatch(text(value)):
+        raise Fault(
+            "must be an extension's own origin, with the id that the browser gave it",
+            'for example "chrome-extension://abcdefghijklmnopabcdefghijklmnop" '
+            "(see chrome://extensions)",
+        )
+    return text(value)
+
+
+def directory(value: object) -> Path:
+    """An absolute path. Relative ones would move with the folder the daemon is started from."""
+    if isinstance(value, Path):
+        value = str(value)
+    given = text(value)
+    if not given.startswith("/"):
+        raise Fault("must be an absolute path")
+    return Path(given)
+
+
+def optional_path(value: object) -> Path | None:
+    """An absolute path, or nothing when empty."""
+    return None if value in ("", None) else directory(value)
+
+
+def user_name(value: object) -> str:
+    """An unprivileged account of this machine."""
+    name = text(value)
+    if name == "root":
+        raise Fault("must not be root, as whom Chromium has no sandbox", 'keep "nobody"')
+    if not _USER_NAME.fullmatch(name):
+        raise Fault("must be the name of a user")
+    return name
+
+
+def password_hash(value: object) -> SecretStr:
+    """An argon2id hash as `smartlinkd hash-password` prints it; empty: not given."""
+    secret = _secret_text(value)
+    if secret:
+        try:
+            check_hash(secret)
+        except ValueError as error:
+            fault, _, remedy = str(error).partition("; ")
+            raise Fault(fault, remedy) from None
+    return SecretStr(secret)
+
+
+def signing_secret(value: object) -> SecretStr:
+    """256 bits in hexadecimal, the key of HS256 (RFC 7518, section 3.2); empty: not given."""
+    secret = SecretStr(_secret_text(value))
+    if secret:
+        try:
+            parse_signing_secret(secret)
+        except ValueError:
+            raise Fault(
+                "must be 64 hexadecimal digits", "make one with: openssl rand -hex 32"
+            ) from None
+    return secret
+
+
+def bearer_key(value: object) -> SecretStr:
+    """A key that clients send as `Authorization: Bearer …`; empty: not given."""
+    secret = _secret_text(value)
+    if secret and (len(secret) < SHORTEST_KEY or not _KEY.fullmatch(secret)):
+        raise Fault(
+            f"must be {SHORTEST_KEY} or more letters, digits or . _ ~ + / = -",
+            "make one with: openssl rand -base64 32",
+        )
+    return SecretStr(secret)
+
+
+def app_id(value: object) -> str:
+    """The public half of the Open API's credentials; it travels in a header."""
+    given = text(value)
+    if given and not _APP_ID.fullmatch(given):
+        raise Fault("must be letters and digits")
+    return given
+
+
+def plain_secret(value: object) -> SecretStr:
+    """A secret that somebody else made: one line of printable ASCII; empty: not given."""
+    secret = _secret_text(value)
+    if not (secret.isascii() and (secret.isprintable()) and secret == secret.strip()):
+        raise Fault(
+            "must be one line of printable characters", "copy it again, without blanks around it"
+        )
+    return SecretStr(secret)
+
+
+def url_template(value: object) -> str:
+    """A URL with placeholders behind its host, one of which names the product; may be empty."""
+    given = text(value)
+    if given == "":
+        return ""
+    found = set(_PLACEHOLDER.findall(_whole_url(given)))
+    if not found <= {"item_id", "shop_id", "url"} or not found & {"item_id", "url"}:
+        raise Fault("must hold {item_id} or {url}, maybe {shop_id}, and no other braces")
+    return given
+
+
+def answer_field(value: object) -> str:
+    """A field of the product object, by its name on the wire."""
+    name = text(value)
+    if name not in FIELD_NAMES:
+        raise Fault(f"must name only product fields: {', '.join(FIELD_NAMES)}")
+    return name
+
+
+def place(value: object) -> str:
+    """Where something stands in a JSON answer: keys, with dots between them."""
+    given = text(value)
+    if not _PLACE.fullmatch(given):
+        raise Fault("must be a key of the service's answer, or several with dots between them")
+    return given
+
+
+def text(value: object) -> str:
+    """The value, which has to be a string."""
+    if not isinstance(value, str):
+        raise Fault("must be text in quotes")
+    return value
+
+
+def _secret_text(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if not isinstance(value, str):
+        raise Fault("must be text in quotes", "put quotes around it")
+    return value
+
+
+def _whole_url(given: str) -> str:
+    """Check a URL whose path matters; return what stands behind its origin."""
+    if len(given) > LONGEST_URL or not (given.isascii() and given.isprintable()) or " " in given:
+        raise Fault(f"must be at most {LONGEST_URL} ASCII characters, without blanks")
+    parts = given.split("/", 3)
+    required_origin("/".join(parts[:3]))
+    return parts[3] if len(parts) > 3 else ""
+
+
+def _is_ip(host: str, kind: type[IPv4Address | IPv6Address]) -> bool:
+    try:
+        kind(host)
+    except ValueError:
+        return False
+    return True

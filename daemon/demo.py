@@ -1,0 +1,209 @@
+"""`smartlinkd demo`: the whole service in one command, against the sandbox portal.
+
+It is a user, not a test: the daemon that it starts is the one that `serve` starts, configured by a
+file, and everything after that goes through its HTTP address, as any client would. What it did is
+printed as the commands to do it again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from daemon import logs, tree
+from daemon.auth.passwords import hash_password
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.errors import LaunchFailed
+from daemon.commands.table import table
+from daemon.config import Settings, load
+from daemon.errors import Refused
+from daemon.sandbox.products import PRODUCTS
+from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.session import cookie_header
+from daemon.supervision.supervisor import describe
+
+PATIENCE = 60.0
+"""Seconds for one request, and for the browser to become ready; a small machine may need some."""
+
+Say = Callable[[str], None]
+
+
+class StepFailed(Exception):  # noqa: N818 - it names what happened
+    """A step of the demo did not work; the text says which and how."""
+
+
+def main(*, once: bool, port: int) -> int:
+    """Run the demo; with `once`, end after the conversion. 0 when every step worked."""
+    logs.set_up("warning")
+    say = partial(print, flush=True)
+    code = 0
+    try:
+        trio.run(partial(_demo, say, once=once, port=port))
+    except* (StepFailed, Refused) as failures:
+        print(f"demo: {describe(failures)}", file=sys.stderr)
+        code = 1
+    return code
+
+
+async def _demo(say: Say, *, once: bool, port: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="smartlinkd-demo-") as folder:
+        async with open_sandbox() as sandbox, trio.open_nursery() as nursery:
+            password = secrets.token_urlsafe(9)
+            settings = await _configure(Path(folder), sandbox, password, port, say)
+            listening = await nursery.start(tree.serve, settings)
+            await _Tour(listening.urls[0], password, sandbox, say).run()
+            if once:
+                nursery.cancel_scope.cancel()
+            else:
+                say("The daemon keeps serving until Ctrl-C.")
+
+
+async def _configure(
+    folder: Path, sandbox: Sandbox, password: str, port: int, say: Say
+) -> Settings:
+    """Write a configuration as an owner would, and read it as `serve` does."""
+    hashed = hash_password(password)
+    no_sandbox = "true" if await _sandbox_unusable(say) else "false"
+    path = folder / "config.toml"
+    path.write_text(
+        f"""\
+[server]
+bind = "127.0.0.1:{port}"
+[state]
+directory = "{folder / "state"}"
+[auth]
+password_hash = "{hashed}"
+[browser]
+no_sandbox = {no_sandbox}
+[marketplace]
+portal_url = "{sandbox.portal_url}"
+shop_url = "{sandbox.shop_url}"
+short_urls = ["{sandbox.short_url}"]
+""",
+        encoding="utf-8",
+    )
+    path.chmod(0o600)
+    say(f"sandbox portal   {sandbox.portal_url}")
+    say(f"configuration    {path}")
+    return load(path, {})
+
+
+async def _sandbox_unusable(say: Say) -> bool:
+    """Whether Chromium starts here only without its sandbox; said aloud when it is so.
+
+    The demo may go on without: it opens no page but its own portal's, on loopback. `serve` never
+    decides this by itself.
+    """
+    settings = LaunchSettings()
+    try:
+        async with launch(settings):
+            return False
+    except LaunchFailed as failure:
+        try:
+            async with launch(LaunchSettings(no_sandbox=True)):
+                pass
+        except LaunchFailed:
+            raise failure from None  # it is not for the sandbox
+        say(f"WARNING: {failure}")
+        say("WARNING: the demo goes on without Chromium's sandbox, on pages of its own only.")
+        return True
+
+
+class _Tour:
+    """The steps of the demo, as a client of the daemon at `url`."""
+
+    def __init__(self, url: str, password: str, sandbox: Sandbox, say: Say) -> None:
+        self.url = url
+        self.password = password
+        self.sandbox = sandbox
+        self.say = say
+
+    async def run(self) -> None:
+        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, trust_env=False) as http:
+            token = (await self._post(http, "/api/auth/login", {"password": self.password}))[
+                "token"
+            ]
+            self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
+            cookie = {"cookie": cookie_header(), "accountName": "Demo"}
+            await self._post(http, "/api/sync-cookie", cookie)
+            await self._until_ready(http)
+            links = self._links()
+            answer = await self._post(
+                http, "/api/convert", {"links": list(links), "subIds": ["demo"]}, token
+            )
+        self._show(links, answer["mapping"])
+        self._explain()
+
+    def _links(self) -> dict[str, bool]:
+        """What is converted, and whether it should work."""
+        shop, short = self.sandbox.shop_url, self.sandbox.short_url
+        first, second, third, *_ = PRODUCTS
+        return {
+            f"{shop}/product/{first.shop_id}/{first.item_id}": True,
+            f"{shop}/Ten-san-pham-i.{second.shop_id}.{second.item_id}?sp_atk=abc": True,
+            f"{shop}/opaanlp/{third.shop_id}/{third.item_id}": True,
+            f"{short}/direct": True,
+            f"{short}/chain3": True,
+            f"{short}/gone": False,
+        }
+
+    async def _until_ready(self, http: httpx.AsyncClient) -> None:
+        with trio.move_on_after(PATIENCE):
+            while not (await http.get("/api/health")).json()["browserReady"]:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+            return
+        raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")
+
+    async def _post(
+        self, http: httpx.AsyncClient, path: str, body: dict[str, Any], token: str = ""
+    ) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            response = await http.post(path, json=body, headers=headers)
+        except httpx.HTTPError as error:
+            raise StepFailed(f"POST {path}: {error!r}") from None
+        answer: dict[str, Any] = response.json()
+        if not answer["ok"]:
+            raise StepFailed(f"POST {path}: {answer['error']}")
+        return answer
+
+    def _show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
+        rows = [_row(link, mapping[link]) for link in links]
+        self.say("")
+        self.say(table({"converted": rows}))
+        wrong = [link for link, works in links.items() if ("shortLink" in mapping[link]) != works]
+        if wrong:
+            raise StepFailed(f"unexpected result for {', '.join(wrong)}")
+
+    def _explain(self) -> None:
+        link = next(iter(self._links()))
+        self.say(
+            f"""
+To do it again:
+  TOKEN=$(curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' \\
+    -d '{{"password": "{self.password}"}}' | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
+  curl -s {self.url}/api/convert -H "Authorization: Bearer $TOKEN" \\
+    -H 'Content-Type: application/json' -d '{{"links": ["{link}"]}}'
+  curl -s {self.url}/api/health
+"""
+        )
+
+
+def _row(link: str, entry: dict[str, Any]) -> dict[str, object]:
+    product = entry.get("product") or {}
+    return {
+        "link": link.partition("?")[0].removeprefix("http://"),
+        "short link": entry.get("shortLink") or f"failCode {entry['failCode']}",
+        "product": (product.get("name") or "")[:30],
+        "price": product.get("price"),
+        "commission": product.get("commission"),
+        "rate": product.get("commissionRate"),
+    }

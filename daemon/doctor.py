@@ -1,0 +1,117 @@
+"""`smartlinkd doctor`: does this machine have what the daemon needs, and if not, what to do.
+
+Each point is tried and not looked up: a Chromium is really started, its sandbox is read from the
+kernel's own tables, a file is really written. A point that fails ends none of the others.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from daemon.browser.cdp import connect
+from daemon.browser.chromium import LaunchSettings, launch, sandbox_state
+from daemon.browser.executable import find
+from daemon.config import ConfigError, Settings
+from daemon.config.settings import Browser
+from daemon.errors import Refused
+
+SANDBOX_REMEDY = (
+    "let unprivileged users make user namespaces (sysctl user.max_user_namespaces, "
+    "kernel.unprivileged_userns_clone), and start the daemon as an unprivileged user"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One point: what was looked at, whether it is good, and what was seen or is to be done."""
+
+    point: str
+    good: bool
+    says: str
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.good else 'FAIL'}  {self.point:<13}  {self.says}"
+
+
+def main(read: Callable[[], Settings] | None) -> int:
+    """Look at everything, print a line each; 0 when all is good. `read` gives the settings."""
+    all_good = True
+    for finding in trio.run(_examine, read):
+        print(finding)
+        all_good = all_good and finding.good
+    return 0 if all_good else 1
+
+
+async def _examine(read: Callable[[], Settings] | None) -> list[Finding]:
+    findings, settings = _configuration(read)
+    browser = settings.browser if settings else Browser()
+    findings += await _chromium(browser)
+    if settings:
+        findings.append(_state(settings.state.directory))
+    return findings
+
+
+def _configuration(read: Callable[[], Settings] | None) -> tuple[list[Finding], Settings | None]:
+    if read is None:
+        says = "none given, so its password and state directory are not looked at (--config FILE)"
+        return [Finding("configuration", True, says)], None
+    try:
+        settings = read()
+    except ConfigError as error:
+        return [Finding("configuration", False, str(p)) for p in error.problems], None
+    findings = [Finding("configuration", True, "good, a password is set")]
+    findings += [Finding("configuration", True, f"warning: {w}") for w in settings.warnings]
+    return findings, settings
+
+
+async def _chromium(wanted: Browser) -> list[Finding]:
+    """Whether one is found, starts and opens a page, and whether that page is confined."""
+    settings = LaunchSettings(
+        executable=wanted.executable,
+        user=wanted.user,
+        no_sandbox=wanted.no_sandbox,
+        start_timeout=wanted.start_timeout,
+    )
+    try:
+        executable = find(settings.executable)
+        async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
+            target = await connection.browser.call("Target.createTarget", {"url": "about:blank"})
+            page = await connection.attach(target["targetId"])
+            # A renderer is there, and confined, once it has run something.
+            await page.call("Runtime.evaluate", {"expression": "1"})
+            state = await sandbox_state(connection)
+    except Refused as refusal:
+        return [Finding("Chromium", False, str(refusal))]
+    return [
+        Finding("Chromium", True, f"{chromium.version} ({executable})"),
+        _sandbox(on=state.on, wanted=not wanted.no_sandbox),
+    ]
+
+
+def _sandbox(*, on: bool, wanted: bool) -> Finding:
+    if not wanted:
+        return Finding("sandbox", True, "switched off by browser.no_sandbox; better leave it on")
+    if on:
+        return Finding("sandbox", True, "on: pages run confined")
+    return Finding("sandbox", False, f"pages run unconfined; {SANDBOX_REMEDY}")
+
+
+def _state(directory: Path) -> Finding:
+    """Whether this user could keep state there; the daemon makes what is missing."""
+    there = next(folder for folder in (directory, *directory.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        says = (
+            f"{there} cannot be written to ({error.strerror}); make {directory} for the daemon's "
+            "user (install -d -m 700 -o USER), or name another one as state.directory"
+        )
+        return Finding("state", False, says)
+    says = "can be written to" if there == directory else "is made at the first start"
+    return Finding("state", True, f"{directory} {says}")

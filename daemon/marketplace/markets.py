@@ -1,0 +1,144 @@
+"""The eight markets, and what a configuration may put in their place.
+
+The problem: every rule about links needs hosts, and the same rules have to hold against another
+portal (a sandbox on loopback, a future domain) without a second code path.
+
+The choice: a `Market` holds *origins* (scheme, host and port), never bare hosts. A configured
+origin replaces the market's own everywhere: what is recognised, what a canonical link looks like,
+and what is fetched. Rejected: a table of "extra allowed hosts" beside the market's own, under which
+a test could still reach the real portal by mistake.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+# A host name in the letters the DNS knows. `xn--` labels are refused by `is_plain_host`: no market
+# has one, and they are how a look-alike in another alphabet reaches us.
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_MAX_HOST = 253  # RFC 1035 section 2.3.4, less the length bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Where one market lives. URLs are origins: scheme, host and port, no trailing slash."""
+
+    code: str
+    shop_url: str
+    portal_url: str
+    short_urls: tuple[str, ...]
+    currency: str  # ISO 4217; all money is in whole units of it
+    image_url: str  # pictures are named by a hash under this folder; ends with a slash
+    open_api_url: str  # the official Affiliate Open API, a whole URL
+
+
+# Short hosts that every market shares.
+_SHARED_SHORT_HOSTS = ("shope.ee", "shp.ee")
+
+_SHOP_HOSTS = {
+    "vn": ("shopee.vn", "VND"),
+    "th": ("shopee.co.th", "THB"),
+    "id": ("shopee.co.id", "IDR"),
+    "my": ("shopee.com.my", "MYR"),
+    "sg": ("shopee.sg", "SGD"),
+    "ph": ("shopee.ph", "PHP"),
+    "tw": ("shopee.tw", "TWD"),
+    "br": ("shopee.com.br", "BRL"),
+}
+
+MARKET_CODES = tuple(_SHOP_HOSTS)
+
+
+def market(
+    code: str,
+    *,
+    portal_url: str = "",
+    shop_url: str = "",
+    short_urls: Sequence[str] = (),
+    open_api_url: str = "",
+) -> Market:
+    """The market of `code` ("vn", "th", …), with the given addresses in place of its own.
+
+    An empty value keeps the market's own. Raises `ValueError`, saying what to write instead, for an
+    unknown code or an address that is no origin (see `origin`).
+    """
+    if code not in _SHOP_HOSTS:
+        raise ValueError(f"{code!r} is no market; use one of {', '.join(MARKET_CODES)}")
+    host, currency = _SHOP_HOSTS[code]
+    own_short = (f"s.{host}", f"{code}.shp.ee", *_SHARED_SHORT_HOSTS)
+    return Market(
+        code=code,
+        shop_url=origin(shop_url or f"https://{host}"),
+        portal_url=origin(portal_url or f"https://affiliate.{host}"),
+        short_urls=tuple(origin(url) for url in short_urls)
+        or tuple(f"https://{short}" for short in own_short),
+        currency=currency,
+        image_url=f"https://down-{code}.img.susercontent.com/file/",
+        open_api_url=open_api_url or f"https://open-api.affiliate.{host}/graphql",
+    )
+
+
+def origin(text: str) -> str:
+    """`text` as an origin in one spelling: lower case, no trailing slash, no default port.
+
+    Raises `ValueError` for anything but `http(s)://host[:port]`.
+    """
+    example = 'write it like "https://shop.example" or "http://127.0.0.1:9001"'
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address; {example}") from None
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"{text!r} needs http:// or https:// in front; {example}")
+    if "@" in parts.netloc:
+        # Not shown: what stands before the @ is usually a password.
+        raise ValueError(f"an address with a user name in it; {example}")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{text!r} has something behind the host; {example}")
+    host = parts.hostname or ""
+    if not is_plain_host(host) and not _is_ip(host):
+        raise ValueError(f"{text!r} has no usable host name; {example}")
+    shown = f"[{host}]" if ":" in host else host
+    default = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{shown}" + (f":{port}" if port not in (None, default) else "")
+
+
+def is_plain_host(host: str) -> bool:
+    """A lower-case host name of letters, digits and hyphens, no trailing dot and no punycode."""
+    return (
+        len(host) <= _MAX_HOST
+        and _HOST.fullmatch(host) is not None
+        and not any(label.startswith("xn--") for label in host.split("."))
+    )
+
+
+def covers(origin_url: str, host: str, port: int | None) -> bool:
+    """Whether `host` and `port` are the origin's, or `host` is a sub-domain of its host.
+
+    A sub-domain is what ends with a dot and the whole host: `evil-shopee.vn` is none of
+    `shopee.vn`. An address in digits has no sub-domains.
+    """
+    own, own_port = host_and_port(origin_url)
+    if port != own_port:
+        return False
+    return host == own or (not _is_ip(own) and host.endswith(f".{own}"))
+
+
+def host_and_port(url: str) -> tuple[str, int | None]:
+    """The host of a well-formed URL, and its port when one is written out."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

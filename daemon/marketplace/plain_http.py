@@ -1,0 +1,104 @@
+"""Plain HTTP, for what needs no browser and must not carry the owner's session.
+
+One client for all of it, owned by the caller and closed by them. It keeps no cookies (a short
+link's answer sets some, and the next request would send them), follows no redirect (each hop is
+judged first), says honestly who it is, and reads a body only up to a bound. Proxy variables of the
+environment are not looked at: with them the same link could be resolved differently by hand and by
+the service, and nobody would see why.
+
+Deadlines are trio's own, one around each call from the first byte to the last: httpx's timeouts
+start anew with every chunk, so that a drip of bytes would never end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+import trio
+
+from daemon import __version__
+
+USER_AGENT = f"smartlinkd/{__version__}"
+# Connections to a handful of hosts; more at once would be no use to fifteen links.
+_LIMITS = httpx.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=30)
+
+
+class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
+    """No whole answer within the deadline, or the connection failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response. `text` is its body up to the bound; `cut` says that there was more."""
+
+    status: int
+    headers: httpx.Headers
+    text: str
+    cut: bool
+
+    @property
+    def mime_type(self) -> str:
+        """`type/subtype` in lower case, without parameters."""
+        return str(self.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """A client as described above; `transport` replaces the network in tests."""
+    return httpx.AsyncClient(
+        transport=transport,
+        headers={
+            "User-Agent": USER_AGENT,
+            "Accept": "*/*",
+            # A compressed body has no bound that is worth the name.
+            "Accept-Encoding": "identity",
+        },
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=None,  # noqa: S113 - every call has a trio deadline
+        limits=_LIMITS,
+    )
+
+
+async def call(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    deadline: float,
+    max_body: int,
+    headers: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+) -> Reply:
+    """One request and its answer, in `deadline` seconds, `max_body` bytes of the body read.
+
+    Raises `NoAnswer`, whose text says what happened and holds neither URL nor headers.
+    """
+    with trio.move_on_after(deadline) as scope:
+        try:
+            async with client.stream(method, url, headers=headers, content=content) as response:
+                return await _read(response, max_body)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            # The type alone: httpx's messages can repeat the URL.
+            raise NoAnswer(type(error).__name__) from None
+    assert scope.cancelled_caught  # noqa: S101 - the body returns, raises, or was cancelled
+    raise NoAnswer(f"no answer within {deadline:g} seconds")
+
+
+async def _read(response: httpx.Response, max_body: int) -> Reply:
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
+    body = bytearray()
+    with trio.CancelScope() as enough:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > max_body:
+                # Not `break`: that leaves generators below this one to the garbage collector, and
+                # the connection with them. Cancelled, they end in order at their next read.
+                enough.cancel()
+    text = bytes(body[:max_body]).decode(response.encoding or "utf-8", errors="replace")
+    return Reply(response.status_code, response.headers, text, cut=len(body) > max_body)

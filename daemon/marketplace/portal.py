@@ -1,0 +1,372 @@
+"""The portal, driven through a tab of the owner's own session.
+
+There are two ways to have links made. `submit_form` does what the owner would do by hand: it fills
+the custom link page's form, presses its button, and reads the answer that the page itself receives.
+`submit_fetch` makes the page's call from the page. The second has been refused where the button
+worked, and five refusals led to a human check: so it is a choice of the owner's, never a fallback.
+
+Everything is read from what comes back: the rules are in `answers`, `products` and `session`. What
+each function leaves behind is its tab, on the portal's page; after any error the tab is of no use.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import trio
+from pydantic import JsonValue
+
+from daemon.browser.errors import ContextLost
+from daemon.marketplace import links
+from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import (
+    AccountFrozen,
+    MarketplaceFailed,
+    PortalChanged,
+    PortalDown,
+    PortalError,
+    PortalSilent,
+    ProductsRefused,
+    SessionLost,
+)
+from daemon.marketplace.markets import Market
+from daemon.marketplace.portal_page import PageResponse, PortalPage
+from daemon.marketplace.products import ProductData, parse_portal_product
+from daemon.marketplace.session import NO_PERMISSION, sign_of_url
+from daemon.marketplace.values import to_dict, to_int
+
+logger = logging.getLogger(__name__)
+
+# Seconds.
+FORM_WAIT = 15.0  # for the page's script to build the form
+FROZEN_AFTER = 2.0  # for which a disabled form may be one that is still being built
+BUTTON_WAIT = 5.0  # for the form to take what was filled in
+ANSWER_WAIT = 30.0  # for the answer to a submit
+PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
+_LOOK_EVERY = 0.1
+_GLANCE_EVERY = 0.5  # while an answer is due
+_SETTLED_AFTER = 2.0  # for a page that went elsewhere to say where
+_GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
+
+MAX_ANSWER = 1024 * 1024  # characters of an answer; fifty rows have forty thousand
+
+_LINKS_PAGE = "/offer/custom_link"
+_LINKS_CALL = "/api/v3/gql?q=batchCustomLink"
+_PRODUCT_PAGE = "/offer/product_offer/"
+_PRODUCT_CALL = "/api/v3/offer/product"
+
+_LINKS_QUERY = """\
+query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceCaller) {
+  batchCustomLink(linkParams: $linkParams, sourceCaller: $sourceCaller) {
+    shortLink
+    longLink
+    failCode
+  }
+}"""
+
+_FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
+_CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
+
+_REDIRECTS = range(300, 400)
+_SERVER_FAULT = 500
+_TOO_MANY_REQUESTS = 429
+
+
+async def open_links_page(page: PortalPage, market: Market) -> None:
+    """Load the custom link page and wait until its form can be used.
+
+    Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
+    """
+    _check_url(await page.goto(market.portal_url + _LINKS_PAGE))
+    disabled_since = None
+    with trio.move_on_after(FORM_WAIT):
+        while True:
+            seen = await _look(page)
+            _check(seen)
+            if seen.form == "ready":
+                return
+            if seen.form == "none":
+                disabled_since = None
+            elif disabled_since is None:
+                disabled_since = trio.current_time()
+            elif trio.current_time() - disabled_since >= FROZEN_AFTER:
+                raise AccountFrozen
+            await trio.sleep(_LOOK_EVERY)
+    raise PortalChanged(f"no form on its custom link page within {FORM_WAIT:g} seconds")
+
+
+async def submit_form(
+    page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
+) -> list[Row]:
+    """Links for `products` by the form: one row each, in their order.
+
+    `page` has been opened by `open_links_page`, and may have seen submits before. Raises as that
+    does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
+    """
+    urls: JsonValue = [product.url(market) for product in products]
+    async with page.responses(_LINKS_CALL) as responses:
+        try:
+            result = await page.evaluate(
+                _FORM,
+                "submit",
+                urls,
+                list(sub_ids),
+                BUTTON_WAIT * 1000,
+                deadline=BUTTON_WAIT + _GRACE,
+            )
+        except ContextLost:
+            _check(await _look(page))
+            raise
+        pressed = to_dict(result)
+        if pressed.get("pressed") is not True:
+            raise _not_pressed(pressed)
+        response = await _answer(page, responses)
+    if response.status in _REDIRECTS:
+        raise await _redirected(page, market)
+    if response.lost:
+        raise await _broken_off(page, response)
+    return _rows(response, products, market)
+
+
+async def submit_fetch(
+    page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
+) -> list[Row]:
+    """As `submit_form`, by the page's own call made from the page."""
+    answer = await _call(
+        page, "POST", market.portal_url + _LINKS_CALL, _body(products, sub_ids, market), ANSWER_WAIT
+    )
+    if answer is None:
+        raise await _redirected(page, market)
+    return _rows(answer, products, market)
+
+
+async def read_product_fetch(
+    page: PortalPage, market: Market, product: links.Product, *, default_cap: int
+) -> ProductData:
+    """What the portal knows of a product, by a call from any of its pages.
+
+    Leaves the page as it was, so several readings may use it at once. Raises `ProductsRefused`,
+    `HumanCheck`, `NotThere`, `PortalDown` or `PortalSilent`.
+    """
+    url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
+    answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
+    if answer is None:
+        raise ProductsRefused("the portal redirects the call for it")
+    return _product(answer, market, default_cap)
+
+
+async def read_product_page(
+    page: PortalPage, market: Market, product: links.Product, *, default_cap: int
+) -> ProductData:
+    """As `read_product_fetch`, by opening the product's page and reading the call it makes.
+
+    Takes the tab elsewhere: it is not to be one that submits links.
+    """
+    async with page.responses(_PRODUCT_CALL, method="GET") as responses:
+        try:
+            _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
+            with trio.fail_after(PRODUCT_WAIT):
+                while True:
+                    response = await _next(page, responses)
+                    if _asks_for(response.url, product):
+                        break
+        except SessionLost:
+            raise ProductsRefused("the portal wants a login for it") from None
+        except trio.TooSlowError:
+            raise PortalSilent("for product data", PRODUCT_WAIT) from None
+    if response.status in _REDIRECTS:
+        raise ProductsRefused("the portal redirects the call for it")
+    if response.lost and response.status not in NO_PERMISSION:
+        raise PortalDown(f"its answer about a product broke off ({response.lost})")
+    return _product(response, market, default_cap)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the tab shows: where it is, the page's HTTP status (0: unknown), and its form."""
+
+    url: str = ""
+    status: int = 0
+    password: bool = False
+    form: Literal["none", "disabled", "ready"] = "none"
+
+
+async def _look(page: PortalPage) -> _Seen:
+    try:
+        seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0))
+    except ContextLost:
+        return _Seen()  # on its way to another page, which the next look will see
+    form = seen.get("form")
+    return _Seen(
+        url=str(seen.get("url", "")),
+        status=to_int(seen.get("status")) or 0,
+        password=seen.get("password") is True,
+        form=form if form in ("disabled", "ready") else "none",
+    )
+
+
+def _check(seen: _Seen) -> None:
+    """Raise what the tab shows to be in the way, if anything."""
+    _check_url(seen.url)
+    if seen.status in NO_PERMISSION or (seen.password and seen.form == "none"):
+        raise SessionLost
+    if seen.status >= _SERVER_FAULT or seen.status == _TOO_MANY_REQUESTS:
+        raise PortalDown(f"its page came with HTTP {seen.status}")
+
+
+def _check_url(url: str) -> None:
+    if sign := sign_of_url(url):
+        raise sign.error()
+
+
+def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
+    """The error for a form that could not be used."""
+    why = str(result.get("why", "its form gave no result"))
+    if why == "disabled":
+        return AccountFrozen()
+    hint = str(result.get("hint") or "")
+    return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
+
+
+async def _answer(
+    page: PortalPage, responses: trio.MemoryReceiveChannel[PageResponse]
+) -> PageResponse:
+    """The page's answer to a submit; the tab may go to a login or a check instead."""
+    with trio.move_on_after(ANSWER_WAIT):
+        return await _next(page, responses)
+    raise PortalSilent("to the links that were submitted", ANSWER_WAIT)
+
+
+async def _redirected(page: PortalPage, market: Market) -> MarketplaceFailed:
+    """The error for a submit that was redirected.
+
+    To the login, or to a human check: that cannot be seen from the page, and makes all the
+    difference for the account. Going where the owner would go shows it.
+    """
+    await open_links_page(page, market)
+    return PortalDown("it redirects the call that makes links")
+
+
+async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
+    """The error for an answer without a body: the page may have left because of it."""
+    with trio.move_on_after(_SETTLED_AFTER):
+        seen = await _look(page)
+        while not seen.url:
+            await trio.sleep(_LOOK_EVERY)
+            seen = await _look(page)
+        _check(seen)
+    if response.status in NO_PERMISSION:
+        return SessionLost()
+    return PortalDown(f"its answer to a submit broke off ({response.lost})")
+
+
+async def _next(
+    page: PortalPage, responses: trio.MemoryReceiveChannel[PageResponse]
+) -> PageResponse:
+    """The next response. Raises what the tab shows instead, as soon as it shows it."""
+    while True:
+        with trio.move_on_after(_GLANCE_EVERY):
+            return await responses.receive()
+        _check(await _look(page))
+
+
+async def _call(
+    page: PortalPage, method: str, url: str, body: str | None, wait: float
+) -> _Answer | None:
+    """A call in the page's session; None when it was redirected."""
+    result = to_dict(
+        await page.evaluate(
+            _CALL, method, url, body, wait * 1000, MAX_ANSWER, deadline=wait + _GRACE
+        )
+    )
+    if result.get("redirected") is True:
+        return None
+    if failed := result.get("failed"):
+        if failed == "TimeoutError":
+            raise PortalSilent("a call", wait)
+        raise PortalDown(f"the call to it broke off ({failed})")
+    return _Answer(
+        status=to_int(result.get("status")) or 0,
+        url=str(result.get("url", "")),
+        mime_type=str(result.get("mimeType", "")),
+        body=str(result.get("body", "")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to a call of ours: a `PageResponse`."""
+
+    status: int
+    url: str
+    mime_type: str
+    body: str
+    lost: str = ""
+
+
+def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:
+    """The request body of `batchCustomLink`. An empty sub-id keeps its number free."""
+    advanced = {f"subId{n}": value for n, value in enumerate(sub_ids, start=1) if value}
+    return json.dumps(
+        {
+            "operationName": "batchGetCustomLink",
+            "query": _LINKS_QUERY,
+            "variables": {
+                "linkParams": [
+                    {"originalLink": product.url(market), "advancedLinkParams": advanced}
+                    for product in products
+                ],
+                "sourceCaller": "CUSTOM_LINK_CALLER",
+            },
+        }
+    )
+
+
+def _rows(response: PageResponse, products: Sequence[links.Product], market: Market) -> list[Row]:
+    try:
+        rows = parse_links_answer(
+            response.status,
+            response.url,
+            response.mime_type,
+            response.body,
+            asked=products,
+            market=market,
+        )
+    except PortalError as error:
+        logger.warning(
+            "the portal refused a submit of %d links: %s (code %s)",
+            len(products),
+            error.detail,
+            error.code,
+        )
+        return [UNKNOWN_ROW] * len(products)
+    for product, row in zip(products, rows, strict=True):
+        if row.fail_code is not FailCode.SUCCESS:
+            logger.warning("the portal made no link for %s: its code %s", product, row.portal_code)
+    return rows
+
+
+def _product(response: PageResponse, market: Market, default_cap: int) -> ProductData:
+    return parse_portal_product(
+        response.status,
+        response.url,
+        response.mime_type,
+        response.body,
+        market=market,
+        default_cap=default_cap,
+    )
+
+
+def _asks_for(url: str, product: links.Product) -> bool:
+    """Whether a response is the one about `product`: the page makes other calls like it."""
+    parts = urlsplit(url)
+    return parts.path == _PRODUCT_CALL and parse_qs(parts.query).get("item_id") == [
+        str(product.item_id)
+    ]

@@ -1,0 +1,58 @@
+"""What the portal's adapter needs of a browser tab: the shape of `daemon.browser.page.Page`.
+
+A protocol, so that the adapter's rules can be tested on a tab of a few lines, and so that nothing
+of the marketplace hangs on how a tab is driven.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import trio
+from pydantic import JsonValue
+
+
+class PageResponse(Protocol):
+    """An HTTP response that the page has received, or has not: then `lost` says why."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def mime_type(self) -> str: ...
+
+    @property
+    def body(self) -> str: ...
+
+    @property
+    def lost(self) -> str: ...
+
+
+class PortalPage(Protocol):
+    """One tab, signed in by its cookies. Every call may raise an `UpstreamFailed` of the browser's.
+
+    Deadlines are in seconds.
+    """
+
+    async def goto(self, url: str) -> str:
+        """Load `url` up to its DOM; returns where that ended."""
+
+    async def evaluate(
+        self, function: str, *arguments: JsonValue, deadline: float = ...
+    ) -> JsonValue:
+        """Call a JavaScript function in the page and return what it, or its promise, gives.
+
+        Raises `daemon.browser.errors.ContextLost` when the page goes elsewhere meanwhile.
+        """
+
+    def responses(
+        self, url_part: str, method: str = "POST"
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
+        """The responses to requests that the page makes from now on, by a part of their URL.
+
+        A redirect is a response of its own, without a body.
+        """

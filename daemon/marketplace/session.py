@@ -1,0 +1,97 @@
+"""Signs of a lost session or a human check, in whatever the portal shows.
+
+The two must never be mixed up: a lost session is mended with a new cookie, while every further call
+on an account that is asked for a person makes things worse for it. So a human check wins wherever
+both could be read.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import Any
+from urllib.parse import urlsplit
+
+from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
+
+# The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
+# whether it takes the caller for logged in.
+RISK_CONTROL = 90309999
+# Some answers carry numbers for names; "2" stands for is_login.
+_IS_LOGIN_KEYS = ("is_login", "2")
+
+_HUMAN_CHECK_PATHS = ("/verify/captcha", "/verify/traffic")
+_LOGIN_PATHS = ("/buyer/login", "/login")
+_LOGIN_HOST_PREFIX = "accounts."
+
+_HTTP_OK = 200
+NO_PERMISSION = (401, 403)
+
+
+class Sign(Enum):
+    """What stands between the account and the portal."""
+
+    LOST = "the session is lost"
+    HUMAN_CHECK = "a person is wanted"
+
+    def error(self) -> MarketplaceFailed:
+        """The error to raise for it."""
+        return SessionLost() if self is Sign.LOST else HumanCheck()
+
+
+def sign_of_url(url: str) -> Sign | None:
+    """What it means to have ended up at `url`."""
+    parts = urlsplit(url)
+    if _below(parts.path, _HUMAN_CHECK_PATHS):
+        return Sign.HUMAN_CHECK
+    if _below(parts.path, _LOGIN_PATHS) or (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX):
+        return Sign.LOST
+    return None
+
+
+def sign_of_json(answer: dict[str, Any]) -> Sign | None:
+    """What a JSON answer says of the session, if anything."""
+    risky = any(_is_risk_control(value) for value in answer.values())
+    logged_out = answer.get("is_login") is False
+    if risky:
+        logged_out = logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
+        return Sign.LOST if logged_out else Sign.HUMAN_CHECK
+    return Sign.LOST if logged_out else None
+
+
+def read_json(status: int, url: str, mime_type: str, body: str) -> dict[str, Any]:
+    """The JSON object that an in-session call of the portal answered with.
+
+    `status` and `url` are of the last response, after redirects. Raises `SessionLost`, `HumanCheck`
+    or `PortalDown` for anything else, as far as can be told from what came instead.
+    """
+    if sign := sign_of_url(url):
+        raise sign.error()
+    answer = _object(body)
+    if answer is not None and (sign := sign_of_json(answer)):
+        raise sign.error()
+    if status in NO_PERMISSION:
+        raise SessionLost
+    if status != _HTTP_OK:
+        raise PortalDown(f"it answered with HTTP {status}")
+    if answer is None and ("html" in mime_type.lower() or body.lstrip().startswith("<")):
+        raise SessionLost  # the login page, served in the answer's place
+    if answer is None:
+        raise PortalDown("its answer is not JSON")
+    return answer
+
+
+def _below(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)
+
+
+def _is_risk_control(value: object) -> bool:
+    return value in (RISK_CONTROL, str(RISK_CONTROL))
+
+
+def _object(body: str) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
+        return None
+    return answer if isinstance(answer, dict) else None

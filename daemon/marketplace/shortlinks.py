@@ -1,0 +1,147 @@
+"""Short links: from a code to the product it stands for, without the owner's cookie.
+
+A short link is somebody else's text that makes us fetch something, so every address on the way must
+be the market's own (see `links.follow`), the number of hops and the bytes of each are bounded, and
+the journey ends at the first address that *is* a product link: the product page itself is never
+fetched. Most hops are HTTP redirects; some are pages that go on by a meta refresh or by a script
+that assigns a literal address. No script is ever run here.
+
+Two kinds of failure are kept apart, because a client drops the first and tries the second again: a
+link that leads to no product, and a link of which nothing is known because somebody did not answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import urljoin
+
+import httpx
+
+from daemon.marketplace.links import NotALink, Page, Product, Short, follow
+from daemon.marketplace.markets import Market
+from daemon.marketplace.plain_http import NoAnswer, Reply, call
+from daemon.marketplace.session import sign_of_url
+
+logger = logging.getLogger(__name__)
+
+MAX_HOPS = 5  # real chains have one to three
+MAX_BODY = 256 * 1024  # a page that goes on by itself says so at its top
+HOP_DEADLINE = 8.0  # seconds; five of them fit a request's deadline of a minute
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_GONE = (404, 410)
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Nothing is known of the link, because of `why`; it may work later."""
+
+    why: str
+
+
+async def resolve(
+    client: httpx.AsyncClient, short: Short, market: Market, *, hop_deadline: float = HOP_DEADLINE
+) -> Product | NotALink | Unresolved:
+    """The product that a short link stands for.
+
+    `client` is one of `plain_http.open_client`. Never raises for anything the network does; takes
+    at most `MAX_HOPS` times `hop_deadline` seconds.
+    """
+    here, seen = short.url, {short.url}
+    for _ in range(MAX_HOPS):
+        try:
+            reply = await call(client, "GET", here, deadline=hop_deadline, max_body=MAX_BODY)
+        except NoAnswer as silence:
+            return Unresolved(str(silence))
+        found = _next(reply, here, market)
+        if not isinstance(found, Page):
+            logger.debug("short link %s: %s", short.url, found)
+            return found
+        if found.url in seen:
+            return NotALink("its redirects go round in a loop")
+        here = found.url
+        seen.add(here)
+    return NotALink(f"it redirects more than {MAX_HOPS} times")
+
+
+def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink | Unresolved:
+    """Where an answer sends us: pure."""
+    if reply.status in _REDIRECTS:
+        targets = [reply.headers["location"]] if "location" in reply.headers else []
+    elif reply.status == _OK:
+        targets = targets_in_page(reply.text)
+    elif reply.status in _GONE:
+        return NotALink("there is nothing behind it")
+    else:
+        return Unresolved(f"HTTP {reply.status}")
+    places = [follow(_absolute(here, target), market) for target in targets]
+    # A page may mention more than one address; a product among them is what it is about.
+    product = next((place for place in places if isinstance(place, Product)), None)
+    found = product or next(iter(places), NotALink("it leads nowhere"))
+    if isinstance(found, Page) and sign_of_url(found.url):
+        # A login or a human check, put before strangers: it says nothing of the link.
+        return Unresolved("the shop wants a login or a person before it says more")
+    return found
+
+
+def _absolute(here: str, target: str) -> str:
+    try:
+        return urljoin(here, target)
+    except ValueError:
+        return target  # not a URL; the grammar of links will say so
+
+
+# location = "…", location.href = '…', window.top.location.replace("…"), document.location.assign(…)
+_SCRIPT = re.compile(
+    r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}"""
+    r"""(?:"([^"\n]{1,4096})"|'([^'\n]{1,4096})')"""
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))")
+_REFRESH = re.compile(r"\s*[0-9.]*\s*[;,]?\s*url\s*=\s*[\"']?([^\"']+)", re.IGNORECASE)
+_MAX_TARGETS = 8
+
+
+def targets_in_page(html: str) -> list[str]:
+    """The addresses a page goes on to by itself, meta refresh first, as written in it."""
+    reader = _PageReader()
+    reader.feed(html)
+    scripts = (_literal(match) for text in reader.scripts for match in _SCRIPT.finditer(text))
+    return (reader.refreshes + list(scripts))[:_MAX_TARGETS]
+
+
+class _PageReader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.refreshes: list[str] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "script":
+            self._in_script = True
+        elif tag == "meta" and given.get("http-equiv", "").strip().lower() == "refresh":
+            target = _REFRESH.match(given.get("content", ""))
+            self.refreshes += [target[1].strip()] if target else []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._in_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts.append(data)
+
+
+def _literal(match: re.Match[str]) -> str:
+    """The value of a JavaScript string literal of simple escapes."""
+
+    def plain(escape: re.Match[str]) -> str:
+        code = escape[1] or escape[2]
+        return chr(int(code, 16)) if code else escape[3]
+
+    return _ESCAPE.sub(plain, match[1] or match[2])

@@ -1,0 +1,68 @@
+"""Values as the marketplace writes them: numbers, strings of them, and strings for people.
+
+Money and rates never pass through a binary float of ours: what JSON gave as a float is taken by its
+shortest decimal spelling, which is what the sender wrote.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+# Larger than any amount there is, in either direction of the point. "1e999999999" is eleven
+# characters that would cost a gigabyte as a whole number.
+_MAX_LENGTH = 40
+_MAX_EXPONENT = 20
+_MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows fewer
+
+
+def to_dict(value: object) -> dict[str, Any]:
+    """`value` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def to_text(value: object) -> str | None:
+    """`value` if it is a string with something in it, trimmed, and cut where it is absurd."""
+    text = value.strip()[:_MAX_TEXT] if isinstance(value, str) else ""
+    return text or None
+
+
+def to_decimal(value: object) -> Decimal | None:
+    """`value` (a number or a string of one) as a finite Decimal; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        text = value.strip() if isinstance(value, str) else repr(value)
+        if len(text) > _MAX_LENGTH:
+            return None
+        number = Decimal(text)
+    except (InvalidOperation, ValueError):  # ValueError: an int too long to be spelled out
+        return None
+    if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
+        return None
+    return number
+
+
+def to_int(value: object) -> int | None:
+    """`value` (a whole number or a string of one) as an int; None for anything else."""
+    number = to_decimal(value)
+    return int(number) if number is not None and number == number.to_integral_value() else None
+
+
+def to_percent(value: object) -> Decimal | None:
+    """A percentage written for people ("2,5%", "18 %") as a number of percent (2.5, 18)."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return None
+    return to_decimal(value.strip()[:-1].replace(",", "."))
+
+
+def half_up(number: Decimal) -> int:
+    """The nearest whole number, halves away from zero, as people round money."""
+    return int(number.quantize(Decimal(1), ROUND_HALF_UP))
+
+
+def as_text(number: Decimal, *, places: int) -> str:
+    """`number` with at most `places` decimals, rounded half-up, a dot, and no trailing zero."""
+    rounded = number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+    text = f"{rounded:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,1 @@
+"""Programs that the daemon runs beside itself, and the promise that none outlives its use."""

@@ -1,0 +1,318 @@
+"""Run a command for the length of a block; leaving the block leaves nothing of it.
+
+    async with guarded(["/usr/bin/thing"], environment={}, working_folder=folder) as thing:
+        status = await thing.wait()
+
+The problem: a program that starts more programs has to be gone, whole, when its user is done with
+it: by return, by error, by cancellation at any await (also in the middle of the start), and when
+the daemon itself is killed.
+
+The choice: each command gets a guardian (see `guardian.py`), and this is the daemon's side of it.
+What ties the two is the lifeline pipe: closing our end, which the kernel does for us when we die,
+ends the tree. The guardian is started by a plain `subprocess.Popen` on trio's own thread: it is
+not an await, so it cannot be cancelled half-way, and with vfork it takes about a millisecond.
+
+Rejected: `trio.run_process` and `trio.lowlevel.open_process`, which know one process, not a tree;
+and signalling the command by its number from here, where the number may be another process's by
+now. The guardian, who alone reaps the command, passes signals on.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+import trio
+
+from daemon.processes.background import background
+
+logger = logging.getLogger(__name__)
+
+GUARDIAN = Path(__file__).with_name("guardian.py")
+# What is kept of standard error: enough for any program's last words, whatever it wrote before.
+STDERR_KEPT = 64 * 1024
+# A writer without end must not keep the reader from everything else.
+READS_AT_ONCE = 16
+# A guardian gives its tree 5 s to die (and needs milliseconds); then it is killed itself.
+LEAVE_LIMIT = 10.0
+KILLED_GUARDIAN_LIMIT = 1.0
+REMOVE_TRIES = 20
+REMOVE_PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class User:
+    """Who a command runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def user_named(name: str) -> User:
+    """The local user `name`. Raises KeyError when there is none."""
+    entry = pwd.getpwnam(name)
+    return User(name, entry.pw_uid, entry.pw_gid)
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How a command ended: with an exit code, by a signal, or (both None) nobody knows how."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    def __str__(self) -> str:
+        if self.code is not None:
+            return f"exit code {self.code}"
+        if self.signal is not None:
+            return f"signal {self.signal} ({signal.strsignal(self.signal)})"
+        return "an unknown status: its guardian was killed"
+
+
+class Guarded:
+    """A running command. Made by `guarded()`; of no use after its block."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        guardian: subprocess.Popen[bytes],
+        guardian_fd: int,
+        lifeline: FileIO,
+        status_fd: int,
+        stderr_fd: int,
+    ) -> None:
+        self.pid = 0  # the command's own process id; set before the block is entered
+        self.status: ExitStatus | None = None  # set when the command has ended
+        self._name = name
+        self._guardian = guardian
+        self._guardian_fd = guardian_fd
+        self._lifeline = lifeline
+        self._status_fd = status_fd
+        self._stderr_fd = stderr_fd
+        self._fault: OSError | None = None
+        self._started = trio.Event()
+        self._ended = trio.Event()
+        self._stderr = bytearray()
+
+    async def wait(self) -> ExitStatus:
+        """Wait for the end of the command (its descendants may still be dying)."""
+        await self._ended.wait()
+        assert self.status is not None  # noqa: S101 - set before the event, for the type checker
+        return self.status
+
+    def kill(self) -> None:
+        """SIGKILL to the command alone. Its end ends the rest of its tree. Harmless afterwards."""
+        with suppress(BrokenPipeError):  # the guardian has gone, so the command has
+            if not self._lifeline.closed:
+                self._lifeline.write(bytes([signal.SIGKILL]))
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 64 KiB of what the command and its descendants wrote to standard error."""
+        return self._stderr.decode(errors="replace")
+
+    async def _start(self) -> None:
+        await self._started.wait()
+        if self._fault is not None:
+            raise self._fault
+
+    async def _leave(self) -> None:
+        """Let go and wait for the guardian's end. Bounded, and not to be cancelled."""
+        self._lifeline.close()
+        with trio.CancelScope(shield=True):
+            if not await self._guardian_ends(within=LEAVE_LIMIT):
+                logger.error("%s: its guardian does not end and is killed", self._name)
+                self._guardian.kill()
+                await self._guardian_ends(within=KILLED_GUARDIAN_LIMIT)
+        if self._guardian.returncode:
+            logger.error(
+                "%s: its guardian ended with %s, something may be left over: %s",
+                self._name,
+                self._guardian.returncode,
+                self.stderr_tail.rstrip().rpartition("\n")[2],
+            )
+
+    async def _guardian_ends(self, *, within: float) -> bool:
+        with trio.move_on_after(within):
+            await trio.lowlevel.wait_readable(self._guardian_fd)
+        return self._guardian.poll() is not None
+
+    async def _follow_status(self) -> None:
+        """Read what the guardian reports, to its end."""
+        unfinished = b""
+        while True:
+            await trio.lowlevel.wait_readable(self._status_fd)
+            data = os.read(self._status_fd, 4096)
+            if not data:
+                break
+            *lines, unfinished = (unfinished + data).split(b"\n")
+            for line in lines:
+                self._note(line.decode())
+        if not self._started.is_set():
+            self._fault = OSError(errno.ECHILD, "its guardian died before the start", self._name)
+            self._started.set()
+        if self.status is None:
+            self._note_end(ExitStatus())
+
+    def _note(self, line: str) -> None:
+        what, number, *step = line.split(" ")
+        if what == "started":
+            self.pid = int(number)
+            self._started.set()
+        elif what == "failed":
+            where = self._name if step == ["exec"] else f"{self._name} ({step[0]})"
+            self._fault = OSError(int(number), os.strerror(int(number)), where)
+            self._started.set()
+        else:
+            code = os.waitstatus_to_exitcode(int(number))
+            self._note_end(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+
+    def _note_end(self, status: ExitStatus) -> None:
+        self._read_stderr()  # its last words are in the pipe by now
+        self.status = status
+        self._ended.set()
+
+    async def _follow_stderr(self) -> None:
+        """Read standard error, so that no writer ever waits."""
+        await trio.lowlevel.wait_readable(self._stderr_fd)
+        while self._read_stderr():
+            await trio.lowlevel.wait_readable(self._stderr_fd)
+
+    def _read_stderr(self) -> bool:
+        """Keep the end of what is there. False when all writers have gone."""
+        try:
+            for _ in range(READS_AT_ONCE):
+                data = os.read(self._stderr_fd, STDERR_KEPT)
+                if not data:
+                    return False
+                self._stderr += data
+                del self._stderr[:-STDERR_KEPT]
+        except BlockingIOError:
+            pass
+        return True
+
+
+@asynccontextmanager
+async def guarded(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    working_folder: Path,
+    user: User | None = None,
+    remove: Path | None = None,
+) -> AsyncIterator[Guarded]:
+    """Run `command` while the block runs. Raises OSError when it cannot be started.
+
+    `environment` is all of its environment. `user` is whom it drops to, which only root can do.
+    `remove` is a folder that belongs to this run: it is gone after the block, also when the
+    daemon is killed in it, and also when nothing could be started. Standard input and output are
+    /dev/null, standard error is kept (`Guarded.stderr_tail`).
+    """
+    try:
+        with _spawned(command, environment, working_folder, user, remove) as process:
+            async with background(process._follow_status, process._follow_stderr):
+                try:
+                    await process._start()
+                    yield process
+                finally:
+                    await process._leave()
+    finally:
+        if remove is not None:
+            await _see_removed(remove)
+
+
+@contextmanager
+def _spawned(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    working_folder: Path,
+    user: User | None,
+    remove: Path | None,
+) -> Iterator[Guarded]:
+    """Start a guardian. On leaving, our ends of its pipes are closed."""
+    with ExitStack() as ours:
+        with ExitStack() as theirs:
+            lifeline_end, lifeline_fd = os.pipe()
+            theirs.callback(os.close, lifeline_end)
+            lifeline = ours.enter_context(FileIO(lifeline_fd, "wb"))
+            status, status_end = os.pipe()
+            theirs.callback(os.close, status_end)
+            ours.callback(os.close, status)
+            stderr, stderr_end = os.pipe()
+            theirs.callback(os.close, stderr_end)
+            ours.callback(os.close, stderr)
+            os.set_blocking(status, False)
+            os.set_blocking(stderr, False)
+            with _signals_blocked():
+                guardian = subprocess.Popen(  # noqa: S603 - running a command is the purpose
+                    [
+                        *(sys.executable, "-I", "-S", str(GUARDIAN)),
+                        *(str(lifeline_end), str(status_end)),
+                        f"{user.uid}:{user.gid}" if user else "",
+                        str(remove) if remove else "",
+                        *command,
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stderr_end,
+                    env=environment,
+                    cwd=working_folder,
+                    pass_fds=(lifeline_end, status_end),
+                )
+        try:
+            guardian_fd = os.pidfd_open(guardian.pid)
+        except OSError:  # no descriptor left: it has not got as far as its command
+            guardian.kill()
+            guardian.wait()
+            raise
+        ours.callback(os.close, guardian_fd)
+        yield Guarded(
+            Path(command[0]).name,
+            guardian=guardian,
+            guardian_fd=guardian_fd,
+            lifeline=lifeline,
+            status_fd=status,
+            stderr_fd=stderr,
+        )
+
+
+async def _see_removed(folder: Path) -> None:
+    """Remove what the guardian did not, because there was none or because it was killed.
+
+    What it guarded was killed with it, but may still be on its way out: so more than one try.
+    """
+    with trio.CancelScope(shield=True):
+        for _ in range(REMOVE_TRIES):
+            if await trio.to_thread.run_sync(_removed, folder):
+                return
+            await trio.sleep(REMOVE_PAUSE)
+    logger.error("the folder %s cannot be removed", folder)
+
+
+def _removed(folder: Path) -> bool:
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """A process forked in here starts with all signals blocked: a Ctrl-C cannot end it early."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,244 @@
+"""A guardian: runs one command as a process tree, and guarantees that the tree ends.
+
+The problem: a browser is a dozen processes. Killing the first one leaves the others, killing its
+process group misses those that left the group, a parent-death signal reaches one process only and
+is tied to the thread that forked it, and nothing at all happens when the daemon itself is killed.
+
+The choice: a small process between the daemon and the command. It is the subreaper of everything
+below it, so whatever loses its parent becomes the guardian's own child, can be found and is
+reaped. It ends the tree when the command ends, or when the write end of its lifeline pipe closes:
+that happens when the daemon lets go, and also when the daemon dies, however it dies.
+
+This file is a program, run as `python -I -S guardian.py ARGUMENTS` (see `guarded.py`, its only
+user). It imports little and nothing of the daemon's, because its start is in front of every
+command's start. Arguments, all required, an empty one where there is nothing to say:
+
+    LIFELINE   number of an inherited descriptor. Each byte read is a signal number to send to the
+               command; end of file means: end the tree.
+    STATUS     number of an inherited descriptor, for these lines: `started PID`, or
+               `failed ERRNO STEP`; then `ended WAITSTATUS`.
+    USER       `UID:GID` that the command drops to, without supplementary groups; empty: stay.
+    REMOVE     a folder to remove with all it holds once the tree has ended; empty: none.
+    COMMAND…   program and arguments, run in an own session with the guardian's own environment,
+               working folder and standard streams, and with no_new_privs.
+
+Exit code 0: the tree has ended and the folder is gone. 1: something is left (standard error says
+what). Rejected: a process group (see above), a control group (not everywhere ours to make), and a
+walk through all of /proc by parent (blind to processes that are not dumpable where /proc is
+mounted with hidepid; the kernel's own list of a process's children is not).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+# A killed process is gone within milliseconds; one that waits for a dead disk may never be.
+KILL_LIMIT = 5.0
+# How soon to look for children again that were not there yet when the last look was made.
+LOOK_AGAIN_MS = 10
+CHILDREN = "/proc/thread-self/children"
+
+
+def main(arguments: list[str]) -> int:
+    lifeline, status = int(arguments[0]), int(arguments[1])
+    user, remove, command = arguments[2], arguments[3], arguments[4:]
+    os.set_inheritable(lifeline, False)
+    os.set_inheritable(status, False)
+    wake = become_guardian()
+    clean = False
+    try:
+        children()  # refuse to start a tree whose end could not be guaranteed
+        pid = start(command, user, environment())
+        report(status, f"started {pid}")
+        follow(pid, lifeline, wake, status)
+    except OSError as fault:
+        report(status, f"failed {fault.errno or errno.EIO} {fault.filename or 'start'}")
+    finally:
+        clean = end_tree(wake)
+        if remove:
+            clean = remove_folder(remove) and clean
+    return 0 if clean else 1
+
+
+def become_guardian() -> int:
+    """Take the tree under this process. Returns a descriptor that is readable after a death."""
+    # Blocked, not ignored: nothing that is aimed at our group may end us, and the command must
+    # not inherit a signal that is ignored.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    wake, waker = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(waker, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    return wake
+
+
+def prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl", "prctl")
+
+
+def children() -> list[int]:
+    with open(CHILDREN, "rb") as listing:  # noqa: PTH123 - pathlib costs 10 ms here
+        return [int(pid) for pid in listing.read().split()]
+
+
+def environment() -> dict[bytes, bytes]:
+    """What this process was started with. Python may have set LC_CTYPE since (PEP 538)."""
+    with open("/proc/self/environ", "rb") as listing:  # noqa: PTH123 - as above
+        pairs = [entry.partition(b"=") for entry in listing.read().split(b"\0") if entry]
+    return {name: value for name, _, value in pairs}
+
+
+def start(command: list[str], user: str, its_environment: dict[bytes, bytes]) -> int:
+    """Fork and execute the command; its process id. Raises OSError naming the step that failed."""
+    guardian = os.getpid()
+    hearing, telling = os.pipe()  # closed by a successful exec
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become_command(command, user, its_environment, guardian)
+        except OSError as fault:
+            os.write(telling, f"{fault.errno} {fault.filename}".encode())
+        finally:
+            os._exit(127)
+    os.close(telling)
+    fault_text = os.read(hearing, 4096).decode()
+    os.close(hearing)
+    if fault_text:
+        os.waitpid(pid, 0)
+        number, step = fault_text.split(" ", 1)
+        raise OSError(int(number), os.strerror(int(number)), step)
+    return pid
+
+
+def become_command(
+    command: list[str], user: str, its_environment: dict[bytes, bytes], guardian: int
+) -> None:
+    """In the child: take the command's place. Every OSError names its step as the file name."""
+    os.setsid()
+    if user:
+        uid, gid = (int(number) for number in user.split(":"))
+        try:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        except OSError as fault:
+            raise OSError(fault.errno, fault.strerror, "user") from None
+    # After the drop, which clears it; and the guardian may have died before it was set.
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guardian:
+        return
+    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored_by_python, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    try:
+        os.execvpe(command[0], command, its_environment)  # noqa: S606 - running it is the purpose
+    except OSError as fault:
+        raise OSError(fault.errno, fault.strerror, "exec") from None
+
+
+def follow(pid: int, lifeline: int, wake: int, status: int) -> None:
+    """Pass on signals and reap the dead until the command ends or the lifeline closes."""
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if wake in ready:
+            os.read(wake, 4096)
+            dead, _ = reap()
+            if pid in dead:
+                report(status, f"ended {dead[pid]}")
+                return
+        if lifeline in ready:
+            numbers = os.read(lifeline, 64)
+            if not numbers:
+                return
+            for number in numbers:
+                os.kill(pid, number)  # not reaped yet, so it is still that process
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """The wait status of each child that has died, and whether any child is left."""
+    dead: dict[int, int] = {}
+    try:
+        while True:
+            pid, waitstatus = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return dead, True
+            dead[pid] = waitstatus
+    except ChildProcessError:
+        return dead, False
+
+
+def end_tree(wake: int) -> bool:
+    """Kill and reap every descendant. False when some would not die within KILL_LIMIT.
+
+    Killing our children makes theirs ours, so this goes down the tree one generation a round.
+    """
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    deadline = time.monotonic() + KILL_LIMIT
+    while time.monotonic() < deadline:
+        for pid in children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                continue  # what keeps us from it may pass; if not, it is reported below
+        if not reap()[1]:
+            return True
+        if poll.poll(LOOK_AGAIN_MS):
+            os.read(wake, 4096)
+    complain(f"processes {children()} do not end")
+    return False
+
+
+def remove_folder(folder: str) -> bool:
+    """Remove `folder` and all in it, following no symbolic link. False when something is left."""
+    try:
+        for _, folders, files, here in os.fwalk(folder, topdown=False):
+            for name in files:
+                os.unlink(name, dir_fd=here)
+            for name in folders:
+                try:
+                    os.rmdir(name, dir_fd=here)
+                except NotADirectoryError:  # a symbolic link to one
+                    os.unlink(name, dir_fd=here)
+        os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
+    except OSError as fault:
+        complain(f"the folder cannot be removed: {fault}")
+        return False
+    return True
+
+
+def report(status: int, line: str) -> None:
+    try:
+        os.write(status, f"{line}\n".encode())
+    except BrokenPipeError:
+        return  # the daemon is gone; the lifeline says so too
+
+
+def complain(text: str) -> None:
+    try:
+        os.write(2, f"guardian: {text}\n".encode())
+    except OSError:
+        return  # nobody listens any more
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

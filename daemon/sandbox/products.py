@@ -1,0 +1,287 @@
+"""What the sandbox sells: a small table of telling products, and a rule for every other item.
+
+The problem: tests want known products whose every figure can be checked by hand, load tests want
+thousands of different ones, and both must be the same in every process that asks.
+
+The choice: a dozen products written out, each there for one property that a reader of the portal's
+answers can get wrong, and for any other item id a product drawn from the digest of that id. No
+randomness, no state, no I/O. Rejected: a seeded generator that is walked from the start (the
+product then depends on who asked before).
+
+Money here is in whole dong and rates in the portal's own unit, 100 000 for 100 %.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+FULL_RATE = 100_000
+"""The portal's number for 100 %."""
+
+_CAP = 40_000
+_CAPS = (40_000, 40_000, 40_000, 50_000, 30_000, 15_000)
+"""Most generated products have today's usual cap, some an older one."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One item. `None` says that the portal's answer does not have the field at all.
+
+    `default_rate` is the total, seller's part included, as the portal has it; `cap` bounds the
+    platform's part alone. `plain_numbers` has money and rates sent as JSON numbers, not strings.
+    """
+
+    shop_id: int
+    item_id: int
+    name: str
+    price: int
+    image: str | None
+    shop_name: str
+    rating: float | None
+    sold: int | None
+    default_rate: int
+    seller_rate: int | None
+    cap: int | None = _CAP
+    plain_numbers: bool = False
+    why: str = ""
+    """Which property this product is in the table for."""
+
+    @property
+    def platform_rate(self) -> int:
+        """The platform's share of the total, in the portal's unit."""
+        return self.default_rate - (self.seller_rate or 0)
+
+    @property
+    def seller_commission(self) -> int:
+        """The seller's part in dong, rounded half-up, never capped."""
+        return share(self.price, self.seller_rate or 0)
+
+    @property
+    def platform_commission(self) -> int:
+        """The platform's part in dong, rounded half-up, at most the cap where there is one."""
+        uncapped = share(self.price, self.platform_rate)
+        return uncapped if self.cap is None else min(uncapped, self.cap)
+
+    @property
+    def commission(self) -> int:
+        """What the affiliate earns on one sale, in dong."""
+        return self.seller_commission + self.platform_commission
+
+
+def share(price: int, rate: int) -> int:
+    """`rate` (of 100 000) of `price`, in dong, rounded half-up."""
+    return (price * rate + FULL_RATE // 2) // FULL_RATE
+
+
+PRODUCTS: tuple[Product, ...] = (
+    Product(
+        shop_id=88201679,
+        item_id=23456789012,
+        name="Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
+        price=122_200,
+        image="vn-11134207-7r98o-lkj3m2x8q1f5a2",
+        shop_name="Cánh Hồng Official",
+        rating=4.8,
+        sold=15_234,
+        default_rate=18_000,
+        seller_rate=13_500,
+        why="worked example: 13.5 % seller and 4.5 % platform, 16 497 + 5 499 = 21 996",
+    ),
+    Product(
+        shop_id=40011223,
+        item_id=17788990011,
+        name="Máy Ảnh Không Gương Lật Toàn Khung 45MP Kèm Ống Kính 24-70mm f/2.8",
+        price=84_600_000,
+        image="vn-11134207-7ras8-m1b2c3d4e5f6a7",
+        shop_name="Góc Nhìn Camera",
+        rating=5.0,
+        sold=37,
+        default_rate=4_000,
+        seller_rate=0,
+        why="worked example: 4 % of 84 600 000 is capped at 40 000; whole-number rating",
+    ),
+    Product(
+        shop_id=55104422,
+        item_id=21334455667,
+        name="Tai Nghe Chụp Tai Chống Ồn Chủ Động, Pin 50 Giờ",
+        price=5_290_000,
+        image="vn-11134207-7qukw-lf9a8b7c6d5e43",
+        shop_name="Âm Thanh Sài Gòn",
+        rating=4.9,
+        sold=2_481,
+        default_rate=10_000,
+        seller_rate=3_000,
+        why="worked example: 7 % platform capped at 40 000 plus 3 % seller uncapped = 198 700",
+    ),
+    Product(
+        shop_id=61002345,
+        item_id=19876543210,
+        name="Nồi Cơm Điện Tử 1.8L Lòng Niêu Chống Dính",
+        price=1_890_000,
+        image="vn-11134207-7r98o-lq1w2e3r4t5y67",
+        shop_name="Bếp Nhà Mình",
+        rating=4.7,
+        sold=8_805,
+        default_rate=5_500,
+        seller_rate=1_500,
+        cap=None,
+        why="the answer names no cap",
+    ),
+    Product(
+        shop_id=72345001,
+        item_id=18123456789,
+        name="Áo Thun Cotton Nam Cổ Tròn Form Rộng",
+        price=99_000,
+        image="vn-11134207-7ras8-m0z9y8x7w6v5u4",
+        shop_name="Mộc Basic",
+        rating=4.6,
+        sold=64_120,
+        default_rate=6_000,
+        seller_rate=None,
+        why="the answer names no seller rate",
+    ),
+    Product(
+        shop_id=83004567,
+        item_id=22001100220,
+        name="Sữa Rửa Mặt Tạo Bọt Dịu Nhẹ 150ml",
+        price=145_000,
+        image="vn-11134207-7qukw-lhk5j6h7g8f9d0",
+        shop_name="Da Xinh Cosmetics",
+        rating=4.9,
+        sold=31_007,
+        default_rate=9_000,
+        seller_rate=5_000,
+        plain_numbers=True,
+        why="money and rates are JSON numbers instead of strings",
+    ),
+    Product(
+        shop_id=90112233,
+        item_id=25550001112,
+        name="Giá Đỡ Điện Thoại Gấp Gọn",
+        price=35_000,
+        image=None,
+        shop_name="Phụ Kiện 24H",
+        rating=None,
+        sold=None,
+        default_rate=3_000,
+        seller_rate=0,
+        why="no image, no rating, no sales in the answer",
+    ),
+    Product(
+        shop_id=33445566,
+        item_id=20202020202,
+        name="Bình Giữ Nhiệt Inox 316 900ml",
+        price=289_000,
+        image="vn-11134207-7r98o-lz0x9c8v7b6n54",
+        shop_name="Giữ Nhiệt Việt",
+        rating=4.876543209876543,
+        sold=5_512,
+        default_rate=17_550,
+        seller_rate=13_000,
+        why="a rating with many decimals; a rate with two (17.55 %)",
+    ),
+    Product(
+        shop_id=12121212,
+        item_id=24680246802,
+        name=(
+            'Bàn Phím Cơ Không Dây 75% "Hoa Anh Đào" 🌸 Keycap PBT, Switch <Linear> & Hotswap — '
+            "Pin 8000mAh, Đèn RGB, Kết Nối 3 Chế Độ (2.4G/Bluetooth/Type-C), Tương Thích "
+            "Windows/macOS, Bảo Hành 24 Tháng 'Lỗi Là Đổi' \\ Tặng Kê Tay Gỗ 🎁"
+        ),
+        price=1_349_000,
+        image="vn-11134207-7ras8-m4n5b6v7c8x9z0",
+        shop_name="Phím & Chuột “Gõ Là Mê”",
+        rating=4.95,
+        sold=912,
+        default_rate=8_000,
+        seller_rate=4_000,
+        why="a long name with quotes, markup signs, a backslash and emoji",
+    ),
+    Product(
+        shop_id=45671234,
+        item_id=16001600160,
+        name="Kẹp Giấy Màu Hộp 20 Cái",
+        price=1_500,
+        image="vn-11134207-7qukw-la1s2d3f4g5h67",
+        shop_name="Văn Phòng Phẩm An",
+        rating=4.5,
+        sold=120_000,
+        default_rate=4_000,
+        seller_rate=700,
+        why="both parts end on half a dong: 10.5 and 49.5 make 11 + 50 = 61",
+    ),
+    Product(
+        shop_id=77889900,
+        item_id=15151515151,
+        name="Thùng 48 Hộp Sữa Tươi Tiệt Trùng Không Đường 180ml",
+        price=372_000,
+        image="vn-11134207-7r98o-lp0o9i8u7y6t54",
+        shop_name="Sữa Mẹ Chọn",
+        rating=5,
+        sold=1_250_000,
+        default_rate=1_000,
+        seller_rate=0,
+        why="sales above a million, platform's part only",
+    ),
+    Product(
+        shop_id=11223399,
+        item_id=26262626262,
+        name="Thẻ Quà Tặng Điện Tử 500.000đ",
+        price=500_000,
+        image="vn-11134207-7ras8-m9k8j7h6g5f4d3",
+        shop_name="Quà Tặng Số",
+        rating=4.4,
+        sold=3_300,
+        default_rate=0,
+        seller_rate=0,
+        why="no commission at all",
+    ),
+)
+
+_KNOWN = {product.item_id: product for product in PRODUCTS}
+
+_THINGS = (
+    "Đèn Bàn Học LED",
+    "Balo Chống Nước",
+    "Giày Sneaker Trắng",
+    "Kem Chống Nắng SPF50+",
+    "Sạc Dự Phòng 20.000mAh",
+    "Máy Xay Sinh Tố Mini",
+    "Chăn Ga Gối Cotton",
+    "Đồng Hồ Thông Minh",
+    "Nước Hoa Hồng 200ml",
+    "Hộp Cơm Giữ Nhiệt",
+    "Quạt Cầm Tay",
+    "Bộ Dao Nhà Bếp",
+)
+_MANNERS = ("Cao Cấp", "Giá Tốt", "Chính Hãng", "Hàn Quốc", "Phiên Bản 2024", "Tặng Kèm Quà")
+_SHOPS = ("Nhà Của Mây", "Tiệm Tạp Hóa Xanh", "Gia Dụng Việt", "Shop Bé Na", "Chợ Số 1")
+
+
+def product_of(item_id: int) -> Product:
+    """The product with this id: the table's, else the one that follows from the id."""
+    return _KNOWN.get(item_id) or _drawn(item_id)
+
+
+def _drawn(item_id: int) -> Product:
+    digest = hashlib.sha256(f"item {item_id}".encode()).digest()
+    number = [int.from_bytes(digest[i : i + 4]) for i in range(0, len(digest), 4)]
+    seller_rate = (number[3] % 31) * 500 if number[3] % 2 else 0
+    return Product(
+        shop_id=10_000_000 + number[0] % 900_000_000,
+        item_id=item_id,
+        name=f"{_pick(_THINGS, number[1])} {_pick(_MANNERS, number[2])} #{item_id}",
+        price=1_000 * (5 + number[4] % 3_000),
+        image=f"vn-11134207-{digest.hex()[:20]}",
+        shop_name=_pick(_SHOPS, number[0]),
+        rating=round(4 + (number[5] % 101) / 100, 2),
+        sold=number[6] % 50_000,
+        default_rate=seller_rate + 500 * (2 + number[7] % 12),
+        seller_rate=seller_rate,
+        cap=_CAPS[number[2] % len(_CAPS)],
+    )
+
+
+def _pick(words: tuple[str, ...], number: int) -> str:
+    return words[number % len(words)]

@@ -1,0 +1,50 @@
+"""The HTTP server: Quart-Trio under hypercorn, inside our own nursery, with its faults shut out.
+
+The problem: as they ship, hypercorn 0.18's trio worker and quart-trio 0.12 let any client end the
+process with one request, keep finished connections for ever and cannot be stopped while a client
+does not read. The choice: hypercorn's own classes, each subclassed where it is at fault, put
+together by a `serve` of our own. Nothing upstream is replaced in place, so nothing else in the
+process changes; the names that are overridden are checked before the first connection (see
+`guards.check_upstream`), because they are private and may go with any release.
+
+What each guard is for (a test in `tests/serving` shows every fault with its guard taken out):
+
+1. An exception in one connection leaves through the server's nursery and ends the process
+   (hypercorn's issues 225, 329 and 365): `Connection.run` ends that connection alone. The requests
+   known to cause one reach HTTP/2 and WebSocket code, which cleartext HTTP/1.1 does not need and
+   configuration cannot switch off: `Http1._check_protocol` and `Http1._create_stream` never go
+   there. Request targets that make Quart fail before its error handlers exist are refused there
+   too, and a `Host` that is no host name in `GuardedQuart.create_url_adapter`.
+2. quart-trio cancels the task that hands a finished connection back to the server, so it is never
+   reused, closed or expired: `RequestTask` cancels on a disconnect only before the last message.
+3. hypercorn shields each send from cancellation, so a client that stops reading makes the server
+   unstoppable: `Connection.protocol_send` bounds every 64 KiB, and a cancelled send cuts the
+   connection. A connection with bytes unread is reset at once, which can destroy the answer in
+   flight (a 413, say): `Connection._read_data` reads on for a moment before it closes.
+4. `Request.get_json` answers 500 to bytes that are not UTF-8 and to deep nesting: bodies are read
+   by `daemon.api.openapi`, which never calls it.
+5. Quart's lifespan and background tasks swallow errors: there is no lifespan here at all, and
+   `GuardedQuart` and `serve` refuse what would wait for one.
+6. hypercorn's `read_timeout` also cuts slow handlers, so it stays unset; a connection has
+   `Limits.idle_seconds` to deliver its next request head, and Quart bounds the body. A head of up
+   to 60 KB passes the 16 KiB limit when it arrives at once: `Http1._create_stream` measures it.
+7. hypercorn closes the descriptors that it is given and makes them inheritable: `serve` works on
+   duplicates. It logs each line twice unless it is given a logger: it is given one.
+8. A WebSocket goes on buffering after its size limit: there are none (see 1), and `GuardedQuart`
+   refuses to register one. Server-sent events do their work.
+
+Failures that never reach the application (a request that is not HTTP, a head too large, no free
+connection, a bug) carry the same JSON body as all others: `{"ok": false, "error": "…"}`.
+
+Rejected: `hypercorn.trio.serve` with its names replaced at import time (other users of hypercorn in
+the process would get the replacements, and the lifespan would stay), and a server of our own on
+h11 (faster, but one more HTTP server to keep right).
+"""
+
+from __future__ import annotations
+
+from daemon.serving.guards import GuardedQuart, Limits
+from daemon.serving.server import serve
+from daemon.serving.sockets import bind
+
+__all__ = ["GuardedQuart", "Limits", "bind", "serve"]

@@ -1,0 +1,138 @@
+"""`serve`: accept, hand to a `Connection`, drain."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+
+from daemon.serving.failures import failure
+from daemon.serving.guards import (
+    CLOSE,
+    LINGER_SECONDS,
+    Connection,
+    GuardedQuart,
+    Limits,
+    check_upstream,
+)
+
+logger = logging.getLogger(__name__)
+
+TURNED_AWAY = 64  # clients that are being told 503 at once; more are closed without a word
+
+
+async def serve(
+    app: GuardedQuart,
+    sockets: Sequence[socket.socket],
+    *,
+    grace: float,
+    stop: trio.Event,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` on listening `sockets` (which stay the caller's, and open) until `stop`.
+
+    `started()` says that connections are accepted. At `stop` no more are, idle ones end at once,
+    and running requests have `grace` seconds; then they are cancelled. Returns when every
+    connection is closed. Cancelling it does the same without the grace. Raises `TypeError` for an
+    app with functions for Quart's lifespan, `RuntimeError` for an upstream release it is not for.
+    """
+    check_upstream()
+    if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
+        raise TypeError("there is no Quart lifespan here: start it under the supervisor instead")
+    context = WorkerContext(None)
+    door = _Door(app, context, limits)
+    listeners = [
+        trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
+        for listening in sockets
+    ]
+    try:
+        async with trio.open_nursery() as connections:
+            async with trio.open_nursery() as accepting:
+                await accepting.start(
+                    partial(
+                        trio.serve_listeners,
+                        door.enter,
+                        listeners,
+                        handler_nursery=connections,
+                    )
+                )
+                task_status.started()
+                await stop.wait()
+                accepting.cancel_scope.cancel()
+            await context.terminated.set()
+            connections.cancel_scope.deadline = trio.current_time() + grace
+    finally:
+        for listener in listeners:
+            listener.socket.close()
+
+
+class _Door:
+    """Lets in as many connections as there is room for."""
+
+    def __init__(self, app: GuardedQuart, context: WorkerContext, limits: Limits) -> None:
+        self._app = ASGIWrapper(app)
+        self._config = _config(limits)
+        self._context = context
+        self._limits = limits
+        self._inside = 0
+        self._turned_away = 0
+
+    async def enter(self, stream: trio.SocketStream) -> None:
+        """Serve one accepted connection; whoever calls closes it."""
+        if self._inside >= self._limits.connections:
+            return await self._turn_away(stream)
+        self._inside += 1
+        try:
+            await Connection(
+                self._app,
+                self._config,
+                self._context,
+                stream,
+                send_seconds=self._limits.send_seconds,
+            ).run()
+        finally:
+            self._inside -= 1
+        return None
+
+    async def _turn_away(self, stream: trio.SocketStream) -> None:
+        """Answer 503 to whatever will be asked. A bounded number of times: this holds them too."""
+        if self._turned_away >= TURNED_AWAY:
+            return
+        if not self._turned_away:
+            logger.warning("all %d connections are taken: refusing more", self._inside)
+        self._turned_away += 1
+        try:
+            with trio.move_on_after(LINGER_SECONDS), suppress(trio.BrokenResourceError):
+                await stream.send_all(_NO_ROOM)
+                await stream.send_eof()
+                while await stream.receive_some():
+                    pass
+        finally:
+            self._turned_away -= 1
+
+
+def _config(limits: Limits) -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = logger
+    config.include_server_header = False
+    config.h11_max_incomplete_size = limits.head_bytes
+    config.keep_alive_timeout = limits.idle_seconds
+    return config
+
+
+def _no_room() -> bytes:
+    headers, body = failure(503)
+    fields = [b": ".join(field) for field in [*headers, CLOSE]]
+    return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *fields, b"", body])
+
+
+_NO_ROOM = _no_room()

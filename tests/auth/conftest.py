@@ -1,0 +1,138 @@
+"""An auth actor on a folder of its own, with the machine's clock in the test's hand."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from pydantic import SecretStr
+
+from daemon.auth import passwords
+from daemon.auth.actor import Auth, LoggedIn, SecondStep
+from daemon.auth.passwords import hash_password
+
+HASH = hash_password("the right one")
+
+
+@pytest.fixture
+def wall() -> SimpleNamespace:
+    """The machine's clock: `wall.now`, Unix seconds."""
+    return SimpleNamespace(now=1_700_000_000.0)
+
+
+@pytest.fixture
+def new_auth(
+    tmp_path: Path, wall: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Auth]:
+    """Make the handle, always on the same folder; passwords are compared without hashing."""
+    monkeypatch.setattr(passwords, "_matches", lambda _, password: password == "the right one")
+
+    def make(*, password_hash: str = HASH, signing_secret: str | None = None) -> Auth:
+        return Auth(
+            tmp_path,
+            password_hash=SecretStr(password_hash),
+            signing_secret=None if signing_secret is None else SecretStr(signing_secret),
+            wall_clock=lambda: wall.now,
+        )
+
+    return make
+
+
+@pytest.fixture
+def running(new_auth: Callable[..., Auth]) -> Callable[..., AbstractAsyncContextManager[Auth]]:
+    """One incarnation of the actor, of a new handle or a given one, while the body runs."""
+
+    @asynccontextmanager
+    async def incarnation(handle: Auth | None = None) -> AsyncIterator[Auth]:
+        auth = handle or new_auth()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(auth.run)
+            yield auth
+            nursery.cancel_scope.cancel()
+
+    return incarnation
+
+
+@pytest.fixture
+async def auth(new_auth: Callable[..., Auth], nursery: trio.Nursery) -> Auth:
+    """The actor, running."""
+    auth = new_auth()
+    await nursery.start(auth.run)
+    return auth
+
+
+@pytest.fixture
+def shown(wall: SimpleNamespace) -> Callable[..., str]:
+    """What the owner's phone shows: RFC 6238, written down once more."""
+
+    def code(secret: str, *, ahead: float = 0) -> str:
+        counter = struct.pack(">Q", int(wall.now + ahead) // 30)
+        digest = hmac.digest(base64.b32decode(secret), counter, "sha1")
+        (number,) = struct.unpack_from(">L", digest, digest[-1] & 15)
+        return f"{(number & 0x7FFFFFFF) % 1_000_000:06}"
+
+    return code
+
+
+@pytest.fixture
+def wrong_code(shown: Callable[..., str]) -> Callable[[str], str]:
+    """A code that is no good for some minutes."""
+
+    def wrong(secret: str) -> str:
+        good = {shown(secret, ahead=30 * step) for step in range(-2, 10)}
+        return next(text for n in range(13) if (text := f"{n:06}") not in good)
+
+    return wrong
+
+
+@pytest.fixture
+def log_in() -> Callable[[Auth], Awaitable[str]]:
+    """A login without a second factor; returns the session token."""
+
+    async def login(auth: Auth) -> str:
+        answer = await auth.login("the right one", "192.0.2.1")
+        assert isinstance(answer, LoggedIn)
+        return answer.token
+
+    return login
+
+
+@pytest.fixture
+def begin_login() -> Callable[[Auth], Awaitable[str]]:
+    """The first half of a login with a second factor; returns the temporary token."""
+
+    async def login(auth: Auth) -> str:
+        answer = await auth.login("the right one", "192.0.2.1")
+        assert isinstance(answer, SecondStep)
+        return answer.temp_token
+
+    return login
+
+
+@pytest.fixture
+def enable(
+    log_in: Callable[[Auth], Awaitable[str]],
+    shown: Callable[..., str],
+    wall: SimpleNamespace,
+) -> Callable[[Auth], Awaitable[tuple[str, str]]]:
+    """Switch the second factor on, then go on to the next code.
+
+    Returns the secret, and the token of the session that did it.
+    """
+
+    async def switch_on(auth: Auth) -> tuple[str, str]:
+        token = await log_in(auth)
+        session = await auth.check_session(token)
+        secret = (await auth.begin_setup()).secret
+        await auth.enable(session, secret, shown(secret), "192.0.2.1")
+        wall.now += 30
+        return secret, token
+
+    return switch_on

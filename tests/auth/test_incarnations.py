@@ -1,0 +1,334 @@
+"""Restarts, disks that fail, askers that go away."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from daemon.auth import doorkeeper
+from daemon.auth.actor import Auth
+from daemon.auth.state import NotSaved, Saved, UnusableState, load, save
+from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.supervision.actor import ActorRestarting
+
+HERE = "192.0.2.1"
+
+Log_in = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
+New_auth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
+
+
+async def test_what_was_promised_survives_a_restart(
+    running: Running,
+    log_in: Log_in,
+    enable: Enable,
+    begin_login: Log_in,
+    shown: Shown,
+) -> None:
+    async with running() as auth:
+        ended = await log_in(auth)
+        secret, spared = await enable(auth)
+        used = shown(secret)
+        current = await auth.verify_mfa(await begin_login(auth), used, HERE)
+
+    async with running() as auth:
+        await auth.check_session(spared)
+        await auth.check_session(current)
+        with pytest.raises(NotAllowed):
+            await auth.check_session(ended)
+        temp_token = await begin_login(auth)
+        with pytest.raises(WrongCredential):
+            await auth.verify_mfa(temp_token, used, HERE)
+        await auth.verify_mfa(temp_token, shown(secret, ahead=30), HERE)
+
+
+async def test_logins_half_done_do_not_survive_a_restart(
+    new_auth: New_auth,
+    running: Running,
+    enable: Enable,
+    begin_login: Log_in,
+    shown: Shown,
+) -> None:
+    auth = new_auth()
+    async with running(auth):
+        secret, _ = await enable(auth)
+        temp_token = await begin_login(auth)
+
+    async with running(auth):
+        with pytest.raises(NotAllowed):
+            await auth.verify_mfa(temp_token, shown(secret), HERE)
+
+
+async def test_a_setup_does_not_survive_a_restart(
+    new_auth: New_auth,
+    running: Running,
+    log_in: Log_in,
+    shown: Shown,
+) -> None:
+    auth = new_auth()
+    async with running(auth):
+        token = await log_in(auth)
+        secret = (await auth.begin_setup()).secret
+
+    async with running(auth):
+        session = await auth.check_session(token)
+        with pytest.raises(Invalid, match=r"^secret: is not the latest"):
+            await auth.enable(session, secret, shown(secret), HERE)
+
+
+async def test_a_damaged_state_keeps_the_actor_from_starting(
+    new_auth: New_auth, tmp_path: Path
+) -> None:
+    (tmp_path / "auth.json").write_text("{}")
+    (tmp_path / "auth.json").chmod(0o600)
+
+    with pytest.RaisesGroup(UnusableState):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(new_auth().run)
+
+
+async def test_a_missing_folder_keeps_the_actor_from_starting(
+    new_auth: New_auth, tmp_path: Path
+) -> None:
+    with (
+        full_disk(tmp_path),
+        pytest.RaisesGroup(pytest.RaisesExc(NotSaved, match="No such file or directory")),
+    ):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(new_auth().run)
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Nothing can be written: the folder is elsewhere for a while."""
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    yield
+    elsewhere.rename(folder)
+
+
+CANNOT_WRITE = (
+    r"^the daemon could not write to its state directory, so nothing was changed; "
+    r"see its log, make room, and try again$"
+)
+
+
+async def test_a_disk_that_refuses_is_told_to_the_caller_and_the_log(
+    auth: Auth, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with full_disk(tmp_path), pytest.raises(Unavailable, match=CANNOT_WRITE) as refused:
+        await auth.revoke_all()
+
+    assert refused.value.retry_after == 30
+    assert caplog.messages[-1] == (
+        f"{tmp_path}/auth.json could not be written: No such file or directory"
+    )
+
+
+async def test_sessions_that_could_not_be_ended_go_on(
+    auth: Auth, log_in: Log_in, tmp_path: Path
+) -> None:
+    token = await log_in(auth)
+
+    with full_disk(tmp_path), pytest.raises(Unavailable):
+        await auth.revoke_all()
+
+    await auth.check_session(token)
+
+
+async def test_an_enabling_that_was_not_saved_can_be_repeated(
+    auth: Auth, log_in: Log_in, shown: Shown, tmp_path: Path
+) -> None:
+    token = await log_in(auth)
+    session = await auth.check_session(token)
+    secret = (await auth.begin_setup()).secret
+    code = shown(secret)
+
+    with full_disk(tmp_path), pytest.raises(Unavailable):
+        await auth.enable(session, secret, code, HERE)
+    assert not await auth.second_factor_enabled()
+    await auth.check_session(token)
+
+    await auth.enable(session, secret, code, HERE)
+
+
+async def test_a_code_that_was_not_saved_can_be_sent_again(
+    auth: Auth,
+    enable: Enable,
+    begin_login: Log_in,
+    shown: Shown,
+    tmp_path: Path,
+) -> None:
+    secret, _ = await enable(auth)
+    temp_token, code = await begin_login(auth), shown(secret)
+
+    with full_disk(tmp_path):
+        for _ in range(10):  # which is nobody's failure
+            with pytest.raises(Unavailable):
+                await auth.verify_mfa(temp_token, code, HERE)
+
+    await auth.verify_mfa(temp_token, code, HERE)
+
+
+async def test_a_disabling_that_was_not_saved_can_be_repeated(
+    auth: Auth, enable: Enable, shown: Shown, tmp_path: Path
+) -> None:
+    secret, _ = await enable(auth)
+    code = shown(secret)
+
+    with full_disk(tmp_path), pytest.raises(Unavailable):
+        await auth.disable(code, HERE)
+    assert await auth.second_factor_enabled()
+
+    await auth.disable(code, HERE)
+
+
+async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
+    new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    auth = new_auth()
+    with pytest.RaisesGroup(pytest.RaisesGroup(OSError)):
+        async with running(auth):
+            token = await log_in(auth)
+            monkeypatch.setattr(os, "fsync", only_files)
+            with pytest.raises(ActorRestarting):
+                await auth.revoke_all()
+            await trio.sleep_forever()
+
+    async with running(auth):
+        with pytest.raises(NotAllowed):
+            await auth.check_session(token)
+
+
+class SlowDisk:
+    """Saving stops in its thread until it is told to go on."""
+
+    def __init__(self) -> None:
+        self._reached, self._go_on = threading.Semaphore(0), threading.Event()
+        self.saves = 0
+
+    def save(self, directory: Path, saved: Saved) -> None:
+        self.saves += 1
+        self._reached.release()
+        assert self._go_on.wait(10)
+        save(directory, saved)
+
+    async def reached(self) -> None:
+        await trio.to_thread.run_sync(self._reached.acquire)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    disk = SlowDisk()
+    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    return disk
+
+
+async def test_an_asker_that_goes_while_it_is_saved_leaves_no_half_change(
+    auth: Auth, enable: Enable, slow_disk: SlowDisk, tmp_path: Path
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(enable, auth)
+        await slow_disk.reached()
+        nursery.cancel_scope.cancel()
+    assert not await auth.second_factor_enabled()
+    slow_disk.go_on()
+
+    with pytest.raises(NotAllowed):  # after it in the line, so the change is done
+        await auth.verify_mfa("", "123456", HERE)
+    assert await auth.second_factor_enabled()
+    assert load(tmp_path).second_factor is not None
+
+
+async def test_an_asker_that_goes_while_it_waits_changes_nothing(
+    auth: Auth, enable: Enable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await enable(auth)
+    disk = SlowDisk()
+    monkeypatch.setattr(doorkeeper, "save", disk.save)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(auth.revoke_all)
+        await disk.reached()
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(auth.second_factor_off)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.cancel_scope.cancel()
+        disk.go_on()
+
+    assert await auth.second_factor_enabled()
+
+
+async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
+    auth: Auth,
+    enable: Enable,
+    begin_login: Log_in,
+    shown: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret, _ = await enable(auth)
+    temp_tokens = [await begin_login(auth) for _ in range(3)]
+    disk = SlowDisk()
+    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    outcomes: list[str] = []
+
+    async def verify(temp_token: str) -> None:
+        try:
+            await auth.verify_mfa(temp_token, shown(secret), HERE)
+            outcomes.append("in")
+        except WrongCredential:
+            outcomes.append("refused")
+
+    async with trio.open_nursery() as nursery:
+        for temp_token in temp_tokens:
+            nursery.start_soon(verify, temp_token)
+        await disk.reached()
+        await trio.testing.wait_all_tasks_blocked()
+        disk.go_on()
+
+    assert sorted(outcomes) == ["in", "refused", "refused"]
+    assert disk.saves == 1
+
+
+async def test_a_login_pushed_out_while_its_code_is_saved_is_still_finished(
+    auth: Auth,
+    enable: Enable,
+    begin_login: Log_in,
+    shown: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret, _ = await enable(auth)
+    temp_token = await begin_login(auth)
+    monkeypatch.setattr(doorkeeper, "MAX_LOGINS_WAITING", 1)
+    disk = SlowDisk()
+    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    tokens: list[str] = []
+
+    async def verify() -> None:
+        tokens.append(await auth.verify_mfa(temp_token, shown(secret), HERE))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verify)
+        await disk.reached()
+        await begin_login(auth)
+        disk.go_on()
+
+    await auth.check_session(tokens[0])

@@ -1,0 +1,80 @@
+"""What is said about logins, and what never is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.actor import Auth, LoggedIn, SecondStep
+from daemon.errors import Refused
+
+HERE = "192.0.2.1"
+
+Shown = Callable[..., str]
+
+
+async def test_the_log_tells_the_events_and_no_secret(
+    auth: Auth,
+    shown: Shown,
+    wrong_code: Callable[[str], str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    errors: list[object] = []
+    password = "hunter2"
+
+    async def refused(awaitable: Awaitable[object]) -> None:
+        with pytest.raises(Refused) as error:
+            await awaitable
+        errors.extend((error.value, error.value.__cause__))
+
+    await refused(auth.login(password, HERE))
+    logged_in = await auth.login("the right one", HERE)
+    assert isinstance(logged_in, LoggedIn)
+    session = await auth.check_session(logged_in.token)
+    setup = await auth.begin_setup()
+    code = shown(setup.secret)
+    await refused(auth.enable(session, setup.secret, wrong_code(setup.secret), HERE))
+    await auth.enable(session, setup.secret, code, HERE)
+    half = await auth.login("the right one", HERE)
+    assert isinstance(half, SecondStep)
+    await refused(auth.verify_mfa(half.temp_token, code, HERE))
+    next_code = shown(setup.secret, ahead=30)
+    token = await auth.verify_mfa(half.temp_token, next_code, HERE)
+    last_code = shown(setup.secret, ahead=-30)
+    await auth.disable(last_code, HERE)
+    await auth.second_factor_off()
+    await auth.revoke_all()
+    await refused(auth.check_session(token))
+
+    assert [(r.levelname, r.getMessage()) for r in caplog.records if r.name.endswith("keeper")] == [
+        ("WARNING", f"wrong password from {HERE}"),
+        ("INFO", f"login from {HERE}"),
+        ("WARNING", f"wrong code from {HERE}"),
+        ("WARNING", f"second factor switched on from {HERE}"),
+        ("WARNING", f"wrong code from {HERE}"),
+        ("INFO", f"login with a second factor from {HERE}"),
+        ("WARNING", f"second factor switched off from {HERE}"),
+        ("WARNING", "second factor switched off by the operator"),
+        ("WARNING", "every session ended by the operator"),
+    ]
+    said = caplog.text + repr([*errors, logged_in, half, session, setup, vars(auth)])
+    signing_secret = (tmp_path / "signing-secret").read_text().strip()
+    for secret in (
+        password,
+        "the right one",
+        setup.secret,
+        code,
+        next_code,
+        last_code,
+        logged_in.token,
+        half.temp_token,
+        token,
+        signing_secret,
+        "$argon2id$",
+    ):
+        assert secret not in said

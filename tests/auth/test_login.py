@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from pydantic import SecretStr
+from trio.testing import MockClock
+
+from daemon.auth import passwords
+from daemon.auth.actor import Auth, LoggedIn, Session
+from daemon.auth.doorkeeper import Doorkeeper
+from daemon.auth.passwords import hash_password
+from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+
+WEEK = 7 * 24 * 3600
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+Log_in = Callable[[Auth], Awaitable[str]]
+New_auth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
+
+REFUSED = r"^the session token is invalid or has expired; log in again at /api/auth/login$"
+
+
+async def fail(auth: Auth, times: int, address: str = HERE) -> None:
+    for _ in range(times):
+        with pytest.raises(WrongCredential, match=r"^password: is wrong$"):
+            await auth.login("a wrong one", address)
+
+
+async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.Nursery) -> None:
+    password_hash = SecretStr(hash_password("open sesame"))
+    auth = Auth(tmp_path, password_hash=password_hash, wall_clock=lambda: 1e9)
+    await nursery.start(auth.run)
+
+    answer = await auth.login("open sesame", HERE)
+
+    assert isinstance(answer, LoggedIn)
+    session = await auth.check_session(answer.token)
+    assert session == Session(session.jti, session.epoch, int(1e9) + WEEK)
+    with pytest.raises(WrongCredential):
+        await auth.login("open barley", HERE)
+
+
+async def test_by_default_it_is_the_machines_clock(tmp_path: Path, nursery: trio.Nursery) -> None:
+    password_hash = SecretStr(hash_password("open sesame"))
+    auth = Auth(tmp_path, password_hash=password_hash)
+    await nursery.start(auth.run)
+    answer = await auth.login("open sesame", HERE)
+    assert isinstance(answer, LoggedIn)
+
+    assert (await auth.check_session(answer.token)).expires == pytest.approx(
+        time.time() + WEEK, abs=10
+    )
+
+
+async def test_every_login_is_a_session_of_its_own(auth: Auth, log_in: Log_in) -> None:
+    one = await auth.check_session(await log_in(auth))
+    other = await auth.check_session(await log_in(auth))
+
+    assert one.jti != other.jti
+    assert len(one.jti) == 32
+
+
+async def test_a_session_lasts_a_week(auth: Auth, log_in: Log_in, wall: SimpleNamespace) -> None:
+    token = await log_in(auth)
+    wall.now += WEEK - 1
+    await auth.check_session(token)
+    wall.now += 1
+
+    with pytest.raises(NotAllowed, match=REFUSED):
+        await auth.check_session(token)
+
+
+async def test_no_token_is_refused_with_a_hint(auth: Auth) -> None:
+    with pytest.raises(
+        NotAllowed,
+        match=r"^no session token; send the one from /api/auth/login as `Authorization: Bearer …`$",
+    ):
+        await auth.check_session(None)
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c"])
+async def test_a_malformed_token_is_refused(token: str, auth: Auth) -> None:
+    with pytest.raises(NotAllowed, match=REFUSED):
+        await auth.check_session(token)
+
+
+async def test_ten_wrong_passwords_are_free_then_one_waits(
+    auth: Auth, mock_clock: MockClock
+) -> None:
+    await fail(auth, 10)
+
+    with pytest.raises(TooManyTries) as refused:
+        await auth.login("the right one", HERE)
+    assert refused.value.retry_after == 1
+
+    await auth.login("the right one", THERE)
+    mock_clock.jump(1)
+    await fail(auth, 1)
+    mock_clock.jump(2)
+    await auth.login("the right one", HERE)
+    await fail(auth, 10)
+
+
+async def test_guesses_side_by_side_do_not_pass_together(auth: Auth) -> None:
+    outcomes: list[type[Exception]] = []
+
+    async def guess() -> None:
+        try:
+            await auth.login("a wrong one", HERE)
+        except (WrongCredential, TooManyTries) as error:
+            outcomes.append(type(error))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(30):
+            nursery.start_soon(guess)
+
+    assert outcomes.count(WrongCredential) == 10
+    assert outcomes.count(TooManyTries) == 20
+
+
+async def test_hanging_up_early_does_not_hide_a_failure(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fail(auth, 9)
+    doorkeeper = await auth.mailbox.ask(itself)  # to see its work end, which the asker does not
+    entered, gate = threading.Event(), threading.Event()
+
+    def matches(_: str, __: str) -> bool:
+        entered.set()
+        gate.wait(10)
+        return False
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    with pytest.RaisesGroup(WrongCredential):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(doorkeeper.login, "a guess", HERE)
+            await trio.to_thread.run_sync(entered.wait)
+            nursery.cancel_scope.cancel()
+            gate.set()
+
+    with pytest.raises(TooManyTries):
+        await auth.login("the right one", HERE)
+
+
+async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:
+    return doorkeeper
+
+
+async def test_a_password_that_is_none_does_not_count(auth: Auth) -> None:
+    for _ in range(20):
+        with pytest.raises(Invalid, match=r"^password: is longer than 1024 characters"):
+            await auth.login("x" * 1025, HERE)
+
+    await auth.login("the right one", HERE)
+
+
+async def test_revoking_ends_every_session(auth: Auth, log_in: Log_in) -> None:
+    tokens = [await log_in(auth), await log_in(auth)]
+
+    await auth.revoke_all()
+
+    for token in tokens:
+        with pytest.raises(NotAllowed, match=REFUSED):
+            await auth.check_session(token)
+    await auth.check_session(await log_in(auth))
+
+
+async def test_a_new_password_ends_every_session(
+    new_auth: New_auth, running: Running, log_in: Log_in
+) -> None:
+    async with running() as auth:
+        token = await log_in(auth)
+
+    async with running(new_auth(password_hash=hash_password("another"))) as auth:
+        with pytest.raises(NotAllowed, match=REFUSED):
+            await auth.check_session(token)
+
+
+async def test_a_given_signing_secret_is_used_and_not_kept(
+    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+) -> None:
+    async with running(new_auth(signing_secret="ab" * 32)) as auth:
+        token = await log_in(auth)
+    assert not (tmp_path / "signing-secret").exists()
+
+    async with running(new_auth(signing_secret="ab" * 32)) as auth:
+        await auth.check_session(token)
+    async with running(new_auth(signing_secret="cd" * 32)) as auth:
+        with pytest.raises(NotAllowed, match=REFUSED):
+            await auth.check_session(token)
+
+
+async def test_an_empty_signing_secret_is_none(
+    new_auth: New_auth, running: Running, tmp_path: Path
+) -> None:
+    async with running(new_auth(signing_secret="")):
+        assert (tmp_path / "signing-secret").exists()
+
+
+def test_a_bad_signing_secret_is_refused_at_once(new_auth: New_auth) -> None:
+    with pytest.raises(ValueError, match="the signing secret must be 64 hexadecimal digits"):
+        new_auth(signing_secret="short")
+
+
+def test_a_bad_password_hash_is_refused_at_once(new_auth: New_auth) -> None:
+    with pytest.raises(ValueError, match="is no argon2id hash"):
+        new_auth(password_hash="secret")

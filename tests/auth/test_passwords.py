@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+
+import argon2
+import pytest
+import trio
+import trio.testing
+from pydantic import SecretStr
+
+from daemon.auth import passwords
+from daemon.auth.passwords import Passwords, check_hash, hash_password
+from daemon.errors import Invalid
+
+PASSWORD = "correct horse battery staple"
+
+
+def a_hash(
+    *, kind: argon2.Type = argon2.Type.ID, m: int = 19456, t: int = 2, p: int = 1, tag: int = 32
+) -> str:
+    hasher = argon2.PasswordHasher(
+        time_cost=t, memory_cost=m, parallelism=p, hash_len=tag, type=kind
+    )
+    return hasher.hash(PASSWORD)
+
+
+GOOD = a_hash()
+
+
+async def test_tells_the_password_from_others() -> None:
+    owner = Passwords(SecretStr(hash_password(PASSWORD)))
+
+    assert await owner.is_right(PASSWORD)
+    assert not await owner.is_right(PASSWORD + "!")
+    assert not await owner.is_right("")
+
+
+@pytest.mark.parametrize("password", ["pässwörd", "nul\0byte", "lone \ud800 surrogate", "x" * 1024])
+async def test_any_text_of_bounded_length_can_be_a_password(password: str) -> None:
+    owner = Passwords(SecretStr(hash_password(password)))
+
+    assert await owner.is_right(password)
+
+
+async def test_a_password_over_the_limit_is_refused_unhashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(passwords, "_matches")
+
+    with pytest.raises(Invalid, match=r"^password: is longer than 1024 characters"):
+        await Passwords(SecretStr(GOOD)).is_right("x" * 1025)
+
+
+async def test_hashes_two_at_a_time_off_the_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate, counting = threading.Semaphore(0), threading.Event(), threading.Lock()
+    inside: set[int] = set()
+    most = 0
+
+    def matches(password_hash: str, password: str) -> bool:
+        nonlocal most
+        with counting:
+            inside.add(threading.get_ident())
+            most = max(most, len(inside))
+        entered.release()
+        gate.wait(10)
+        with counting:
+            inside.remove(threading.get_ident())
+        return True
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    owner = Passwords(SecretStr(GOOD))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(6):
+            nursery.start_soon(owner.is_right, PASSWORD)
+        for _ in range(2):
+            await trio.to_thread.run_sync(entered.acquire)
+        await trio.testing.wait_all_tasks_blocked()
+        assert threading.get_ident() not in inside
+        gate.set()
+
+    assert most == 2
+
+
+async def test_a_check_that_has_started_gives_its_verdict_though_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    def matches(password_hash: str, password: str) -> bool:
+        entered.set()
+        return gate.wait(10)
+
+    monkeypatch.setattr(passwords, "_matches", matches)
+    owner = Passwords(SecretStr(GOOD))
+    verdicts = []
+
+    async def check(scope: trio.CancelScope) -> None:
+        with scope:
+            verdicts.append(await owner.is_right(PASSWORD))
+
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+        nursery.start_soon(check, scope)
+        await trio.to_thread.run_sync(entered.wait)
+        scope.cancel()
+        gate.set()
+
+    assert verdicts == [True]
+
+
+async def test_a_machine_out_of_memory_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(self: argon2.PasswordHasher, password_hash: str, password: bytes) -> bool:
+        raise argon2.exceptions.VerificationError("Memory allocation error")
+
+    monkeypatch.setattr(argon2.PasswordHasher, "verify", verify)
+
+    with pytest.raises(argon2.exceptions.VerificationError):
+        await Passwords(SecretStr(GOOD)).is_right(PASSWORD)
+
+
+def test_new_hashes_have_the_promised_strength() -> None:
+    made = hash_password(PASSWORD)
+
+    assert made.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert made != hash_password(PASSWORD)  # salted
+    check_hash(made)
+
+
+def test_an_empty_password_is_not_hashed() -> None:
+    with pytest.raises(Invalid, match=r"^password: is empty"):
+        hash_password("")
+
+
+def test_an_endless_password_is_not_hashed() -> None:
+    with pytest.raises(Invalid, match=r"^password: is longer than 1024 characters"):
+        hash_password("x" * 1025)
+
+
+@pytest.mark.parametrize(
+    "strong",
+    [a_hash(m=19457), a_hash(t=3), a_hash(p=2), a_hash(tag=16)],
+    ids=["memory", "passes", "lanes", "tag"],
+)
+def test_a_hash_as_strong_or_stronger_is_good(strong: str) -> None:
+    check_hash(strong)
+
+
+@pytest.mark.parametrize(
+    "weak",
+    [
+        a_hash(m=19455),
+        a_hash(t=1),
+        a_hash(tag=15),
+        GOOD.replace("v=19", "v=16"),
+        GOOD.replace("$v=19", ""),
+    ],
+    ids=["memory", "passes", "tag", "version 1.0", "no version"],
+)
+def test_a_weaker_hash_is_refused(weak: str) -> None:
+    refused(weak, "is a weaker argon2id hash than m=19456,t=2,p=1; ")
+
+
+@pytest.mark.parametrize("kind", [argon2.Type.I, argon2.Type.D])
+def test_another_kind_of_argon2_is_refused(kind: argon2.Type) -> None:
+    refused(a_hash(kind=kind), "is an argon2 hash of another kind than argon2id; ")
+
+
+@pytest.mark.parametrize("text", ["", PASSWORD, "$2b$12$abcdefghijklmnopqrstuv", "$argon2id$"])
+def test_what_is_no_argon2_hash_is_refused(text: str) -> None:
+    refused(text, "is no argon2id hash; ")
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [("m=19456", "m=262145"), ("t=2", "t=17"), ("p=1", "p=17")],
+    ids=["memory", "passes", "lanes"],
+)
+def test_a_hash_that_would_stop_the_machine_is_refused_untried(given: str, asked: str) -> None:
+    refused(
+        GOOD.replace(given, asked),
+        "is an argon2id hash that costs more than m=262144,t=16,p=16 at every login; ",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [("m=19456", "m=262144"), ("t=2", "t=16"), ("p=1", "p=16")],
+    ids=["memory", "passes", "lanes"],
+)
+def test_the_most_that_a_hash_may_cost_is_tried(
+    given: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    monkeypatch.setattr(passwords, "_matches", lambda text, _: tried.append(text))
+
+    check_hash(GOOD.replace(given, asked))
+
+    assert tried == [GOOD.replace(given, asked)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        GOOD[:-2],
+        GOOD + "\n",
+        GOOD[:-1] + "é",
+        GOOD.replace("m=19456,t=2", "t=2,m=19456"),
+        GOOD.replace("p=1", "p=0"),
+    ],
+    ids=["cut off", "newline", "not ASCII", "order", "no lane"],
+)
+def test_a_damaged_hash_is_refused(damaged: str) -> None:
+    refused(damaged, "is a damaged argon2id hash; copy it again, or ")
+
+
+def refused(text: str, fault: str) -> None:
+    """The error has the fault and the remedy, and neither it nor its traceback has the hash."""
+    remedy = "make one with `smartlinkd hash-password`"
+    with pytest.raises(ValueError, match=f"^{re.escape(fault + remedy)}$") as error:
+        check_hash(text)
+    tail = text.rpartition("$")[2]
+    assert not tail or tail not in "".join(traceback.format_exception_only(error.value))

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
+from daemon.errors import Invalid
+
+SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # of RFC 6238, appendix B
+STEP = 37_037_036
+START = STEP * 30  # a time step begins
+CODES = {STEP - 1: "731029", STEP: "081804", STEP + 1: "050471"}
+DAY = 24 * 3600
+
+
+def factor(*used_steps: int) -> SecondFactor:
+    return SecondFactor(SecretStr(SECRET), used_steps)
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed (apt-get install oathtool zbar-tools)")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("now", "code"),
+    [
+        (59, "287082"),
+        (1111111109, "081804"),
+        (1111111111, "050471"),
+        (1234567890, "005924"),
+        (2000000000, "279037"),
+        (20000000000, "353130"),
+    ],
+)
+def test_accepts_the_codes_of_the_standard(now: int, code: str) -> None:
+    assert factor().accept(code, now=now) is not None
+
+
+@pytest.mark.parametrize("now", [0, 1_700_000_000])
+def test_accepts_the_codes_of_another_implementation(now: int) -> None:
+    oathtool = tool("oathtool")
+    secret = new_setup().secret
+    shown = subprocess.run(
+        [oathtool, "--totp", "-b", secret, "-N", f"@{now}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert SecondFactor(SecretStr(secret), ()).accept(shown.stdout.strip(), now=now) is not None
+
+
+@pytest.mark.parametrize(
+    ("now", "accepted"),
+    [
+        (START - 31, False),
+        (START - 30, True),
+        (START + 0.5, True),
+        (START + 59.9, True),
+        (START + 60, False),
+    ],
+)
+def test_allows_one_step_of_clock_difference(now: float, accepted: bool) -> None:
+    assert (factor().accept(CODES[STEP], now=now) is not None) is accepted
+
+
+def test_refuses_a_wrong_code() -> None:
+    assert factor().accept("081805", now=START) is None
+
+
+def test_notes_the_step_of_the_code_and_not_that_of_the_clock() -> None:
+    accepted = factor(5).accept(CODES[STEP - 1], now=START)
+
+    assert accepted is not None
+    assert accepted.used_steps == (5, STEP - 1)
+    assert accepted.secret.get_secret_value() == SECRET
+
+
+def test_a_used_code_is_refused_and_its_neighbours_are_not() -> None:
+    used = factor(STEP)
+
+    assert used.accept(CODES[STEP], now=START) is None
+    assert used.accept(CODES[STEP - 1], now=START) is not None
+    assert used.accept(CODES[STEP + 1], now=START) is not None
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY])
+def test_a_clock_that_jumped_and_came_back_neither_locks_out_nor_forgets(jump: int) -> None:
+    used_before_and_during = factor(STEP, STEP + jump // 30)
+
+    assert used_before_and_during.accept(CODES[STEP], now=START) is None
+    assert used_before_and_during.accept(CODES[STEP + 1], now=START) is not None
+
+
+def test_remembers_the_last_sixteen_steps() -> None:
+    sixteen = tuple(range(16))
+
+    accepted = factor(*sixteen).accept(CODES[STEP], now=START)
+
+    assert accepted is not None
+    assert accepted.used_steps == (*range(1, 16), STEP)
+
+
+def test_a_code_that_two_steps_share_is_used_up_in_both() -> None:
+    first, second, shared = 57_766_335, 57_766_336, "251166"  # found by search
+
+    accepted = factor().accept(shared, now=second * 30)
+
+    assert accepted is not None
+    assert accepted.used_steps == (first, second)
+
+
+def test_a_clock_that_starts_in_1970_is_a_clock() -> None:
+    assert factor().accept("755224", now=0) is not None  # RFC 4226, appendix D, count 0
+    assert factor().accept("287082", now=0) is not None  # count 1
+    assert factor().accept("359152", now=0) is None  # count 2
+
+
+def test_more_remembered_steps_than_there_may_be_are_refused() -> None:
+    with pytest.raises(ValidationError):
+        factor(*range(17))
+
+
+@pytest.mark.parametrize("secret", ["", SECRET[:-1], SECRET + "A", SECRET[:-1] + "1"])
+def test_a_secret_that_is_none_is_refused_without_being_repeated(secret: str) -> None:
+    with pytest.raises(ValidationError, match="is no secret of 32 base32 characters") as refused:
+        SecondFactor(SecretStr(secret), ())
+    assert SECRET[:-1] not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "",
+        "12345",
+        "1234567",
+        "12345a",
+        " 123456",
+        "123456\n",
+        "123 456",
+        "12345\N{FULLWIDTH DIGIT SIX}",
+    ],
+)
+def test_what_is_no_code_is_refused_by_name(code: str) -> None:
+    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
+        check_code(code)
+
+
+def test_six_digits_are_a_code() -> None:
+    check_code("012345")
+
+
+def test_each_setup_has_a_secret_of_its_own() -> None:
+    first, second = new_setup().secret, new_setup().secret
+
+    assert first != second
+    assert re.fullmatch("[A-Z2-7]{32}", first)
+
+
+def test_the_qr_code_holds_what_an_authenticator_app_needs(tmp_path: Path) -> None:
+    zbarimg = tool("zbarimg")
+    setup = new_setup()
+    image = tmp_path / "qr.png"
+    image.write_bytes(png(setup))
+
+    read = subprocess.run(
+        [zbarimg, "--quiet", "--raw", str(image)], check=True, capture_output=True, text=True
+    )
+
+    assert read.stdout.strip() == (
+        f"otpauth://totp/smartlinkd:owner?secret={setup.secret}&issuer=smartlinkd"
+    )
+
+
+def test_the_qr_code_can_be_read_off_a_screen() -> None:
+    width, height = struct.unpack(">II", png(new_setup())[16:24])
+
+    modules, quiet_zone, scale = 41, 4, 6
+    assert width == height == (modules + 2 * quiet_zone) * scale
+
+
+def test_nothing_shows_the_secret() -> None:
+    setup = new_setup()
+    in_force = SecondFactor(SecretStr(setup.secret), ())
+
+    assert setup.secret not in f"{setup} {setup!r} {in_force} {in_force!r}"
+    assert setup.qr_code not in repr(setup)
+
+
+def png(setup: Setup) -> bytes:
+    kind, _, data = setup.qr_code.partition(",")
+    assert kind == "data:image/png;base64"
+    return base64.b64decode(data, validate=True)

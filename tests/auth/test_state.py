@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from daemon.auth.second_factor import SecondFactor
+from daemon.auth.state import (
+    NotSaved,
+    Saved,
+    UnusableState,
+    load,
+    load_signing_secret,
+    new_epoch,
+    parse_signing_secret,
+    replace_file,
+    save,
+)
+
+SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+STATE = Saved(
+    version=1,
+    epoch="first",
+    spared="one",
+    second_factor=SecondFactor(SecretStr(SECRET), (1, 2)),
+)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(0o600)
+    return path
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    save(tmp_path, STATE)
+
+    assert load(tmp_path) == STATE
+    assert mode(tmp_path / "auth.json") == 0o600
+
+
+def test_the_file_says_all_there_is_to_restore(tmp_path: Path) -> None:
+    save(tmp_path, STATE)
+
+    assert json.loads((tmp_path / "auth.json").read_text()) == {
+        "version": 1,
+        "epoch": "first",
+        "spared": "one",
+        "second_factor": {"secret": SECRET, "used_steps": [1, 2]},
+    }
+
+
+def test_the_first_start_makes_a_state_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = load(tmp_path)
+
+    assert made == Saved(version=1, epoch=made.epoch, spared=None, second_factor=None)
+    assert load(tmp_path) == made
+    assert caplog.record_tuples == [
+        (
+            "daemon.auth.state",
+            logging.WARNING,
+            f"{tmp_path}/auth.json was not there: made one, with the second factor off",
+        )
+    ]
+
+
+def test_a_lost_state_brings_no_tokens_back(tmp_path: Path) -> None:
+    before = load(tmp_path).epoch
+    (tmp_path / "auth.json").unlink()
+
+    assert load(tmp_path).epoch != before
+
+
+def test_epochs_cannot_be_guessed() -> None:
+    assert re.fullmatch("[0-9a-f]{16}", new_epoch())
+    assert new_epoch() != new_epoch()
+
+
+def test_admits_the_current_epoch_and_the_spared_token() -> None:
+    assert STATE.admits(jti="two", epoch="first")
+    assert STATE.admits(jti="one", epoch="older")
+    assert not STATE.admits(jti="two", epoch="older")
+
+
+def good() -> dict[str, object]:
+    return {
+        "version": 1,
+        "epoch": "first",
+        "spared": None,
+        "second_factor": {"secret": SECRET, "used_steps": []},
+    }
+
+
+DAMAGED = {
+    "empty": "",
+    "cut off": json.dumps(good())[:-1],
+    "no object": "[]",
+    "not UTF-8": b"\xff",
+    "endless": " " * 16384 + json.dumps(good()),
+    "newer": json.dumps({**good(), "version": 2}),
+    "unknown field": json.dumps({**good(), "more": 1}),
+    "no second factor": json.dumps({k: v for k, v in good().items() if k != "second_factor"}),
+    "no secret": json.dumps({**good(), "second_factor": {"used_steps": []}}),
+    "no steps": json.dumps({**good(), "second_factor": {"secret": SECRET}}),
+    "bad secret": json.dumps({**good(), "second_factor": {"secret": SECRET[1:], "used_steps": []}}),
+    "bad step": json.dumps({**good(), "second_factor": {"secret": SECRET, "used_steps": ["1"]}}),
+    "strange factor": json.dumps(
+        {**good(), "second_factor": {"secret": SECRET, "used_steps": [], "more": 1}}
+    ),
+    "bad epoch": json.dumps({**good(), "epoch": 1}),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=list(DAMAGED))
+def test_a_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Path) -> None:
+    path = write(tmp_path / "auth.json", content)
+    before = path.read_bytes()
+
+    with pytest.raises(UnusableState) as refused:
+        load(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
+        "or delete it, which switches the second factor off and ends every session"
+    )
+    assert SECRET[1:] not in "".join(traceback.format_exception(refused.value))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"), [("auth.json", load), ("signing-secret", load_signing_secret)]
+)
+@pytest.mark.parametrize("bits", [0o604, 0o602, 0o640, 0o620, 0o601, 0o610])
+def test_a_file_open_to_others_is_refused(
+    name: str, reader: Callable[[Path], object], bits: int, tmp_path: Path
+) -> None:
+    reader(tmp_path)
+    path = tmp_path / name
+    path.chmod(bits)
+
+    with pytest.raises(UnusableState) as refused:
+        reader(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} is open to other users: run `chmod 600 {path}`, and if one of them may have "
+        "read it, delete it and set up again"
+    )
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o400, 0o700])
+def test_what_the_owner_may_do_with_a_file_is_the_owners_business(
+    bits: int, tmp_path: Path
+) -> None:
+    made = load_signing_secret(tmp_path)
+    (tmp_path / "signing-secret").chmod(bits)
+
+    assert load_signing_secret(tmp_path) == made
+
+
+def test_a_file_that_cannot_be_read_is_no_first_start(tmp_path: Path) -> None:
+    path = tmp_path / "auth.json"
+    path.mkdir()
+
+    with pytest.raises(UnusableState) as refused:
+        load(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} cannot be read: Is a directory; let the daemon's user read it"
+    )
+
+
+def test_the_signing_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    made = load_signing_secret(tmp_path)
+
+    assert len(made.get_secret_value()) == 32
+    assert load_signing_secret(tmp_path) == made
+    assert mode(tmp_path / "signing-secret") == 0o600
+    assert caplog.messages == [f"made the signing secret {tmp_path}/signing-secret"]
+
+
+def test_every_install_has_a_signing_secret_of_its_own(tmp_path: Path) -> None:
+    secrets = set()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        secrets.add(load_signing_secret(tmp_path / name).get_secret_value())
+
+    assert len(secrets) == 2
+
+
+@pytest.mark.parametrize("blanks", ["", "\n", "\r\n"])
+def test_a_signing_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
+    write(tmp_path / "signing-secret", "0aF0" * 16 + blanks)
+
+    assert load_signing_secret(tmp_path).get_secret_value() == bytes.fromhex("0af0" * 16)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "0aF0" * 15, "0aF0" * 16 + "00", "0aG0" * 16, b"\xff" * 64, os.urandom(32)]
+)
+def test_a_signing_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) -> None:
+    path = write(tmp_path / "signing-secret", content)
+
+    with pytest.raises(UnusableState) as refused:
+        load_signing_secret(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} must hold 64 hexadecimal digits: restore it from a backup, or delete it, "
+        "which makes a new one and ends every session"
+    )
+
+
+def test_a_given_signing_secret_that_is_none_is_refused_unrepeated() -> None:
+    given = "hunter2"
+
+    with pytest.raises(ValueError, match=r"make one with: openssl rand -hex 32$") as refused:
+        parse_signing_secret(SecretStr(given))
+
+    assert given not in "".join(traceback.format_exception(refused.value))
+
+
+def test_nothing_shows_a_secret(tmp_path: Path) -> None:
+    made = load_signing_secret(tmp_path)
+
+    assert SECRET not in repr(STATE)
+    assert made.get_secret_value().hex() not in f"{made} {made!r}"
+
+
+class TestReplaceFile:
+    def test_replaces_the_content(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "file", "a long old content")
+
+        replace_file(path, b"new")
+
+        assert path.read_bytes() == b"new"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_what_a_crash_left_is_no_obstacle(self, tmp_path: Path) -> None:
+        left = write(tmp_path / ".file.new", "half of a long new content")
+        left.chmod(0o644)
+
+        replace_file(tmp_path / "file", b"new")
+
+        assert (tmp_path / "file").read_bytes() == b"new"
+        assert mode(tmp_path / "file") == 0o600
+        assert not left.exists()
+
+    def test_a_link_in_its_way_is_not_followed(self, tmp_path: Path) -> None:
+        elsewhere = write(tmp_path / "elsewhere", "precious")
+        (tmp_path / ".file.new").symlink_to(elsewhere)
+
+        with pytest.raises(NotSaved):
+            replace_file(tmp_path / "file", b"new")
+
+        assert elsewhere.read_bytes() == b"precious"
+
+    @pytest.mark.parametrize("umask", [0o000, 0o777])
+    def test_the_mode_does_not_depend_on_the_umask(self, umask: int, tmp_path: Path) -> None:
+        before = os.umask(umask)
+        try:
+            replace_file(tmp_path / "file", b"new")
+        finally:
+            os.umask(before)
+
+        assert mode(tmp_path / "file") == 0o600
+
+    def test_the_content_and_then_the_name_reach_the_disk(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        steps: list[str] = []
+        path = tmp_path / "file"
+
+        def fsync(descriptor: int) -> None:
+            name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+            there = (tmp_path / ".file.new").read_bytes() if name == ".file.new" else b""
+            steps.append(f"{name} {there!r} {path.exists()}")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        replace_file(path, b"new")
+
+        assert steps == [".file.new b'new' False", f"{tmp_path.name} b'' True"]
+
+    def test_a_full_disk_leaves_the_old_content_and_nothing_else(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = write(tmp_path / "file", "old")
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(NotSaved) as refused:
+            replace_file(path, b"new")
+
+        assert str(refused.value) == f"{path} could not be written: No space left on device"
+        assert path.read_bytes() == b"old"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_folder_that_is_gone_is_an_error_of_the_caller(self, tmp_path: Path) -> None:
+        with pytest.raises(NotSaved, match=r"could not be written: No such file or directory$"):
+            replace_file(tmp_path / "gone" / "file", b"new")
+
+    def test_a_name_that_the_disk_may_not_have_is_worse(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = write(tmp_path / "file", "old")
+        fsync = os.fsync
+
+        def only_files(descriptor: int) -> None:
+            if Path(f"/proc/self/fd/{descriptor}").is_dir():
+                raise OSError(5, "Input/output error")
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", only_files)
+        open_before = len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(OSError, match="Input/output error"):
+            replace_file(path, b"new")
+
+        assert path.read_bytes() == b"new"
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_before

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from trio.testing import MockClock
+
+from daemon.auth.actor import Auth, LoggedIn, SecondStep, Session
+from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+Log_in = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
+Wrong_code = Callable[[str], str]
+
+WRONG_CODE = (
+    r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
+)
+NOT_ISSUED = (
+    r"^secret: is not the latest that /api/auth/2fa/setup gave out in the last 10 minutes; "
+    r"call it again and scan the new QR code$"
+)
+ON_ALREADY = (
+    r"^the second factor is switched on already; switch it off at /api/auth/2fa/disable first$"
+)
+OFF_ALREADY = r"^the second factor is switched off already$"
+
+
+@pytest.fixture
+async def session(auth: Auth, log_in: Log_in) -> Session:
+    return await auth.check_session(await log_in(auth))
+
+
+async def fail_passwords(auth: Auth, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(WrongCredential):
+            await auth.login("a wrong one", HERE)
+
+
+async def test_setup_changes_nothing_yet(auth: Auth) -> None:
+    setup = await auth.begin_setup()
+
+    assert setup.qr_code.startswith("data:image/png;base64,")
+    assert isinstance(await auth.login("the right one", HERE), LoggedIn)
+    assert await auth.second_factor_enabled() is False
+
+
+async def test_enabling_makes_the_next_login_ask_for_a_code(auth: Auth, enable: Enable) -> None:
+    await enable(auth)
+
+    assert isinstance(await auth.login("the right one", HERE), SecondStep)
+    assert await auth.second_factor_enabled() is True
+
+
+async def test_setup_while_enabled_is_refused(auth: Auth, enable: Enable) -> None:
+    await enable(auth)
+
+    with pytest.raises(Invalid, match=ON_ALREADY):
+        await auth.begin_setup()
+
+
+async def test_enable_while_enabled_is_refused(auth: Auth, enable: Enable, shown: Shown) -> None:
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
+
+    with pytest.raises(Invalid, match=ON_ALREADY):
+        await auth.enable(session, secret, shown(secret), HERE)
+
+
+async def test_disable_while_disabled_is_refused(auth: Auth) -> None:
+    with pytest.raises(Invalid, match=OFF_ALREADY):
+        await auth.disable("123456", HERE)
+
+
+async def test_enabling_ends_all_sessions_but_the_one_that_did_it(
+    auth: Auth, enable: Enable, log_in: Log_in
+) -> None:
+    other = await log_in(auth)
+    _, its_own = await enable(auth)
+
+    await auth.check_session(its_own)
+    with pytest.raises(NotAllowed):
+        await auth.check_session(other)
+
+
+async def test_revoking_ends_the_spared_session_too(auth: Auth, enable: Enable) -> None:
+    _, token = await enable(auth)
+
+    await auth.revoke_all()
+
+    with pytest.raises(NotAllowed):
+        await auth.check_session(token)
+
+
+async def test_only_the_last_one_that_enabled_is_spared(auth: Auth, enable: Enable) -> None:
+    _, first = await enable(auth)
+    await auth.second_factor_off()
+    _, second = await enable(auth)
+
+    await auth.check_session(second)
+    with pytest.raises(NotAllowed):
+        await auth.check_session(first)
+
+
+async def test_a_spared_session_can_switch_off_and_on_again(
+    auth: Auth, enable: Enable, shown: Shown
+) -> None:
+    secret, token = await enable(auth)
+    await auth.disable(shown(secret), HERE)
+
+    session = await auth.check_session(token)
+    secret = (await auth.begin_setup()).secret
+    await auth.enable(session, secret, shown(secret), HERE)
+
+    await auth.check_session(token)
+
+
+async def test_a_session_that_was_ended_cannot_enable_and_be_spared(
+    auth: Auth, session: Session, shown: Shown
+) -> None:
+    secret = (await auth.begin_setup()).secret
+    await auth.revoke_all()
+
+    with pytest.raises(NotAllowed, match=r"^the session token is invalid or has expired"):
+        await auth.enable(session, secret, shown(secret), HERE)
+    assert not await auth.second_factor_enabled()
+
+
+async def test_the_code_that_enabled_is_used_up(
+    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown
+) -> None:
+    secret, _ = await enable(auth)
+    used = shown(secret, ahead=-30)
+
+    with pytest.raises(WrongCredential, match=WRONG_CODE):
+        await auth.verify_mfa(await begin_login(auth), used, HERE)
+    with pytest.raises(WrongCredential, match=WRONG_CODE):
+        await auth.disable(used, HERE)
+
+
+@pytest.mark.parametrize("secret", ["", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "é\ud800"])
+async def test_a_secret_that_setup_did_not_give_out_is_refused(
+    secret: str, auth: Auth, session: Session
+) -> None:
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, secret, "123456", HERE)
+    await auth.begin_setup()
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, secret, "123456", HERE)
+
+
+async def test_only_the_latest_setup_counts(auth: Auth, session: Session, shown: Shown) -> None:
+    former, latest = (await auth.begin_setup()).secret, (await auth.begin_setup()).secret
+
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, former, shown(former), HERE)
+    await auth.enable(session, latest, shown(latest), HERE)
+
+
+async def test_a_setup_is_good_for_ten_minutes(
+    auth: Auth, session: Session, shown: Shown, mock_clock: MockClock
+) -> None:
+    secret = (await auth.begin_setup()).secret
+    mock_clock.jump(600)
+
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, secret, shown(secret), HERE)
+
+    secret = (await auth.begin_setup()).secret
+    mock_clock.jump(599)
+    await auth.enable(session, secret, shown(secret), HERE)
+
+
+async def test_a_setup_is_good_for_one_enabling(auth: Auth, enable: Enable, shown: Shown) -> None:
+    secret, token = await enable(auth)
+    await auth.second_factor_off()
+
+    session = await auth.check_session(token)
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, secret, shown(secret), HERE)
+
+
+async def test_a_wrong_code_does_not_enable_and_the_next_one_may(
+    auth: Auth, session: Session, shown: Shown, wrong_code: Wrong_code
+) -> None:
+    secret = (await auth.begin_setup()).secret
+
+    with pytest.raises(WrongCredential, match=WRONG_CODE):
+        await auth.enable(session, secret, wrong_code(secret), HERE)
+    assert not await auth.second_factor_enabled()
+    await auth.enable(session, secret, shown(secret), HERE)
+
+
+async def test_a_current_code_disables(auth: Auth, enable: Enable, shown: Shown) -> None:
+    secret, token = await enable(auth)
+
+    await auth.disable(shown(secret), HERE)
+
+    assert isinstance(await auth.login("the right one", HERE), LoggedIn)
+    await auth.check_session(token)
+
+
+async def test_a_wrong_code_does_not_disable(
+    auth: Auth, enable: Enable, wrong_code: Wrong_code
+) -> None:
+    secret, _ = await enable(auth)
+
+    with pytest.raises(WrongCredential, match=WRONG_CODE):
+        await auth.disable(wrong_code(secret), HERE)
+    assert await auth.second_factor_enabled()
+
+
+async def test_what_is_no_code_is_refused_before_anything_else(
+    auth: Auth, session: Session
+) -> None:
+    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
+        await auth.enable(session, "", "12345", HERE)
+    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
+        await auth.disable("12345", HERE)
+
+
+async def test_the_operator_needs_no_code_and_no_state(auth: Auth, enable: Enable) -> None:
+    await auth.second_factor_off()
+    _, token = await enable(auth)
+    await auth.second_factor_off()
+
+    assert isinstance(await auth.login("the right one", HERE), LoggedIn)
+    await auth.check_session(token)
+
+
+async def test_enabling_and_disabling_reset_the_address(
+    auth: Auth, session: Session, shown: Shown
+) -> None:
+    await fail_passwords(auth, 9)
+    secret = (await auth.begin_setup()).secret
+    await auth.enable(session, secret, shown(secret), HERE)
+    await fail_passwords(auth, 9)
+    await auth.disable(shown(secret, ahead=30), HERE)
+    await fail_passwords(auth, 9)
+
+
+async def test_wrong_codes_are_throttled_when_enabling(
+    auth: Auth, session: Session, shown: Shown, wrong_code: Wrong_code
+) -> None:
+    secret = (await auth.begin_setup()).secret
+    for n in range(20):
+        with pytest.raises(WrongCredential):
+            await auth.enable(session, secret, wrong_code(secret), f"198.51.100.{n}")
+
+    with pytest.raises(TooManyTries):
+        await auth.enable(session, secret, shown(secret), THERE)
+
+
+async def test_wrong_codes_are_throttled_when_disabling(
+    auth: Auth, enable: Enable, shown: Shown, wrong_code: Wrong_code
+) -> None:
+    secret, _ = await enable(auth)
+    for n in range(20):
+        with pytest.raises(WrongCredential):
+            await auth.disable(wrong_code(secret), f"198.51.100.{n}")
+
+    with pytest.raises(TooManyTries):
+        await auth.disable(shown(secret), THERE)

@@ -1,0 +1,422 @@
+"""The protocol client against a browser that is played by hand, on a clock that is not real."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from daemon.browser.cdp import OUTGOING, Connection, Session, converse
+from daemon.browser.errors import (
+    BrowserFailed,
+    CallTimedOut,
+    Disconnected,
+    PageGone,
+    ProtocolError,
+    SessionGone,
+)
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+class Asker:
+    """A task that makes one call, and what came of it."""
+
+    def __init__(self) -> None:
+        self.result: object = None
+        self.done = trio.Event()
+        self.when = math.nan
+
+    async def run(self, call: Callable[[], Awaitable[object]]) -> None:
+        try:
+            self.result = await call()
+        except BrowserFailed as failure:
+            self.result = failure
+        self.when = trio.current_time()
+        self.done.set()
+
+
+async def ask(nursery: trio.Nursery, call: Callable[[], Awaitable[object]]) -> Asker:
+    """Start a call and return when it waits for its answer."""
+    asker = Asker()
+    nursery.start_soon(asker.run, call)
+    await wait_all_tasks_blocked()
+    return asker
+
+
+async def attached(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Session:
+    """A session named S with a target named T."""
+    asker = await ask(nursery, partial(conversation.attach, "T"))
+    command = await peer.take()
+    assert command["params"] == {"targetId": "T", "flatten": True}
+    told = {"sessionId": "S", "targetInfo": {"targetId": "T"}}
+    await peer.say({"method": "Target.attachedToTarget", "params": told})
+    await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, Session)
+    return asker.result
+
+
+async def test_a_call_gets_its_result(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b", {"c": 1}))
+    command = await peer.answer({"d": 2})
+    await asker.done.wait()
+    assert asker.result == {"d": 2}
+    assert (command["method"], command["params"]) == ("A.b", {"c": 1})
+    assert "sessionId" not in command
+
+
+async def test_answers_find_their_callers_in_any_order(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    first = await ask(nursery, partial(conversation.browser.call, "First"))
+    second = await ask(nursery, partial(conversation.browser.call, "Second"))
+    commands = [await peer.take(), await peer.take()]
+    for command in reversed(commands):
+        await peer.say({"id": command["id"], "result": {"to": command["method"]}})
+    await first.done.wait()
+    await second.done.wait()
+    assert (first.result, second.result) == ({"to": "First"}, {"to": "Second"})
+
+
+async def test_a_session_names_itself_in_its_calls(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    asker = await ask(nursery, partial(session.call, "A.b"))
+    command = await peer.answer({})
+    await asker.done.wait()
+    assert command["sessionId"] == "S"
+
+
+async def test_an_error_answer_is_raised_with_its_code(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+    command = await peer.take()
+    await peer.say({"id": command["id"], "error": {"code": -32000, "message": "No.\nStack"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, ProtocolError)
+    assert str(asker.result) == "the browser refused A.b: No. (-32000)"
+    assert asker.result.code == -32000
+
+
+async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gone(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    asker = await ask(nursery, partial(session.call, "A.b"))
+    command = await peer.take()
+    error = {"code": -32001, "message": "Session with given id not found."}
+    await peer.say({"id": command["id"], "error": error})
+    await asker.done.wait()
+    assert isinstance(asker.result, SessionGone)
+
+
+async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    began = trio.current_time()
+    with pytest.raises(CallTimedOut, match="did not answer A.b within 3 s"):
+        await conversation.browser.call("A.b", deadline=3)
+    assert trio.current_time() - began == 3
+    await peer.answer({"late": True})
+    asker = await ask(nursery, partial(conversation.browser.call, "C.d"))
+    await peer.answer({"in time": True})
+    await asker.done.wait()
+    assert asker.result == {"in time": True}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": 999, "result": {}},
+        {"id": {"not": "a number"}, "result": {}},
+        {"id": None},
+        {"method": "Never.heardOf", "params": {"x": 1}},
+        {"method": "Never.heardOf"},
+        {"method": "A.b", "params": [1]},
+        {"method": 7},
+        {"method": "A.b", "sessionId": "unknown", "params": {}},
+        {"method": "A.b", "sessionId": ["unhashable"], "params": {}},
+        {"method": "Target.detachedFromTarget", "params": {"sessionId": "unknown"}},
+        {"method": "Target.detachedFromTarget", "params": {}},
+        {"method": "Inspector.targetCrashed", "params": {}},
+        {"error": {"code": -32700, "message": "Message must be a valid JSON"}},
+        {},
+    ],
+    ids=str,
+)
+async def test_what_nobody_waits_for_is_ignored(
+    message: object, conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    await peer.say(message)
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+    await peer.answer({"still": "here"})
+    await asker.done.wait()
+    assert asker.result == {"still": "here"}
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    ["", "{", "[1]", "1", "null", "[" * 100_000, b"\xff\xfe", '{"id": ' + "9" * 5000 + "}"],
+    ids=lambda garbage: str(garbage[:8]),
+)
+async def test_a_frame_that_is_no_message_ends_the_connection(
+    garbage: str | bytes, conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+    await peer.say(garbage)
+    await asker.done.wait()
+    assert isinstance(asker.result, Disconnected)
+    assert "a frame that is no JSON" in await conversation.wait_closed()
+
+
+async def test_the_end_of_the_connection_fails_all_calls_at_once(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    began = trio.current_time()
+    askers = [
+        await ask(nursery, partial(one.call, "A.b")) for one in (session, conversation.browser)
+    ]
+    await peer.stream.aclose()
+    for asker in askers:
+        await asker.done.wait()
+        assert isinstance(asker.result, Disconnected)
+        assert asker.when == began
+    with pytest.raises(Disconnected):
+        await session.call("A.b")
+    with pytest.raises(Disconnected):
+        await conversation.browser.call("A.b")
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (
+            {"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}},
+            "the tab was closed",
+        ),
+        (
+            {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"},
+            "the tab crashed: its renderer process ended",
+        ),
+    ],
+    ids=["detached", "crashed"],
+)
+async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
+    event: object, said: str, conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    began = trio.current_time()
+    other = await ask(nursery, partial(conversation.browser.call, "Other"))
+    asker = await ask(nursery, partial(session.call, "A.b"))
+    await peer.say(event)
+    await asker.done.wait()
+    assert isinstance(asker.result, SessionGone)
+    assert str(asker.result) == said
+    assert asker.when == began
+    with pytest.raises(SessionGone, match=said):
+        await session.call("A.b")
+    await peer.answer({"still": "here"})
+    await other.done.wait()
+    assert other.result == {"still": "here"}
+
+
+async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await ask(nursery, partial(conversation.attach, "T"))
+    command = await peer.take()
+    for method in ("Target.attachedToTarget", "Target.detachedFromTarget"):
+        await peer.say({"method": method, "params": {"sessionId": "S"}})
+    await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, SessionGone)
+
+
+async def test_the_end_of_a_session_ends_those_that_came_through_it(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    child = {"method": "Target.attachedToTarget", "params": {"sessionId": "C"}, "sessionId": "S"}
+    await peer.say(child)
+    await wait_all_tasks_blocked()
+    asker = await ask(nursery, partial(conversation.attach, "its target"))
+    command = await peer.take()
+    await peer.say({"id": command["id"], "result": {"sessionId": "C"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, Session)
+    await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
+    assert isinstance(await asker.result.wait_gone(), SessionGone)
+    assert session.gone is not None
+
+
+async def test_events_come_to_their_subscribers_in_order(
+    conversation: Connection, peer: Any
+) -> None:
+    with conversation.browser.events("A.x", "A.y") as events:
+        for number, name in enumerate(("A.x", "A.z", "A.y")):
+            await peer.say({"method": name, "params": {"number": number}})
+        assert await events.next() == ("A.x", {"number": 0})
+        assert await events.next() == ("A.y", {"number": 2})
+
+
+async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    with conversation.browser.events("A.x", behind=2) as events:
+        for number in range(5):
+            await peer.say({"method": "A.x", "params": {"number": number}})
+        asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+        await peer.answer({})
+        await asker.done.wait()
+        assert events.lost == 3
+        assert [(await events.next()).params["number"] for _ in range(2)] == [0, 1]
+
+
+async def test_who_waits_for_an_event_of_a_session_that_ends_is_told(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    with session.events("A.x") as events:
+        await peer.say({"method": "A.x", "params": {}, "sessionId": "S"})
+        await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
+        assert (await events.next()).method == "A.x"  # what came before the end is not lost
+        with pytest.raises(SessionGone):
+            await events.next()
+    with session.events("A.x") as events, pytest.raises(SessionGone):
+        await events.next()
+
+
+async def test_a_handler_is_called_by_the_reader_until_it_is_off(
+    conversation: Connection, peer: Any
+) -> None:
+    seen = []
+    conversation.browser.on("A.x", seen.append)
+    await peer.say({"method": "A.x", "params": {"number": 1}})
+    await wait_all_tasks_blocked()
+    conversation.browser.off("A.x", seen.append)
+    await peer.say({"method": "A.x", "params": {"number": 2}})
+    await wait_all_tasks_blocked()
+    assert seen == [{"number": 1}]
+
+
+async def test_a_handler_that_fails_does_not_end_the_reader(
+    conversation: Connection,
+    peer: Any,
+    nursery: trio.Nursery,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    conversation.browser.on("A.x", lambda params: params["missing"])
+    await peer.say({"method": "A.x", "params": {}})
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+    await peer.answer({"still": "here"})
+    await asker.done.wait()
+    assert asker.result == {"still": "here"}
+    assert "the handler of A.x failed" in caplog.text
+
+
+async def test_a_handler_can_post(conversation: Connection, peer: Any) -> None:
+    conversation.browser.on(
+        "A.opened", lambda params: conversation.browser.post("A.close", {"id": params["id"]})
+    )
+    await peer.say({"method": "A.opened", "params": {"id": "x"}})
+    command = await peer.answer({})
+    assert (command["method"], command["params"]) == ("A.close", {"id": "x"})
+
+
+async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
+    conversation: Connection, peer: Any
+) -> None:
+    undone = []
+    with trio.move_on_after(1):
+        await conversation.browser.call("A.create", undo=undone.append)
+    await peer.answer({"created": 1})
+    await wait_all_tasks_blocked()
+    assert undone == [{"created": 1}]
+
+
+async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    undone: list[object] = []
+    call = partial(conversation.browser.call, "A.create", undo=undone.append)
+    asker = await ask(nursery, call)
+    await peer.answer({"created": 1})
+    await asker.done.wait()
+    assert undone == []
+
+
+async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_more(
+    nursery: trio.Nursery, peer: Any
+) -> None:
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(peer.accept, theirs, nursery)
+    async with converse(ours, "browser.test", "/devtools") as connection:
+
+        async def stuck() -> None:
+            await trio.sleep_forever()
+
+        ours.send_stream.send_all_hook = stuck
+        calls = OUTGOING + 10  # more than the queue holds
+        askers = [
+            await ask(nursery, partial(connection.browser.call, "A.b", deadline=5))
+            for _ in range(calls)
+        ]
+        connection.browser.post("A.c", {})  # finds no room, and does not wait for it
+        for asker in askers:
+            await asker.done.wait()
+        assert all(isinstance(asker.result, CallTimedOut) for asker in askers)
+        assert {asker.when for asker in askers} == {trio.current_time()}
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
+    nursery: trio.Nursery, peer: Any
+) -> None:
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(peer.accept, theirs, nursery)
+    async with converse(ours, "browser.test", "/devtools") as connection:
+        go_on = trio.Event()
+        ours.send_stream.send_all_hook = go_on.wait
+        for method in ("In.theSocket", "In.theQueue"):
+            with pytest.raises(CallTimedOut):
+                await connection.browser.call(method, deadline=1)
+        go_on.set()
+        last = await ask(nursery, partial(connection.browser.call, "Last"))
+        assert (await peer.take())["method"] == "In.theSocket"
+        assert (await peer.answer({}))["method"] == "Last"
+        await last.done.wait()
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_is_no_websocket_is_disconnected_at_once(nursery: trio.Nursery) -> None:
+    ours, theirs = memory_stream_pair()
+    await theirs.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(Disconnected, match="403"):
+        async with converse(ours, "browser.test", "/devtools"):
+            raise AssertionError("it was connected")
+
+
+async def test_who_does_not_answer_the_handshake_is_disconnected_in_time() -> None:
+    ours, _theirs = memory_stream_pair()
+    with pytest.raises(Disconnected, match="TooSlowError"):
+        async with converse(ours, "browser.test", "/devtools"):
+            raise AssertionError("it was connected")
+
+
+async def test_an_error_of_the_block_leaves_it_bare(conversation: Connection) -> None:
+    ours, theirs = memory_stream_pair()
+    assert issubclass(Disconnected, PageGone)
+    with pytest.raises(KeyError, match="mine"):
+        async with trio.open_nursery():
+            raise KeyError("mine")

@@ -1,0 +1,386 @@
+"""A portal, a product source and a resolver that do as they are told and note what is asked of
+them; a desk in between; and a way to strike at every single step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from typing import Any, Generic, TypeVar
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.conversion.desk import Converted, Desk, DeskLimits, DeskSetup, Entry, Order
+from daemon.errors import Refused
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.links import Product, Short
+from daemon.marketplace.markets import market
+from daemon.marketplace.products import ProductData
+from daemon.vault.cookie import Cookie, parse_cookie
+
+T = TypeVar("T")
+
+HANG = 100_000.0  # virtual seconds; what takes that long hangs
+SEEDS = 3  # orders in which trio steps the tasks that are ready at the same time
+
+VN = market("vn")
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+SILENT = inf
+
+
+def item(number: int) -> Product:
+    """A product of the shop 7."""
+    return Product(7, number)
+
+
+def link(number: int) -> str:
+    """Its link, as a client has it."""
+    return f"https://shopee.vn/a-thing-i.7.{number}"
+
+
+def short(code: str) -> str:
+    """A short link, as a client has it and as it is resolved."""
+    return f"https://s.shopee.vn/{code}"
+
+
+def row_of(product: Product, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE) -> Row:
+    """The row that is made for it: no other link has the same."""
+    whose = cookie.digest[:8] if cookie else "none"
+    name = "-".join([whose, str(product.item_id), *sub_ids])
+    return Row(short(name), f"https://shopee.vn/universal-link/{name}", FailCode.SUCCESS)
+
+
+def data_of(product: Product) -> ProductData:
+    return ProductData(name=f"thing {product.item_id}", price=product.item_id)
+
+
+def entry_of(
+    number: int,
+    sub_ids: tuple[str, ...] = (),
+    cookie: Cookie | None = COOKIE,
+    *,
+    data: bool = True,
+) -> Converted:
+    """The entry of a link that was converted, with or without its product data."""
+    row = row_of(item(number), sub_ids, cookie)
+    assert row.short_link is not None
+    assert row.long_link is not None
+    return Converted(row.short_link, row.long_link, data_of(item(number)) if data else None)
+
+
+@dataclass(frozen=True)
+class Submit:
+    """One call of `create`, and when it came."""
+
+    cookie: Cookie | None
+    products: tuple[Product, ...]
+    sub_ids: tuple[str, ...]
+    at: float
+
+    @property
+    def items(self) -> set[int]:
+        return {product.item_id for product in self.products}
+
+
+class FakeLinks:
+    """Makes links, each submit in `seconds`.
+
+    `script` says how the next submits go: a refusal is raised, rows are the answer, a number is how
+    many seconds it takes.
+    """
+
+    def __init__(self) -> None:
+        self.needs_cookie = True
+        self.seconds = 1.0
+        self.script: list[Refused | list[Row] | float] = []
+        self.submits: list[Submit] = []
+        self.cut: list[Submit] = []
+        self.tidying = 0.0  # seconds that a cancelled submit takes to end
+        self.at_work = Counter[str | None]()
+        self.most_at_work = Counter[str | None]()
+
+    async def create(
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+    ) -> Sequence[Row]:
+        submit = Submit(cookie, tuple(products), sub_ids, trio.current_time())
+        self.submits.append(submit)
+        step = self.script.pop(0) if self.script else self.seconds
+        account = cookie.account if cookie else None
+        self.at_work[account] += 1
+        self.most_at_work[account] = max(self.at_work[account], self.most_at_work[account])
+        try:
+            await trio.sleep(step if isinstance(step, float) else self.seconds)
+        except trio.Cancelled:
+            self.cut.append(submit)
+            with trio.CancelScope(shield=True):
+                await trio.sleep(self.tidying)
+            raise
+        finally:
+            self.at_work[account] -= 1
+        if isinstance(step, Refused):
+            raise step
+        if isinstance(step, list):
+            return step
+        return [row_of(product, sub_ids, cookie) for product in products]
+
+    @property
+    def submitted(self) -> list[set[int]]:
+        """The items of each submit, in order."""
+        return [submit.items for submit in self.submits]
+
+    @property
+    def times(self) -> list[float]:
+        return [submit.at for submit in self.submits]
+
+
+class FakeProducts:
+    """Reads products, each in `seconds`. `script` says what comes of an item instead of its data:
+    a refusal, nothing, or a number of seconds first.
+    """
+
+    def __init__(self) -> None:
+        self.needs_cookie = True
+        self.seconds = 0.1
+        self.script: dict[int, Refused | float | None] = {}
+        self.reads: list[tuple[Cookie | None, int, float]] = []
+        self.cut: list[int] = []
+        self.at_work = 0
+
+    async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
+        item = product.item_id
+        self.reads.append((cookie, item, trio.current_time()))
+        step = self.script.get(item, self.seconds)
+        self.at_work += 1
+        try:
+            await trio.sleep(step if isinstance(step, float) else self.seconds)
+        except trio.Cancelled:
+            self.cut.append(item)
+            raise
+        finally:
+            self.at_work -= 1
+        if isinstance(step, Refused):
+            raise step
+        return None if step is None else data_of(product)
+
+    @property
+    def items(self) -> list[int]:
+        """What was read, in order."""
+        return [item for _, item, _ in self.reads]
+
+
+class FakeResolver:
+    """Resolves what it knows, each in `seconds` unless `slow` says otherwise; else 10."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Product | int | Refused] = {}
+        self.seconds = 0.1
+        self.slow: dict[str, float] = {}
+        self.asked: list[str] = []
+        self.at_work = 0
+
+    async def resolve(self, short: Short) -> Product | int:
+        self.asked.append(short.url)
+        self.at_work += 1
+        try:
+            await trio.sleep(self.slow.get(short.url, self.seconds))
+        finally:
+            self.at_work -= 1
+        found = self.known.get(short.url, FailCode.INVALID_LINK)
+        if isinstance(found, Refused):
+            raise found
+        return found
+
+
+class Asked(Generic[T]):
+    """A question that is asked in the background: its answer or refusal, and when that came."""
+
+    def __init__(self, question: Callable[[], Awaitable[T]]) -> None:
+        self._question = question
+        self._answer: T | None = None
+        self.refusal: Refused | None = None
+        self.at: float | None = None
+        self.scope = trio.CancelScope()
+        self.over = trio.Event()
+
+    async def run(self) -> None:
+        with self.scope:
+            try:
+                self._answer = await self._question()
+            except Refused as refusal:
+                self.refusal = refusal
+            self.at = trio.current_time()
+        self.over.set()
+
+    @property
+    def answer(self) -> T:
+        assert self._answer is not None, f"no answer, but {self.refusal!r}"
+        return self._answer
+
+    def leave(self) -> None:
+        self.scope.cancel()
+
+
+Ask = Callable[[Callable[[], Awaitable[T]]], Asked[T]]
+
+
+class Bench:
+    """A desk with everything around it faked."""
+
+    cookie = COOKIE
+    silent = SILENT
+    item = staticmethod(item)
+    link = staticmethod(link)
+    short = staticmethod(short)
+    row = staticmethod(row_of)
+    entry = staticmethod(entry_of)
+
+    def __init__(self) -> None:
+        self.links = FakeLinks()
+        self.products: FakeProducts | None = FakeProducts()
+        self.resolver = FakeResolver()
+        self._desk: Desk | None = None
+
+    def make(self, **limits: Any) -> Desk:
+        """The desk, not yet running. `limits` are those of `DeskLimits`."""
+        setup = DeskSetup(VN, self.links, self.products, self.resolver, DeskLimits(**limits))
+        self._desk = Desk(setup)
+        return self._desk
+
+    async def open(self, nursery: trio.Nursery, **limits: Any) -> Desk:
+        """The desk, running in `nursery`."""
+        desk = self.make(**limits)
+        await nursery.start(desk.run)
+        return desk
+
+    @property
+    def desk(self) -> Desk:
+        assert self._desk is not None
+        return self._desk
+
+    async def convert(
+        self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
+    ) -> dict[str, Entry]:
+        """What the desk answers."""
+        return await self.desk.convert(Order(links, sub_ids, cookie))
+
+    async def codes(
+        self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
+    ) -> list[int]:
+        """The same as failCodes, in the order of the links; 0 for a converted one."""
+        entries = await self.convert(*links, sub_ids=sub_ids, cookie=cookie)
+        assert list(entries) == list(links)
+        return [
+            0 if isinstance(entry, Converted) else entry.fail_code for entry in entries.values()
+        ]
+
+
+class Strike(trio.abc.Instrument):
+    """Does its deed right before the `at`-th step that any task takes after `arm`."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.happened = False
+        self._steps = 0
+        self._deed: Callable[[], object] | None = None
+
+    def arm(self, deed: Callable[[], object]) -> None:
+        self._deed = deed
+
+    def disarm(self) -> None:
+        self._deed = None
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's call
+        if self._deed is None or self.happened:
+            return
+        self._steps += 1
+        if self._steps == self.at:
+            self.happened = True
+            self._deed()
+
+
+Scenario = Callable[[Strike], Awaitable[None]]
+AtEveryStep = Callable[[Scenario], int]
+Tasks = Callable[[], int]
+
+
+@pytest.fixture
+def links() -> FakeLinks:
+    return FakeLinks()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def ask(nursery: trio.Nursery) -> Ask[Any]:
+    """Asks in the background."""
+
+    def start(question: Callable[[], Awaitable[T]]) -> Asked[T]:
+        asked = Asked(question)
+        nursery.start_soon(asked.run)
+        return asked
+
+    return start
+
+
+@pytest.fixture(params=range(SEEDS))
+def any_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs under different orders in which trio steps ready tasks."""
+    monkeypatch.setattr("trio._core._run._r", random.Random(request.param))
+
+
+@pytest.fixture
+def at_every_step(monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
+    """Runs a scenario again and again, with the strike one step later each time.
+
+    It ends when the scenario is through before the strike. The scheduler's dice are seeded, so a
+    failure comes again. Returns how many steps there are.
+    """
+
+    def drive(scenario: Scenario) -> int:
+        steps = 0
+        for seed in range(SEEDS):
+            for at in count(1):
+                monkeypatch.setattr("trio._core._run._r", random.Random(seed))
+                strike = Strike(at)
+                clock = MockClock(autojump_threshold=0)
+                try:
+                    trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
+                except BaseException as error:
+                    error.add_note(f"strike at step {at}, seed {seed}")
+                    raise
+                if not strike.happened:
+                    break
+                steps += 1
+        return steps
+
+    return drive
+
+
+async def _bounded(scenario: Scenario, strike: Strike) -> None:
+    with trio.fail_after(HANG):
+        await scenario(strike)
+
+
+@pytest.fixture
+def count_tasks() -> Tasks:
+    """How many tasks there are in the run."""
+
+    def below(task: trio.lowlevel.Task) -> int:
+        return 1 + sum(below(child) for one in task.child_nurseries for child in one.child_tasks)
+
+    def total() -> int:
+        root = trio.lowlevel.current_root_task()
+        assert root is not None
+        return below(root)
+
+    return total

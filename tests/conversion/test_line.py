@@ -1,0 +1,394 @@
+"""One account's line: submits merged and one at a time, and who may leave when."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.line import Line, Ticket
+from daemon.errors import UpstreamFailed
+from daemon.marketplace.answers import Row
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import Cookie, parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, FakeLinks
+
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+
+
+def item(number: int) -> Product:
+    return Product(7, number)
+
+
+@pytest.fixture
+def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
+    return Line(links.create, chunk=3, nursery=nursery)
+
+
+Take = Callable[..., Any]
+
+
+@pytest.fixture
+def take(line: Line, ask: Ask[Any]) -> Take:
+    """Takes a ticket at once and waits for its row in the background."""
+
+    def start(number: int, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE) -> Any:
+        return ask(waiting(line, line.ticket(cookie, item(number), sub_ids)))
+
+    return start
+
+
+def waiting(line: Line, ticket: Ticket) -> Callable[[], Awaitable[Row]]:
+    return lambda: line.row(ticket)
+
+
+# Merging
+
+
+async def test_the_first_one_is_submitted_at_once(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    assert links.submitted == [{1}]
+    assert links.times == [0]
+
+
+async def test_the_first_one_does_not_wait_for_a_second(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    take(2)
+    await trio.sleep(5)
+    assert links.submitted == [{1}, {2}]
+
+
+async def test_those_who_ask_at_the_same_moment_go_together(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    for number in (1, 2, 3):
+        take(number)
+    await trio.sleep(5)
+    assert links.submitted == [{1, 2, 3}]
+
+
+async def test_those_who_wait_are_merged_up_to_the_chunk(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    asked = [take(number) for number in range(2, 9)]
+    await trio.sleep(10)
+    assert links.submitted == [{1}, {2, 3, 4}, {5, 6, 7}, {8}]
+    assert links.times == [0, 1, 2, 3]
+    assert [one.at for one in asked] == [2, 2, 2, 3, 3, 3, 4]
+
+
+async def test_each_gets_its_own_row(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    rows = [Row(f"https://s.shopee.vn/{n}", None, 0) for n in range(3)]  # type: ignore[arg-type]
+    links.script = [rows]
+    asked = [take(number) for number in (1, 2, 3)]
+    await trio.sleep(5)
+    order = [product.item_id for product in links.submits[0].products]
+    assert {n: asked[n - 1].answer for n in order} == dict(zip(order, rows, strict=True))
+
+
+async def test_other_sub_ids_make_another_submit_and_keep_their_turn(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    for number, sub_ids in [(2, ("a",)), (3, ("b",)), (4, ("a",)), (5, ("b",))]:
+        take(number, sub_ids)
+        await wait_all_tasks_blocked()
+    await trio.sleep(5)
+    assert links.submitted == [{1}, {2, 4}, {3, 5}]
+    assert [submit.sub_ids for submit in links.submits] == [(), ("a",), ("b",)]
+
+
+async def test_who_waited_longest_goes_first_although_a_larger_submit_could_be_made(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    take(2, ("lonely",))
+    await wait_all_tasks_blocked()
+    for number in (3, 4, 5):
+        take(number)
+    await trio.sleep(5)
+    assert links.submitted == [{1}, {2}, {3, 4, 5}]
+
+
+async def test_another_cookie_of_the_account_makes_another_submit(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    take(2, cookie=RENEWED)
+    take(3)
+    await trio.sleep(5)
+    assert [(submit.cookie, submit.items) for submit in links.submits] == [
+        (COOKIE, {1}),
+        (RENEWED, {2}),
+        (COOKIE, {3}),
+    ]
+
+
+async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    for number in range(1, 4):
+        for sub_ids in [(), ("a",), ("b",)]:
+            for cookie in (COOKIE, RENEWED):
+                take(number, sub_ids, cookie)
+                await wait_all_tasks_blocked()
+    await trio.sleep(20)
+    assert sum(len(items) for items in links.submitted) == 18
+    assert links.most_at_work == {"1001": 1}
+
+
+async def test_the_line_starts_again_after_it_was_empty(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await trio.sleep(5)
+    assert not line.working
+    take(2)
+    assert line.working
+    await trio.sleep(5)
+    assert links.times == [0, 5]
+
+
+async def test_a_failed_submit_does_not_stop_the_line(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [failure := UpstreamFailed("no")]
+    first = take(1)
+    await wait_all_tasks_blocked()
+    second = take(2)
+    await trio.sleep(5)
+    assert first.refusal is failure
+    assert second.at == 2
+
+
+async def test_how_many_submits_wait(take: Take, line: Line, autojump_clock: MockClock) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    assert line.submits_waiting() == 0
+    for number in range(2, 6):
+        take(number)
+    take(9, ("a",))
+    take(9, cookie=RENEWED)
+    assert line.submits_waiting() == 4
+    await trio.sleep(10)
+    assert line.submits_waiting() == 0
+
+
+# The same link
+
+
+@pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
+async def test_the_same_link_is_one_ticket_and_both_get_the_row(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock, under_way: bool
+) -> None:
+    if not under_way:
+        take(9)
+        await wait_all_tasks_blocked()
+    first = take(1)
+    await wait_all_tasks_blocked()
+    second = take(1)
+    await trio.sleep(5)
+    assert first.answer is second.answer
+    assert [items for items in links.submitted if 1 in items] == [{1}]
+
+
+async def test_the_same_link_with_other_sub_ids_or_another_cookie_is_another_one(
+    line: Line, autojump_clock: MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
+        tickets = [
+            line.ticket(COOKIE, item(1), ()),
+            line.ticket(COOKIE, item(1), ("a",)),
+            line.ticket(RENEWED, item(1), ()),
+        ]
+        for ticket in tickets:
+            nursery.start_soon(line.row, ticket)
+    assert len({ticket.key for ticket in tickets}) == 3
+
+
+async def test_a_link_that_was_served_takes_a_new_ticket(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await trio.sleep(5)
+    take(1)
+    await trio.sleep(5)
+    assert links.times == [0, 5]
+
+
+async def test_a_shared_refusal_does_not_grow_with_those_who_raise_it(
+    line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [UpstreamFailed("no")]
+    lengths: list[int] = []
+
+    async def hold(ticket: Ticket) -> None:
+        try:
+            await line.row(ticket)
+        except UpstreamFailed as caught:
+            frames, traceback = 0, caught.__traceback__
+            while traceback is not None:
+                frames, traceback = frames + 1, traceback.tb_next
+            lengths.append(frames)
+
+    async with trio.open_nursery() as nursery:
+        for number in (1, 1, 2, 3):
+            nursery.start_soon(hold, line.ticket(COOKIE, item(number), ()))
+    assert len(lengths) == 4
+    assert len(set(lengths)) == 1
+
+
+# Leaving
+
+
+async def test_who_leaves_while_waiting_is_not_submitted(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    gone, stays = take(2), take(3)
+    await wait_all_tasks_blocked()
+    gone.leave()
+    await wait_all_tasks_blocked()
+    assert line.submits_waiting() == 1
+    await trio.sleep(5)
+    assert links.submitted == [{1}, {3}]
+    assert stays.at == 2
+
+
+async def test_who_leaves_before_the_worker_comes_is_not_submitted(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    asked = take(1)
+    asked.leave()
+    await trio.sleep(5)
+    assert links.submitted == []
+    assert not line.working
+
+
+@pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
+async def test_one_of_two_holders_leaves_and_the_other_gets_the_row(
+    take: Take, links: FakeLinks, autojump_clock: MockClock, under_way: bool
+) -> None:
+    if not under_way:
+        take(9)
+        await wait_all_tasks_blocked()
+    gone, stays = take(1), take(1)
+    await wait_all_tasks_blocked()
+    gone.leave()
+    await trio.sleep(5)
+    assert stays.answer == links_row(links, 1)
+    assert links.cut == []
+
+
+def links_row(links: FakeLinks, number: int) -> Row:
+    """The row that was made for an item; the tests below make each at most once."""
+    made = [submit for submit in links.submits if number in submit.items]
+    assert len(made) == 1
+    whose = COOKIE.digest[:8]
+    return Row(
+        f"https://s.shopee.vn/{whose}-{number}",
+        f"https://shopee.vn/universal-link/{whose}-{number}",
+        0,  # type: ignore[arg-type]
+    )
+
+
+async def test_a_submit_goes_on_while_anybody_waits_for_one_of_its_links(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    gone, stays = take(1), take(2)
+    await wait_all_tasks_blocked()
+    gone.leave()
+    await trio.sleep(5)
+    assert links.cut == []
+    assert stays.at == 1
+
+
+async def test_a_submit_for_which_nobody_waits_is_cancelled_and_the_next_one_comes(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [links_silent := float("inf")]
+    assert links_silent
+    leaving = [take(1), take(2), take(2)]
+    await wait_all_tasks_blocked()
+    stays = take(3)
+    await trio.sleep(7)
+    for one in leaving:
+        one.leave()
+    await stays.over.wait()
+    assert [submit.items for submit in links.cut] == [{1, 2}]
+    assert stays.at == 8
+
+
+async def test_a_cancelled_submit_has_ended_before_the_next_one_begins(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.tidying = 3.0
+    leaves = take(1)
+    await trio.sleep(0.5)
+    leaves.leave()
+    await leaves.over.wait()
+    take(2)
+    await trio.sleep(20)
+    assert links.times == [0, 3.5]
+    assert links.most_at_work == {"1001": 1}
+
+
+async def test_a_newcomer_gets_no_ticket_of_a_cancelled_submit(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.tidying = 3.0
+    leaves = take(1)
+    await trio.sleep(0.5)
+    leaves.leave()
+    await leaves.over.wait()
+    asked = take(1)
+    await trio.sleep(20)
+    assert asked.at == 4.5
+    assert links.submitted == [{1}, {1}]
+
+
+async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket(
+    nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    begun: list[float] = []
+
+    async def finish_anyway(
+        cookie: Cookie | None, products: Any, sub_ids: tuple[str, ...]
+    ) -> list[Row]:
+        begun.append(trio.current_time())
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+        return [Row(f"https://s.shopee.vn/{len(begun)}", None, 0)] * len(products)  # type: ignore[arg-type]
+
+    line = Line(finish_anyway, chunk=3, nursery=nursery)
+    first = ask(waiting(line, line.ticket(COOKIE, item(1), ())))
+    await trio.sleep(0.5)
+    first.leave()
+    await first.over.wait()
+    newer = line.ticket(COOKIE, item(1), ())
+    second = ask(waiting(line, newer))
+    await trio.sleep(1)  # the abandoned submit has its rows, the second one is under way
+    third = ask(waiting(line, line.ticket(COOKIE, item(1), ())))
+    await trio.sleep(5)
+    assert begun == [0, 1]
+    assert second.answer is third.answer

@@ -1,0 +1,399 @@
+"""How an account stands: paused, session lost, products left alone; and the book of all lines."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.line import Line, Lines, Standing
+from daemon.errors import Unavailable, UpstreamFailed
+from daemon.marketplace.answers import Row
+from daemon.marketplace.errors import HumanCheck, SessionLost
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import Cookie, parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Asked, FakeLinks
+
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
+
+
+def item(number: int) -> Product:
+    return Product(7, number)
+
+
+@pytest.fixture
+def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
+    return Line(links.create, chunk=1, nursery=nursery)
+
+
+Take = Callable[..., "Asked[Row]"]
+
+
+def waiting(line: Line, number: int, cookie: Cookie | None) -> Callable[[], Awaitable[Row]]:
+    ticket = line.ticket(cookie, item(number), ())
+    return lambda: line.row(ticket)
+
+
+@pytest.fixture
+def take(line: Line, ask: Ask[Any]) -> Take:
+    """Takes a ticket at once and waits for its row in the background."""
+    return lambda number, cookie=COOKIE: ask(waiting(line, number, cookie))
+
+
+# Paused
+
+
+async def test_a_human_check_refuses_the_submit_and_all_that_wait(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [check := HumanCheck()]
+    asked = [take(1), take(2), take(3, RENEWED)]
+    await trio.sleep(10)
+    assert [one.refusal for one in asked] == [check] * 3
+    assert [one.at for one in asked] == [1, 1, 1]
+    assert links.submitted == [{1}]
+    assert line.submits_waiting() == 0
+
+
+@pytest.mark.parametrize("cookie", [COOKIE, RENEWED], ids=["the same", "another"])
+async def test_a_paused_account_takes_no_tickets_with_any_cookie(
+    line: Line, cookie: Cookie
+) -> None:
+    line.pause(check := HumanCheck(), COOKIE)
+    with pytest.raises(HumanCheck) as caught:
+        line.ticket(cookie, item(1), ())
+    assert caught.value is check
+    assert not line.working
+
+
+async def test_a_pause_says_since_when_and_why(line: Line) -> None:
+    line.pause(check := HumanCheck(), COOKIE)
+    state = line.state
+    assert (state.standing, state.reason) == (Standing.PAUSED, str(check))
+    assert state.since.tzinfo is UTC
+    line.pause(HumanCheck(), COOKIE)
+    assert line.state == state  # since the first one
+
+
+async def test_a_new_cookie_ends_a_pause(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    line.cookie_synced(RENEWED)
+    assert line.state.standing is Standing.ACTIVE
+    assert line.state.reason is None
+    asked = take(1, RENEWED)
+    await trio.sleep(5)
+    assert asked.at == 1
+
+
+async def test_the_same_cookie_again_does_not_end_a_pause(line: Line) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    line.cookie_synced(parse_cookie(COOKIE.header()))
+    assert line.state.standing is Standing.PAUSED
+    with pytest.raises(HumanCheck):
+        line.ticket(COOKIE, item(1), ())
+
+
+async def test_the_owner_ends_a_pause(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    assert line.clear() is True
+    assert line.state.standing is Standing.ACTIVE
+    asked = take(1)
+    await trio.sleep(5)
+    assert asked.at == 1
+
+
+async def test_there_is_nothing_to_end_for_an_active_account(line: Line) -> None:
+    before = line.state
+    assert line.clear() is False
+    assert line.state == before
+
+
+async def test_a_pause_leaves_the_submit_under_way_its_result_and_stays(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    under_way, waits = take(1), take(2)
+    await trio.sleep(0.5)
+    line.pause(check := HumanCheck(), COOKIE)
+    await trio.sleep(5)
+    assert under_way.at == 1
+    assert under_way.refusal is None
+    assert waits.refusal is check
+    assert links.submitted == [{1}]
+    assert line.state.standing is Standing.PAUSED
+
+
+async def test_a_session_lost_by_the_submit_under_way_does_not_hide_a_pause(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [lost := SessionLost()]
+    asked = take(1)
+    await trio.sleep(0.5)
+    line.pause(HumanCheck(), COOKIE)
+    await asked.over.wait()
+    assert asked.refusal is lost
+    assert line.state.standing is Standing.PAUSED
+    with pytest.raises(HumanCheck):
+        line.ticket(COOKIE, item(1), ())
+
+
+# Session lost
+
+
+async def test_a_lost_session_refuses_those_who_wait_with_its_cookie_only(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [lost := SessionLost()]
+    asked = [take(1), take(2), take(3, RENEWED), take(4)]
+    await trio.sleep(10)
+    assert [one.refusal for one in asked] == [lost, lost, None, lost]
+    assert [submit.cookie for submit in links.submits] == [COOKIE, RENEWED]
+
+
+async def test_a_lost_session_is_shown_and_may_be_tried_again(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [lost := SessionLost()]
+    take(1)
+    await trio.sleep(5)
+    assert (line.state.standing, line.state.reason) == (Standing.SESSION_LOST, str(lost))
+    asked = take(2)
+    await trio.sleep(5)
+    assert asked.at == 6
+    assert line.state.standing is Standing.ACTIVE
+
+
+async def test_a_new_cookie_ends_a_lost_session(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [SessionLost()]
+    take(1)
+    await trio.sleep(5)
+    line.cookie_synced(COOKIE)
+    assert line.state.standing is Standing.SESSION_LOST
+    line.cookie_synced(RENEWED)
+    assert line.state.standing is Standing.ACTIVE
+
+
+async def test_another_failure_says_nothing_of_the_account(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [UpstreamFailed("no")]
+    take(1)
+    await trio.sleep(5)
+    assert line.state.standing is Standing.ACTIVE
+
+
+# Product data
+
+
+class Reading:
+    """Takes a second and gives 1."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    async def __call__(self) -> int:
+        self.begun += 1
+        await trio.sleep(1)
+        return 1
+
+
+def read(line: Line, reading: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int | None]]:
+    return lambda: line.read_product(reading)
+
+
+async def test_products_are_read_beside_each_other_and_beside_submits(
+    take: Take, line: Line, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    asked = [take(1), ask(read(line, Reading())), ask(read(line, Reading()))]
+    await trio.sleep(5)
+    assert [one.at for one in asked] == [1, 1, 1]
+
+
+async def test_a_paused_account_reads_no_products(line: Line, autojump_clock: MockClock) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    reading = Reading()
+    assert await line.read_product(reading) is None
+    assert reading.begun == 0
+
+
+async def test_products_are_left_alone_for_the_given_seconds(
+    line: Line, autojump_clock: MockClock
+) -> None:
+    line.rest_products(900, COOKIE)
+    reading = Reading()
+    await trio.sleep(899.9)
+    assert line.products_rest
+    assert await line.read_product(reading) is None
+    assert reading.begun == 0
+    await trio.sleep(0.1)
+    assert not line.products_rest
+    assert await line.read_product(reading) == 1
+
+
+async def test_links_go_on_while_products_rest(
+    take: Take, line: Line, autojump_clock: MockClock
+) -> None:
+    line.rest_products(900, COOKIE)
+    asked = take(1)
+    await trio.sleep(5)
+    assert asked.at == 1
+    assert line.products_rest
+    assert line.state.standing is Standing.ACTIVE
+
+
+@pytest.mark.parametrize("trouble", ["pause", "rest"])
+async def test_reads_under_way_end_when_trouble_begins(
+    line: Line, ask: Ask[Any], autojump_clock: MockClock, trouble: str
+) -> None:
+    async def read_two() -> list[int | None]:
+        return [await line.read_product(Reading()), await line.read_product(Reading())]
+
+    asked = ask(read_two)
+    await trio.sleep(0.5)
+    if trouble == "pause":
+        line.pause(HumanCheck(), COOKIE)
+    else:
+        line.rest_products(900, COOKIE)
+    await asked.over.wait()
+    assert asked.answer == [None, None]
+    assert asked.at == 0.5
+
+
+async def test_a_line_that_reads_a_product_is_at_work(
+    line: Line, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    ask(read(line, Reading()))
+    await trio.sleep(0.5)
+    assert line.working
+    await trio.sleep(5)
+    assert not line.working
+
+
+async def test_the_same_cookie_again_does_not_wake_the_products(line: Line) -> None:
+    line.rest_products(900, COOKIE)
+    line.cookie_synced(COOKIE)
+    assert line.products_rest
+    line.cookie_synced(RENEWED)
+    assert not line.products_rest
+
+
+async def test_the_owner_wakes_the_products(line: Line) -> None:
+    line.rest_products(900, COOKIE)
+    assert line.clear() is False  # they are no trouble of the account's
+    assert not line.products_rest
+
+
+# All lines
+
+
+@pytest.fixture
+def lines(links: FakeLinks, nursery: trio.Nursery) -> Lines:
+    return Lines(links.create, chunk=1, queue=2, nursery=nursery, limit=3)
+
+
+async def test_an_account_has_one_line(lines: Lines) -> None:
+    assert lines.of("a") is lines.of("a")
+    assert lines.of("a") is not lines.of("b")
+
+
+async def test_accounts_are_served_at_the_same_time(
+    lines: Lines, links: FakeLinks, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    asked = [ask(waiting(lines.of(cookie.account), 1, cookie)) for cookie in (COOKIE, OTHER)]
+    await trio.sleep(5)
+    assert [one.at for one in asked] == [1, 1]
+    assert links.times == [0, 0]
+
+
+async def test_the_queue_is_bounded_over_all_accounts(
+    lines: Lines, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    for cookie in (COOKIE, OTHER):
+        ask(waiting(lines.of(cookie.account), 1, cookie))
+    await wait_all_tasks_blocked()  # one submit of each is under way
+    ask(waiting(lines.of("1001"), 2, COOKIE))
+    lines.check_room()
+    ask(waiting(lines.of("2002"), 2, OTHER))
+    assert lines.submits_waiting() == 2
+    with pytest.raises(
+        Unavailable, match=r"2 submits are waiting already \(browser\.queue\)"
+    ) as no:
+        lines.check_room()
+    assert no.value.retry_after > 0
+    await trio.sleep(1.5)
+    lines.check_room()
+
+
+async def test_states_of_all_accounts(lines: Lines) -> None:
+    lines.of("a").pause(HumanCheck(), None)
+    lines.of("b")
+    states = lines.states()
+    assert {account: state.standing for account, state in states.items()} == {
+        "a": Standing.PAUSED,
+        "b": Standing.ACTIVE,
+    }
+
+
+async def test_clearing_all_counts_those_that_had_been_stopped(
+    lines: Lines, links: FakeLinks, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    links.script = [SessionLost()]
+    ask(waiting(lines.of("1001"), 1, COOKIE))
+    await trio.sleep(5)
+    lines.of("a").pause(HumanCheck(), None)
+    lines.of("b")
+    assert lines.clear_all() == 2
+    assert {state.standing for state in lines.states().values()} == {Standing.ACTIVE}
+    assert lines.clear_all() == 0
+
+
+async def test_beyond_the_limit_the_longest_unused_line_goes(lines: Lines) -> None:
+    for account in "abc":
+        lines.of(account)
+    lines.of("a")
+    lines.of("d")
+    assert list(lines.states()) == ["c", "a", "d"]
+
+
+@pytest.mark.parametrize("trouble", ["pause", "rest"])
+async def test_an_account_without_trouble_goes_before_one_with(lines: Lines, trouble: str) -> None:
+    if trouble == "pause":
+        lines.of("a").pause(HumanCheck(), None)
+    else:
+        lines.of("a").rest_products(900, None)
+    for account in "bcd":
+        lines.of(account)
+    assert list(lines.states()) == ["a", "c", "d"]
+
+
+async def test_among_accounts_with_trouble_the_longest_unused_goes(lines: Lines) -> None:
+    for account in "abcd":
+        lines.of(account).pause(HumanCheck(), None)
+    assert list(lines.states()) == ["b", "c", "d"]
+
+
+async def test_a_line_at_work_stays_and_the_limit_holds_again_afterwards(
+    lines: Lines, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    at_work = [parse_cookie(f"SPC_U={number}") for number in range(5)]
+    asked = [ask(waiting(lines.of(cookie.account), 1, cookie)) for cookie in at_work]
+    assert list(lines.states()) == list("01234")
+    lines.of("new")
+    assert list(lines.states()) == [*"01234", "new"]
+    await trio.sleep(5)
+    assert [one.at for one in asked] == [1] * 5
+    lines.of("newer")
+    assert list(lines.states()) == ["4", "new", "newer"]

@@ -1,0 +1,344 @@
+"""The grammar of links: every form, every market, and everything that only looks like one."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from daemon.marketplace.links import (
+    MAX_ID,
+    MAX_LINK,
+    NotALink,
+    Page,
+    Product,
+    Short,
+    follow,
+    parse,
+)
+from daemon.marketplace.markets import MARKET_CODES, market
+
+VN = market("vn")
+LOCAL = market(
+    "vn",
+    portal_url="http://127.0.0.1:9001",
+    shop_url="http://127.0.0.1:9002",
+    short_urls=["http://127.0.0.1:9003"],
+)
+ITEM = Product(88201679, 23456789012)
+
+PRODUCT_PATHS = [
+    "/product/88201679/23456789012",
+    "/product/88201679/23456789012/",
+    "/opaanlp/88201679/23456789012",
+    "/universal-link/product/88201679/23456789012",
+    "/universal-link/opaanlp/88201679/23456789012",
+    "/canh.hong_official-1/88201679/23456789012",
+    "/Son-Kem-Li-i.88201679.23456789012",
+    "/universal-link/Son-Kem-Li-i.88201679.23456789012",
+    "/i.88201679.23456789012",
+    "/-i.88201679.23456789012",
+    "/S%C6%A1n-kem-i.88201679.23456789012",
+    "/Sơn-Kem-Lì-i.88201679.23456789012",
+    "/a-i.1.2-i.88201679.23456789012",
+]
+TAILS = [
+    "",
+    "?sp_atk=1&xptdk=2",
+    "?utm_source=an_17000000001&utm_medium=affiliates&utm_content=a-b---",
+    "#reviews",
+    "?next=https://evil.com/product/1/2#/product/3/4",
+]
+
+
+@pytest.mark.parametrize("code", MARKET_CODES)
+def test_every_product_form_of_every_market(code: str) -> None:
+    place = market(code)
+    host = place.shop_url.removeprefix("https://")
+    for start in ("https://", "http://", "", "HTTPS://", "https://www.", "m."):
+        for path in PRODUCT_PATHS:
+            for tail in TAILS:
+                link = f"{start}{host}{path}{tail}"
+                assert parse(link, place) == ITEM, link
+
+
+@pytest.mark.parametrize("code", MARKET_CODES)
+def test_the_canonical_link_is_bare_and_reads_back(code: str) -> None:
+    place = market(code)
+    url = ITEM.url(place)
+    assert url == f"{place.shop_url}/product/88201679/23456789012"
+    assert parse(url, place) == ITEM
+
+
+@pytest.mark.parametrize("code", MARKET_CODES)
+def test_every_short_host_of_every_market(code: str) -> None:
+    place = market(code)
+    host = place.shop_url.removeprefix("https://")
+    for short in (f"s.{host}", f"{code}.shp.ee", "shope.ee", "shp.ee"):
+        for start in ("https://", "http://", "", "HtTp://"):
+            for tail in ("", "/", "?lp=aff", "?share_channel_code=1#x"):
+                link = f"{start}{short}/4Ayk_Y-xu{tail}"
+                assert parse(link, place) == Short(f"https://{short}/4Ayk_Y-xu"), link
+
+
+@pytest.mark.parametrize("code", MARKET_CODES)
+def test_no_market_takes_anothers_links(code: str) -> None:
+    here = market(code)
+    for other in MARKET_CODES:
+        if other != code:
+            there = market(other)
+            assert isinstance(parse(ITEM.url(there), here), NotALink)
+            for own_short in there.short_urls[:2]:
+                assert isinstance(parse(f"{own_short}/abc", here), NotALink)
+
+
+@pytest.mark.parametrize("host", ["SHOPEE.VN", "WwW.Shopee.vN"])
+def test_host_names_have_no_case(host: str) -> None:
+    assert parse(f"https://{host}/product/88201679/23456789012", VN) == ITEM
+
+
+@pytest.mark.parametrize(
+    "authority",
+    [
+        "evil-shopee.vn",
+        "evilshopee.vn",
+        "shopee.vn.evil.com",
+        "shopee.vn-evil.com",
+        "shopee.v",
+        "hopee.vn",
+        "shopee.com",
+        "shopee.vnn",
+        # user names
+        "user@shopee.vn",
+        "shopee.vn@evil.com",
+        "shopee.vn:pass@evil.com",
+        "evil.com@shopee.vn",
+        "@shopee.vn",
+        # ports
+        "shopee.vn:443",
+        "shopee.vn:80",
+        "shopee.vn:8080",
+        "shopee.vn:",
+        "shopee.vn:abc",
+        "shopee.vn:99999999",
+        # dots
+        "shopee.vn.",
+        ".shopee.vn",
+        "www..shopee.vn",
+        "shopee..vn",
+        # other alphabets, and what stands for them
+        "shоpee.vn",  # noqa: RUF001 - a Cyrillic o
+        "ｓhopee.vn",  # noqa: RUF001 - a full-width s
+        "shopee。vn",
+        "shopee\u200b.vn",
+        "xn--shpee-jsd.vn",
+        "xn--abc.shopee.vn",
+        "shopee%2evn",
+        "shopee.vn%00.evil.com",
+        "shopee.vn%2f.evil.com",
+        # other notations of a host
+        "[shopee.vn]",
+        "[::1]",
+        "127.0.0.1",
+        "-shopee.vn",
+        "_x.shopee.vn",
+        "shopee,vn",
+        "shopee.vn;evil.com",
+        "shopee.vn&evil.com",
+        "",
+    ],
+)
+def test_look_alikes_are_no_links(authority: str) -> None:
+    for scheme in ("https://", ""):
+        assert isinstance(parse(f"{scheme}{authority}/product/1/2", VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/",
+        "//",
+        "https://",
+        "hello",
+        "https://shopee.vn",
+        "https://shopee.vn/",
+        "https://shopee.vn/search?keyword=a-i.1.2",
+        "https://shopee.vn?x=/product/1/2",
+        "https://shopee.vn#/product/1/2",
+        "https://evil.com/shopee.vn/product/1/2",
+        "https://evil.com?shopee.vn/product/1/2",
+        "https://evil.com#shopee.vn/product/1/2",
+        "//shopee.vn/product/1/2",
+        "https:/shopee.vn/product/1/2",
+        "https:shopee.vn/product/1/2",
+        "https:///shopee.vn/product/1/2",
+        "ftp://shopee.vn/product/1/2",
+        "javascript://shopee.vn/product/1/2",
+        "javascript:alert(1)//shopee.vn/product/1/2",
+        "file:///product/1/2",
+        "data:text/html,shopee.vn/product/1/2",
+        "shopeevn://shopee.vn/product/1/2",
+        "view-source:https://shopee.vn/product/1/2",
+        # spaces, control characters, backslashes
+        " https://shopee.vn/product/1/2",
+        "https://shopee.vn/product/1/2 ",
+        "https://shopee.vn/product/1/2\n",
+        "https://shopee.vn/product/1/2\r\nX: y",
+        "https://shop\tee.vn/product/1/2",
+        "https://shopee.vn/a b-i.1.2",
+        "https://shopee.vn/a\u00a0b-i.1.2",
+        "https://shopee.vn/a\u2028b-i.1.2",
+        "https://shopee.vn/product/1/2\x00",
+        "https://shopee.vn\\@evil.com/product/1/2",
+        "https://evil.com\\@shopee.vn/product/1/2",
+        "https:\\\\shopee.vn\\product\\1\\2",
+        # almost a product
+        "https://shopee.vn/product/1",
+        "https://shopee.vn/product/1/2/3",
+        "https://shopee.vn/product//2",
+        "https://shopee.vn//product/1/2",
+        "https://shopee.vn/x/product/1/2",
+        "https://shopee.vn/product/1a/2",
+        "https://shopee.vn/product/-1/2",
+        "https://shopee.vn/product/0/2",
+        "https://shopee.vn/product/1/0",
+        "https://shopee.vn/product/\u0661/\u0662",
+        "https://shopee.vn/product/%31/2",
+        f"https://shopee.vn/product/1/{MAX_ID + 1}",
+        f"https://shopee.vn/product/1/{'9' * 400}",
+        "https://shopee.vn/a-i.1",
+        "https://shopee.vn/a-i.1.2.3",
+        "https://shopee.vn/ai.1.2",
+        "https://shopee.vn/a-i.1.2x",
+        "https://shopee.vn/a-I.1.2",
+        "https://shopee.vn/x/a-i.1.2",
+        # almost a short link
+        "https://s.shopee.vn/",
+        "https://s.shopee.vn",
+        "https://s.shopee.vn/a/b",
+        "https://s.shopee.vn/a%2fb",
+        "https://s.shopee.vn/" + "a" * 65,
+        "https://x.shp.ee/abc",
+        "https://evil-shp.ee/abc",
+        "https://www.vn.shp.ee/abc",
+        "https://vn.shp.ee/product/1/2",
+        # login links
+        "https://shp.ee/dlink",
+        "https://shp.ee/dlinkabc",
+        "https://shp.ee/dlink/abc",
+        "https://shp.ee/DLink7Qx?x=1",
+        "https://shp.ee/%64link",
+        "https://shp.ee//dlink",
+        "https://vn.shp.ee/dlink7Qx",
+        "shope.ee/dlink7Qx",
+    ],
+)
+def test_what_is_no_link(text: str) -> None:
+    assert isinstance(parse(text, VN), NotALink)
+
+
+def test_the_largest_number_is_a_product() -> None:
+    assert parse(f"https://shopee.vn/product/1/{MAX_ID}", VN) == Product(1, MAX_ID)
+
+
+def test_an_endless_link_is_none() -> None:
+    link = "https://shopee.vn/product/1/2?" + "a" * MAX_LINK
+    assert isinstance(parse(link, VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    ["https://shopee.vn/universal-link?deep_and_web=1&redir=", "s.shopee.vn/an_redir?origin_link="],
+)
+def test_a_wrapper_is_what_is_in_it(wrapper: str) -> None:
+    def wrapped(link: str) -> object:
+        return parse(wrapper + quote(link, safe=""), VN)
+
+    assert wrapped("https://shopee.vn/a-i.88201679.23456789012?x=1&y=2") == ITEM
+    assert wrapped("https://s.shopee.vn/abc") == Short("https://s.shopee.vn/abc")
+    assert isinstance(wrapped("https://evil.com/product/1/2"), NotALink)
+    assert isinstance(wrapped("javascript:alert(1)"), NotALink)
+    assert isinstance(wrapped(""), NotALink)
+
+
+def test_wrappers_are_unwrapped_only_so_far() -> None:
+    link = ITEM.url(VN)
+    for _ in range(2):
+        link = "https://shopee.vn/universal-link?redir=" + quote(link, safe="")
+    assert parse(link, VN) == ITEM
+    link = "https://shopee.vn/universal-link?redir=" + quote(link, safe="")
+    assert isinstance(parse(link, VN), NotALink)
+
+
+def test_configured_addresses_alone_are_recognised() -> None:
+    assert parse("http://127.0.0.1:9002/a-i.88201679.23456789012", LOCAL) == ITEM
+    assert parse("127.0.0.1:9002/product/88201679/23456789012", LOCAL) == ITEM
+    assert ITEM.url(LOCAL) == "http://127.0.0.1:9002/product/88201679/23456789012"
+    assert parse("127.0.0.1:9003/abc?x=1", LOCAL) == Short("http://127.0.0.1:9003/abc")
+    for foreign in (
+        ITEM.url(VN),
+        "https://s.shopee.vn/abc",
+        "http://127.0.0.1/product/1/2",
+        "http://127.0.0.1:9001/product/1/2",
+        "http://127.0.0.1:9003/product/1/2",
+        "http://127.0.0.1:9002/abc",
+        "http://u@127.0.0.1:9002/product/1/2",
+    ):
+        assert isinstance(parse(foreign, LOCAL), NotALink), foreign
+
+
+def test_an_ipv6_address_can_be_configured() -> None:
+    place = market("vn", shop_url="http://[::1]:9002", short_urls=["http://[::1]:9003"])
+    assert parse("http://[::1]:9002/product/88201679/23456789012", place) == ITEM
+    assert parse("[::1]:9003/abc", place) == Short("http://[::1]:9003/abc")
+    assert follow("http://[::1]:9002/x?y=1", place) == Page("http://[::1]:9002/x?y=1")
+
+
+def test_one_address_may_be_the_shop_and_the_short_links() -> None:
+    place = market("vn", shop_url="http://localhost:9", short_urls=["http://localhost:9"])
+    assert parse("localhost:9/product/88201679/23456789012", place) == ITEM
+    assert parse("localhost:9/abc", place) == Short("http://localhost:9/abc")
+    assert follow("http://localhost:9/a/b", place) == Page("http://localhost:9/a/b")
+
+
+@pytest.mark.parametrize(
+    ("url", "fetched"),
+    [
+        ("https://shopee.vn/m/sale?x=1#y", "https://shopee.vn/m/sale?x=1"),
+        ("http://shopee.vn", "https://shopee.vn/"),
+        ("https://www.shopee.vn/a", "https://www.shopee.vn/a"),
+        ("http://s.shopee.vn/abc?x=1", "https://s.shopee.vn/abc?x=1"),
+        ("https://shope.ee/abc", "https://shope.ee/abc"),
+    ],
+)
+def test_a_redirect_may_pass_through_the_market(url: str, fetched: str) -> None:
+    assert follow(url, VN) == Page(fetched)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.com/",
+        "https://evil-shopee.vn/",
+        "http://169.254.169.254/latest",
+        "http://shopee.vn:22/",
+        "https://user@shopee.vn/",
+        "https://shp.ee/dlink7Qx",
+        "https://shp.ee/%64link7Qx",
+        "https://s.shopee.vn/x/y",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_redirect_may_not_leave_the_market(url: str) -> None:
+    assert isinstance(follow(url, VN), NotALink)
+
+
+def test_a_redirect_to_a_product_is_the_product() -> None:
+    assert follow("https://shopee.vn/opaanlp/88201679/23456789012?utm_source=x", VN) == ITEM
+
+
+def test_the_reason_repeats_nothing_of_the_text() -> None:
+    found = parse("https://shopee.vn.secret-host.example/secret-path", VN)
+    assert isinstance(found, NotALink)
+    assert "secret" not in found.why

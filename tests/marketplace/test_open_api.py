@@ -1,0 +1,286 @@
+"""The official Affiliate Open API: signed calls, and what it answers them with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+import trio
+import trio.testing
+from pydantic import SecretStr
+
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import (
+    AccountFrozen,
+    NotThere,
+    OpenApiBusy,
+    OpenApiRefused,
+    PortalDown,
+    PortalError,
+    PortalSilent,
+)
+from daemon.marketplace.links import Product
+from daemon.marketplace.markets import market
+from daemon.marketplace.open_api import OpenApi, signature
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.products import ProductData
+
+VN = market("vn")
+ITEM = Product(88201679, 23456789012)
+SECRET = "S3CRETS3CRET"
+SHORT = "https://s.shopee.vn/4AykYR6yxu"
+NODE = {
+    "itemId": 23456789012,
+    "shopId": 88201679,
+    "productName": "Son Kem Lì",
+    "shopName": "Cánh Hồng Official",
+    "productLink": "https://shopee.vn/product/88201679/23456789012",
+    "imageUrl": "https://down-vn.img.susercontent.com/file/abc",
+    "price": "122200",
+    "priceMin": "122200",
+    "priceMax": "150000",
+    "sales": 15234,
+    "ratingStar": "4.8",
+    "commissionRate": "0.18",
+    "sellerCommissionRate": "0.135",
+    "shopeeCommissionRate": "0.045",
+}
+
+
+class Api:
+    """Answers every call alike, and keeps the requests."""
+
+    def __init__(self, answer: object, status: int = 200) -> None:
+        self.answer = answer
+        self.status = status
+        self.requests: list[httpx.Request] = []
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if isinstance(self.answer, str):
+            return httpx.Response(self.status, text=self.answer)
+        return httpx.Response(self.status, json=self.answer)
+
+    @property
+    def query(self) -> str:
+        return str(json.loads(self.requests[-1].content)["query"])
+
+    async def link(self, *sub_ids: str) -> Row:
+        async with open_client(httpx.MockTransport(self)) as client:
+            return await open_api(client).short_link(ITEM, sub_ids)
+
+    async def product(self) -> ProductData:
+        async with open_client(httpx.MockTransport(self)) as client:
+            return await open_api(client).product(ITEM, default_cap=30_000)
+
+
+def open_api(client: httpx.AsyncClient) -> OpenApi:
+    return OpenApi(client, VN, "123456", SecretStr(SECRET), clock=lambda: 1577836800.9)
+
+
+def errors(code: object, message: str = "no") -> dict[str, Any]:
+    return {"errors": [{"message": message, "extensions": {"code": code}}], "data": None}
+
+
+def made(short: object) -> dict[str, Any]:
+    return {"data": {"generateShortLink": {"shortLink": short}}}
+
+
+def offer(**changes: Any) -> dict[str, Any]:
+    node = {key: value for key, value in (NODE | changes).items() if value is not ...}
+    return {"data": {"productOfferV2": {"nodes": [node]}}}
+
+
+def test_the_documented_test_vector() -> None:
+    body = (
+        r'{"query":"{\nbrandOffer{\n    nodes{\n        commissionRate\n        offerName\n'
+        r'    }\n}\n}"}'
+    )
+    expected = "dc88d72feea70c80c52c3399751a7d34966763f51a7f056aa070a5e9df645412"
+    assert signature("123456", 1577836800, body, "demo") == expected
+
+
+async def test_the_bytes_that_are_sent_are_the_bytes_that_are_signed() -> None:
+    api = Api(made(SHORT))
+    await api.link("a", "b")
+    request = api.requests[0]
+    assert str(request.url) == "https://open-api.affiliate.shopee.vn/graphql"
+    assert request.method == "POST"
+    assert request.headers["content-type"] == "application/json"
+    signed = hashlib.sha256(b"1234561577836800" + request.content + SECRET.encode()).hexdigest()
+    assert request.headers["authorization"] == (
+        f"SHA256 Credential=123456, Timestamp=1577836800, Signature={signed}"
+    )
+
+
+async def test_a_link_is_asked_for_with_its_sub_ids() -> None:
+    api = Api(made(SHORT + "?lp=aff"))
+    assert await api.link("a", "", "c") == Row(SHORT, SHORT, FailCode.SUCCESS)
+    assert api.query == (
+        'mutation{generateShortLink(input:{originUrl:"https://shopee.vn/product/88201679/'
+        '23456789012",subIds:["a", "", "c"]}){shortLink}}'
+    )
+
+
+@pytest.mark.parametrize("answer", [made(""), made(None), made(ITEM.url(VN)), {"data": None}, {}])
+async def test_no_short_link_is_an_unknown_error(answer: object) -> None:
+    assert await Api(answer).link() == Row(None, None, FailCode.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fail_code", "portal_code"),
+    [
+        (errors(11001, "Params Error: originUrl invalid"), 10, 11001),
+        (errors(11001, "invalid sub id"), -1, 11001),
+        (errors(10000, "System error"), -1, 10000),
+        (errors(10010, "cannot parse"), -1, 10010),
+        (errors(None, "error [11001]: invalid link"), 10, 11001),
+        (errors("odd", "?"), -1, None),
+        ({"errors": ["text"]}, -1, None),
+    ],
+)
+async def test_what_is_wrong_with_one_link_costs_that_link(
+    answer: object, fail_code: int, portal_code: int | None
+) -> None:
+    row = await Api(answer).link()
+    assert (row.short_link, row.fail_code, row.portal_code) == (None, fail_code, portal_code)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (errors(10020, "Invalid Signature"), OpenApiRefused),
+        (errors("10020"), OpenApiRefused),
+        ({"errors": [{"message": "error [10020]: Invalid Credential"}]}, OpenApiRefused),
+        (errors(10031), OpenApiRefused),
+        (errors(10032), OpenApiRefused),
+        (errors(10034), OpenApiRefused),
+        (errors(10035), OpenApiRefused),
+        (errors(10030), OpenApiBusy),
+        (errors(10033), AccountFrozen),
+    ],
+)
+async def test_what_is_wrong_with_the_account(answer: object, error: type[Exception]) -> None:
+    for ask in (Api(answer).link, Api(answer).product):
+        with pytest.raises(error):
+            await ask()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "error"),
+    [
+        (401, {}, OpenApiRefused),
+        (403, "<html>", OpenApiRefused),
+        (429, {}, OpenApiBusy),
+        (500, {}, PortalDown),
+        (200, "<html>", PortalDown),
+        (200, [], PortalDown),
+        (200, "[" * 100_000, PortalDown),
+        (302, "", PortalDown),
+        (403, errors(10030), OpenApiBusy),
+    ],
+)
+async def test_what_is_wrong_with_the_http(
+    status: int, answer: object, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await Api(answer, status).link()
+
+
+async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    async def silent(request: httpx.Request) -> httpx.Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_client(httpx.MockTransport(silent)) as client:
+        with pytest.raises(PortalSilent, match="within 15 seconds"):
+            await open_api(client).short_link(ITEM, [])
+
+
+async def test_the_secret_is_in_no_error_and_no_repr() -> None:
+    async with open_client(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
+        api = open_api(client)
+        with pytest.raises(OpenApiRefused) as caught:
+            await api.short_link(ITEM, [])
+    told = f"{caught.value!r} {api!r} {vars(api)!r}"
+    assert SECRET not in told
+    assert not re.search(r"[0-9a-f]{64}", told)
+
+
+async def test_an_offer_gives_the_thirteen_fields() -> None:
+    api = Api(offer())
+    assert (await api.product()).model_dump() == {
+        "name": "Son Kem Lì",
+        "price": 122_200,
+        "image": "https://down-vn.img.susercontent.com/file/abc",
+        "shopName": "Cánh Hồng Official",
+        "rating": "4.8",
+        "sales": 15_234,
+        "commission": 21_996,
+        "commissionRate": "18%",
+        "sellerCommission": 16_497,
+        "platformCommission": 5_499,
+        "isXtra": True,
+        "cap": 30_000,
+        "productLink": "https://shopee.vn/product/88201679/23456789012",
+    }
+    assert "productOfferV2(itemId:23456789012)" in api.query
+
+
+@pytest.mark.parametrize(
+    ("changes", "seller", "platform", "rate"),
+    [
+        ({"commissionRate": "0.0123", "sellerCommissionRate": ..., "shopeeCommissionRate": ...},
+         0, 1503, "1.23%"),
+        ({"shopeeCommissionRate": ...}, 16_497, 5_499, "18%"),
+        ({"commissionRate": ...}, 16_497, 5_499, "18%"),
+        ({"sellerCommissionRate": None}, 0, 5_499, "4.5%"),
+        ({"commissionRate": ..., "shopeeCommissionRate": ...}, None, None, None),
+        ({"shopeeCommissionRate": "0.9"}, 16_497, 30_000, "103.5%"),
+    ],
+)  # fmt: skip
+async def test_rates_are_shares(
+    changes: dict[str, Any], seller: int | None, platform: int | None, rate: str | None
+) -> None:
+    found = await Api(offer(**changes)).product()
+    assert (found.seller_commission, found.platform_commission) == (seller, platform)
+    assert found.commission_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("changes", "price"),
+    [
+        ({"price": ...}, 122_200),
+        ({"price": "0"}, 122_200),
+        ({"price": ..., "priceMin": ...}, 150_000),
+        ({"price": None, "priceMin": None, "priceMax": None}, None),
+    ],
+)
+async def test_a_price_from_where_there_is_one(changes: dict[str, Any], price: int | None) -> None:
+    assert (await Api(offer(**changes)).product()).price == price
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"data": {"productOfferV2": {"nodes": []}}},
+        {"data": {"productOfferV2": {"nodes": None}}},
+        {"data": {"productOfferV2": None}},
+        {"data": None},
+        offer(itemId=5),
+        {"data": {"productOfferV2": {"nodes": [None, 5]}}},
+    ],
+)
+async def test_an_item_without_an_offer_is_not_there(answer: object) -> None:
+    with pytest.raises(NotThere):
+        await Api(answer).product()
+
+
+async def test_an_error_of_graphql_when_reading() -> None:
+    with pytest.raises(PortalError, match="Cannot query field"):
+        await Api(errors(10010, "Cannot query field")).product()

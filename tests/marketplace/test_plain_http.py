@@ -1,0 +1,151 @@
+"""Plain HTTP: bounded, honest, and without a memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from daemon import __version__
+from daemon.marketplace.plain_http import NoAnswer, Reply, call, open_client
+
+URL = "https://shop.example/secret-path?secret=1"
+
+
+async def ask(handler: object, **options: object) -> Reply:
+    transport = httpx.MockTransport(handler)  # type: ignore[arg-type]
+    bounds: dict[str, object] = {"deadline": 5.0, "max_body": 100} | options
+    async with open_client(transport) as client:
+        return await call(client, "GET", URL, **bounds)  # type: ignore[arg-type]
+
+
+class Drip(httpx.AsyncByteStream):
+    """A body that comes a byte a second."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.sent += 1
+            yield b"x"
+            await trio.sleep(1)
+
+
+async def test_an_answer_in_full() -> None:
+    reply = await ask(
+        lambda _: httpx.Response(
+            201, text="càng", headers={"Content-Type": "Text/HTML; charset=utf-8"}
+        )
+    )
+    assert (reply.status, reply.text, reply.mime_type, reply.cut) == (
+        201,
+        "càng",
+        "text/html",
+        False,
+    )
+
+
+async def test_it_says_who_it_is_and_asks_for_a_plain_body() -> None:
+    seen: list[httpx.Headers] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers)
+        return httpx.Response(200)
+
+    await ask(handler)
+    assert seen[0]["user-agent"] == f"smartlinkd/{__version__}"
+    assert seen[0]["accept-encoding"] == "identity"
+
+
+async def test_cookies_are_never_kept() -> None:
+    cookies: list[str | None] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        cookies.append(request.headers.get("cookie"))
+        return httpx.Response(200, headers={"Set-Cookie": "SPC_F=1; Path=/; Domain=shop.example"})
+
+    async with open_client(httpx.MockTransport(handler)) as client:
+        for _ in range(2):
+            await call(client, "GET", URL, deadline=5, max_body=10)
+        assert not client.cookies
+    assert cookies == [None, None]
+
+
+async def test_redirects_are_shown_and_not_followed() -> None:
+    reply = await ask(lambda _: httpx.Response(302, headers={"Location": "/x"}))
+    assert (reply.status, reply.headers["location"]) == (302, "/x")
+
+
+async def test_a_body_is_read_up_to_its_bound() -> None:
+    reply = await ask(lambda _: httpx.Response(200, content=b"y" * 101))
+    assert (reply.text, reply.cut) == ("y" * 100, True)
+
+
+async def test_a_body_of_exactly_the_bound_is_whole() -> None:
+    reply = await ask(lambda _: httpx.Response(200, content=b"y" * 100))
+    assert (reply.text, reply.cut) == ("y" * 100, False)
+
+
+async def test_an_endless_body_is_left_at_the_bound(autojump_clock: trio.testing.MockClock) -> None:
+    drip = Drip()
+    reply = await ask(lambda _: httpx.Response(200, stream=drip), max_body=3, deadline=60)
+    assert (reply.text, reply.cut) == ("xxx", True)
+    assert drip.sent == 4
+
+
+async def test_the_deadline_is_for_the_whole_answer(autojump_clock: trio.testing.MockClock) -> None:
+    with pytest.raises(NoAnswer, match="no answer within 5 seconds"):
+        await ask(lambda _: httpx.Response(200, stream=Drip()))
+    assert trio.current_time() == pytest.approx(5, abs=0.01)
+
+
+async def test_a_deadline_of_the_callers_stays_the_callers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    with trio.move_on_after(2) as scope:
+        await ask(lambda _: httpx.Response(200, stream=Drip()))
+    assert scope.cancelled_caught
+
+
+async def test_a_body_that_was_compressed_unasked_is_not_unpacked() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Drip())
+
+    with pytest.raises(NoAnswer, match="'gzip'"):
+        await ask(handler)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.ConnectError("cannot reach secret=1"),
+        httpx.ReadError("secret=1"),
+        httpx.RemoteProtocolError("secret=1"),
+    ],
+)
+async def test_a_broken_connection_is_no_answer(error: httpx.HTTPError) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    with pytest.raises(NoAnswer) as caught:
+        await ask(handler)
+    assert str(caught.value) == type(error).__name__
+
+
+async def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
+    reply = await ask(lambda _: httpx.Response(200, content=b"a\xff\xfeb"))
+    assert reply.text.startswith("a")
+    assert reply.text.endswith("b")
+
+
+async def test_an_unknown_charset_is_taken_for_utf8() -> None:
+    reply = await ask(
+        lambda _: httpx.Response(
+            200, content="à".encode(), headers={"Content-Type": "text/html; charset=nonsense"}
+        )
+    )
+    assert reply.text == "à"

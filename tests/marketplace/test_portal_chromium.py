@@ -1,0 +1,217 @@
+"""The adapter's scripts in a real Chromium, on the sandbox's pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from daemon.browser.cdp import Connection, connect
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.page import BrowserContext, Page
+from daemon.marketplace import portal
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import MarketplaceFailed
+from daemon.marketplace.jar import jar
+from daemon.marketplace.links import Product
+from daemon.marketplace.markets import Market, market
+from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from daemon.vault.cookie import parse_cookie
+
+pytestmark = pytest.mark.chromium
+
+LIPSTICK = Product(88201679, 23456789012)
+CAMERA = Product(40011223, 17788990011)
+HEADPHONES = Product(55104422, 21334455667)
+
+Submit = Callable[..., Awaitable[list[Row]]]
+
+
+@dataclass
+class World:
+    sandbox: Sandbox
+    connection: Connection
+    market: Market
+
+    @asynccontextmanager
+    async def tab(self, account: str = DEFAULT_ACCOUNT) -> AsyncIterator[Page]:
+        cookies = jar(self.market, parse_cookie(cookie_header(account)))
+        context = await BrowserContext.create(self.connection, cookies)
+        try:
+            yield await context.new_page()
+        finally:
+            await context.dispose()
+
+    async def outcome(self, account: str, submit: Submit, product: Product) -> str | list[int]:
+        """The fail codes of a submit from a fresh tab, or the name of the error it ends in."""
+        try:
+            async with self.tab(account) as page:
+                await portal.open_links_page(page, self.market)
+                rows = await submit(page, self.market, [LIPSTICK, product], [])
+        except MarketplaceFailed as failure:
+            return type(failure).__name__
+        return [row.fail_code for row in rows]
+
+
+@asynccontextmanager
+async def open_world() -> AsyncIterator[World]:
+    async with (
+        open_sandbox(hold=2) as sandbox,
+        launch(LaunchSettings()) as chromium,
+        connect(chromium.endpoint) as connection,
+    ):
+        place = market(
+            "vn",
+            portal_url=sandbox.portal_url,
+            shop_url=sandbox.shop_url,
+            short_urls=[sandbox.short_url],
+        )
+        yield World(sandbox, connection, place)
+
+
+async def test_the_form_is_used_again_and_nothing_of_the_last_time_stays() -> None:
+    async with open_world() as world, world.tab() as page:
+        await portal.open_links_page(page, world.market)
+        for products, sub_ids in [
+            ([LIPSTICK, CAMERA], ["one", "", "three", "four", "five"]),
+            ([HEADPHONES], ["other"]),
+            ([HEADPHONES], ["other"]),
+            ([CAMERA, LIPSTICK, HEADPHONES], []),
+        ]:
+            rows = await portal.submit_form(page, world.market, products, sub_ids)
+            assert [row.fail_code for row in rows] == [FailCode.SUCCESS] * len(products)
+            sent = world.sandbox.state.submits.entries[-1]
+            assert sent.originals == tuple(it.url(world.market) for it in products)
+            assert sent.sub_ids == (tuple((sub_ids + [""] * 5)[:5]),)
+            for product, row in zip(products, rows, strict=True):
+                assert (row.short_link or "").startswith(world.sandbox.short_url)
+                assert f"/universal-link/product/{product.shop_id}/" in (row.long_link or "")
+                assert "lp=aff" not in (row.short_link or "")
+        assert len(world.sandbox.state.submits.entries) == 4
+
+
+async def test_both_ways_make_the_same_links() -> None:
+    async with open_world() as world, world.tab() as page:
+        await portal.open_links_page(page, world.market)
+        given = (page, world.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
+        assert await portal.submit_form(*given) == await portal.submit_fetch(*given)
+        by_form, by_fetch = world.sandbox.state.submits.entries
+        assert (by_form.originals, by_form.sub_ids) == (by_fetch.originals, by_fetch.sub_ids)
+
+
+async def test_both_ways_read_the_same_product() -> None:
+    async with open_world() as world, world.tab() as page:
+        await portal.open_links_page(page, world.market)
+        by_fetch = await portal.read_product_fetch(page, world.market, LIPSTICK, default_cap=1)
+        by_page = await portal.read_product_page(page, world.market, LIPSTICK, default_cap=1)
+        assert by_fetch == by_page
+        assert by_fetch.model_dump() == {
+            "name": "Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
+            "price": 122_200,
+            "image": "https://down-vn.img.susercontent.com/file/vn-11134207-7r98o-lkj3m2x8q1f5a2",
+            "shopName": "Cánh Hồng Official",
+            "rating": "4.8",
+            "sales": 15_234,
+            "commission": 21_996,
+            "commissionRate": "18%",
+            "sellerCommission": 16_497,
+            "platformCommission": 5_499,
+            "isXtra": True,
+            "cap": 40_000,
+            "productLink": LIPSTICK.url(world.market),
+        }
+
+
+PAGE_FAULTS = {
+    "page_login_redirect": "SessionLost",
+    "page_login_script": "SessionLost",
+    "page_login_in_place": "SessionLost",
+    "page_captcha": "HumanCheck",
+    "page_traffic": "HumanCheck",
+    "account_frozen": "AccountFrozen",
+    "page_without_form": "PortalChanged",
+    "page_alert": [0, 0],
+    "page_500": "PortalDown",
+}
+SUBMIT_FAULTS: dict[str, str | list[int]] = {
+    "submit_401": "SessionLost",
+    "submit_403": "SessionLost",
+    "submit_429": "PortalDown",
+    "submit_500": "PortalDown",
+    "submit_html": "SessionLost",
+    "submit_logged_out": "SessionLost",
+    "submit_logged_out_numeric": "SessionLost",
+    "submit_human_check": "HumanCheck",
+    "submit_human_check_bare": "HumanCheck",
+    "submit_null": [-1, -1],
+    "submit_slow": "PortalSilent",
+    "submit_truncated": "PortalDown",
+    "submit_cut": "PortalDown",
+    "submit_reset": "PortalDown",
+    "submit_graphql_error": [-1, -1],
+    "submit_null_rows": [-1, -1],
+    "submit_short_rows": [0, -1],
+    "row_invalid_link": [10, 10],
+    "row_null": [-1, -1],
+    "row_no_short_link": [-1, -1],
+    "row_other_item": [-1, -1],
+    "human_check": "HumanCheck",
+    "session_lost": "SessionLost",
+    "session_lost_softly": "SessionLost",
+}
+
+
+@pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
+async def test_every_fault_of_the_sandbox_is_told_apart(
+    submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portal, "FORM_WAIT", 1.0)
+    monkeypatch.setattr(portal, "FROZEN_AFTER", 0.5)
+    monkeypatch.setattr(portal, "ANSWER_WAIT", 1.0)
+    expected = PAGE_FAULTS | SUBMIT_FAULTS
+    found: dict[str, str | list[int]] = {}
+    async with open_world() as world:
+        for name in expected:
+            world.sandbox.state.faults.arm(name)
+            found[name] = await world.outcome(DEFAULT_ACCOUNT, submit, CAMERA)
+            world.sandbox.state.faults.clear()
+    assert found == expected
+
+
+@pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
+async def test_every_fault_of_product_data_is_told_apart(
+    read: Callable[..., Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portal, "PRODUCT_WAIT", 1.0)
+    expected = {
+        "product_401": "ProductsRefused",
+        "product_403": "ProductsRefused",
+        "product_429": "ProductsRefused",
+        "product_500": "PortalDown",
+        "product_html": "ProductsRefused",
+        "product_logged_out": "ProductsRefused",
+        "product_logged_out_numeric": "ProductsRefused",
+        "product_human_check": "HumanCheck",
+        "product_human_check_bare": "HumanCheck",
+        "product_null": "NotThere",
+        "product_slow": "PortalSilent",
+        "product_truncated": "PortalDown",
+        "product_cut": "PortalDown",
+        "product_reset": "PortalDown",
+    }
+    found = {}
+    async with open_world() as world:
+        for name in expected:
+            async with world.tab() as page:
+                await portal.open_links_page(page, world.market)
+                world.sandbox.state.faults.arm(name)
+                try:
+                    await read(page, world.market, LIPSTICK, default_cap=1)
+                except MarketplaceFailed as failure:
+                    found[name] = type(failure).__name__
+                world.sandbox.state.faults.clear()
+    assert found == expected

@@ -1,0 +1,264 @@
+"""Product data out of the portal's answer, field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from daemon.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
+from daemon.marketplace.markets import market
+from daemon.marketplace.products import ProductData, parse_portal_product
+
+VN = market("vn")
+CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"
+JSON = "application/json"
+CAP = 30_000  # what a configuration would give; no answer here has it
+
+CARD: dict[str, Any] = {
+    "itemid": 23456789012,
+    "shopid": 88201679,
+    "name": "Son Kem Lì",
+    "image": "vn-11134207-7r98o-lkj3m2x8q1f5a2",
+    "price": "12220000000",
+    "historical_sold": 15234,
+    "sold": 1269,
+    "item_rating": {"rating_star": 4.8},
+    "shop_name": "Cánh Hồng Official",
+}
+DETAIL = {
+    "seller_commission_rate": "13500",
+    "default_commission_rate": "18000",
+    "commission_cap": "4000000000",
+}
+SHOWN = {"default_commission_rate": "18%", "seller_commission_rate": "13,5%"}
+LINK = "https://shopee.vn/product/88201679/23456789012"
+
+
+def answer(
+    card: dict[str, Any] | None = None,
+    detail: dict[str, Any] | None = None,
+    shown: dict[str, Any] | None = None,
+    **data: Any,
+) -> dict[str, Any]:
+    """A good answer with changes; a field changed to `...` is missing."""
+
+    def changed(fields: dict[str, Any], changes: dict[str, Any] | None) -> dict[str, Any]:
+        return {k: v for k, v in (fields | (changes or {})).items() if v is not ...}
+
+    whole = {
+        "batch_item_for_item_card_full": changed(CARD, card),
+        "product_link": LINK + "?utm_source=an_1",
+        "commission_rate_detail": changed(DETAIL, detail),
+        "commission_rate": changed(SHOWN, shown),
+    }
+    return {"code": 0, "msg": "success", "data": changed(whole, data)}
+
+
+def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
+    return parse_portal_product(
+        status, CALL, JSON, json.dumps(found), market=market(code), default_cap=CAP
+    )
+
+
+def test_all_thirteen_fields_as_they_go_out() -> None:
+    assert read(answer()).model_dump() == {
+        "name": "Son Kem Lì",
+        "price": 122_200,
+        "image": "https://down-vn.img.susercontent.com/file/vn-11134207-7r98o-lkj3m2x8q1f5a2",
+        "shopName": "Cánh Hồng Official",
+        "rating": "4.8",
+        "sales": 15_234,
+        "commission": 21_996,
+        "commissionRate": "18%",
+        "sellerCommission": 16_497,
+        "platformCommission": 5_499,
+        "isXtra": True,
+        "cap": 40_000,
+        "productLink": LINK,
+    }
+
+
+def test_numbers_may_be_strings_or_numbers() -> None:
+    as_numbers = answer(
+        {
+            "price": 12_220_000_000,
+            "historical_sold": "15234",
+            "item_rating": {"rating_star": "4.8"},
+        },
+        {key: int(value) for key, value in DETAIL.items()},
+    )
+    assert read(as_numbers) == read(answer())
+
+
+@pytest.mark.parametrize(
+    ("card", "detail", "name", "value"),
+    [
+        ({"name": ...}, {}, "name", None),
+        ({"name": ""}, {}, "name", None),
+        ({"name": 5}, {}, "name", None),
+        ({"name": " a "}, {}, "name", "a"),
+        ({"image": ...}, {}, "image", None),
+        ({"image": ""}, {}, "image", None),
+        ({"image": "a/../b"}, {}, "image", None),
+        ({"image": "javascript:x"}, {}, "image", None),
+        ({"image": "https://x.example/a.jpg"}, {}, "image", "https://x.example/a.jpg"),
+        ({"shop_name": None}, {}, "shop_name", None),
+        ({"item_rating": ...}, {}, "rating", None),
+        ({"item_rating": None}, {}, "rating", None),
+        ({"item_rating": {"rating_star": None}}, {}, "rating", None),
+        ({"item_rating": {"rating_star": -1}}, {}, "rating", None),
+        ({"item_rating": {"rating_star": 5}}, {}, "rating", "5"),
+        ({"item_rating": {"rating_star": 5.0}}, {}, "rating", "5"),
+        ({"item_rating": {"rating_star": 4.95}}, {}, "rating", "5"),
+        ({"item_rating": {"rating_star": 4.876543209876543}}, {}, "rating", "4.9"),
+        ({"item_rating": {"rating_star": 0}}, {}, "rating", "0"),
+        ({"historical_sold": ...}, {}, "sales", None),
+        ({"historical_sold": -1}, {}, "sales", None),
+        ({"historical_sold": 0}, {}, "sales", 0),
+        ({"historical_sold": 1_250_000}, {}, "sales", 1_250_000),
+        ({"price": ...}, {}, "price", None),
+        ({"price": "-100000"}, {}, "price", None),
+        ({"price": "0"}, {}, "price", None),
+        ({"price": "150000"}, {}, "price", 2),
+        ({"price": "149999"}, {}, "price", 1),
+        ({}, {"commission_cap": ...}, "cap", CAP),
+        ({}, {"commission_cap": None}, "cap", CAP),
+        ({}, {"commission_cap": 0}, "cap", CAP),
+        ({}, {"commission_cap": "1500000000"}, "cap", 15_000),
+        ({}, {"default_commission_rate": "17550"}, "commission_rate", "17.55%"),
+        ({}, {"default_commission_rate": "17500"}, "commission_rate", "17.5%"),
+        ({}, {"seller_commission_rate": "0"}, "is_xtra", False),
+    ],
+)
+def test_each_field_stands_by_itself(
+    card: dict[str, Any], detail: dict[str, Any], name: str, value: object
+) -> None:
+    found, usual = read(answer(card, detail)), read(answer())
+    assert getattr(found, name) == value
+    untouched = {"name", "image", "shop_name", "rating", "sales", "product_link"} - {name}
+    for other in untouched:
+        assert getattr(found, other) == getattr(usual, other)
+
+
+def test_without_a_price_there_is_a_rate_but_no_commission() -> None:
+    found = read(answer({"price": None}))
+    assert (found.commission, found.seller_commission, found.platform_commission) == (None,) * 3
+    assert (found.commission_rate, found.is_xtra, found.cap) == ("18%", True, 40_000)
+
+
+@pytest.mark.parametrize("missing", [..., None])
+def test_no_sellers_rate_is_none_paid(missing: object) -> None:
+    found = read(answer({}, {"seller_commission_rate": missing}))
+    assert (found.seller_commission, found.platform_commission) == (0, 21_996)
+    assert (found.commission_rate, found.is_xtra) == ("18%", False)
+
+
+def test_the_default_rate_is_the_whole_and_not_the_platforms() -> None:
+    found = read(answer({}, {"default_commission_rate": "13500"}))
+    assert (found.seller_commission, found.platform_commission) == (16_497, 0)
+    assert found.commission_rate == "13.5%"
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {"default_commission_rate": "5000"},  # less than the seller's part of it
+        {"seller_commission_rate": "-1"},
+        {"default_commission_rate": "-5"},
+    ],
+)
+def test_rates_that_contradict_themselves_are_not_known(detail: dict[str, Any]) -> None:
+    found = read(answer({}, detail))
+    assert found.commission is None
+    assert found.commission_rate is None
+    assert found.is_xtra is None
+    assert found.price == 122_200
+
+
+def test_rates_for_people_stand_in_for_missing_numbers() -> None:
+    found = read(answer({}, dict.fromkeys(DETAIL, ...)))
+    assert (found.seller_commission, found.platform_commission) == (16_497, 5_499)
+    assert found.cap == CAP
+
+
+def test_without_any_rate_there_is_no_commission() -> None:
+    nothing = {"commission_rate_detail": None, "commission_rate": None}
+    found = read(answer(**nothing))
+    assert (found.commission, found.commission_rate, found.is_xtra) == (None, None, None)
+
+
+@pytest.mark.parametrize("link", [..., None, "", 5, "https://evil.com/product/1/2", LINK])
+def test_the_link_is_canonical_wherever_it_comes_from(link: object) -> None:
+    assert read(answer(product_link=link)).product_link == LINK
+
+
+@pytest.mark.parametrize("shop_id", [..., None, 0, -1, "x"])
+def test_without_its_numbers_there_is_no_link(shop_id: object) -> None:
+    assert read(answer({"shopid": shop_id}, product_link=None)).product_link is None
+
+
+def test_another_markets_money_is_in_its_own_whole_units() -> None:
+    # 12.34 and 0.05 + 0.10 of it: 0.617 and 1.234.
+    detail = {"default_commission_rate": "15000", "seller_commission_rate": "10000"}
+    found = read(answer({"price": "1234000"}, detail), code="br")
+    assert found.price == 12
+    assert (found.platform_commission, found.seller_commission, found.commission) == (1, 1, 2)
+    assert found.image == "https://down-br.img.susercontent.com/file/" + CARD["image"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"code": 0, "data": None},
+        {"code": 0},
+        {"code": 0, "data": {}},
+        {"code": 0, "data": {"batch_item_for_item_card_full": None}},
+        {"data": []},
+        {},
+    ],
+)
+def test_an_answer_without_a_product(found: object) -> None:
+    with pytest.raises(NotThere):
+        read(found)
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        (401, {"code": 401}),
+        (403, {"code": 403}),
+        (200, {"is_login": False, "error": 90309999}),
+        (200, {"1": False, "2": False, "5": 90309999}),
+        (429, {"code": 429}),
+    ],
+)
+def test_a_refusal_of_product_data(status: int, found: object) -> None:
+    with pytest.raises(ProductsRefused):
+        read(found, status=status)
+
+
+def test_a_page_in_the_answers_place_is_a_refusal() -> None:
+    with pytest.raises(ProductsRefused):
+        parse_portal_product(200, CALL, "text/html", "<html>", market=VN, default_cap=CAP)
+
+
+def test_a_login_in_the_answers_place_is_a_refusal() -> None:
+    login = "https://shopee.vn/buyer/login?next=x"
+    with pytest.raises(ProductsRefused):
+        parse_portal_product(200, login, "text/html", "<html>", market=VN, default_cap=CAP)
+
+
+@pytest.mark.parametrize("status", [200, 403, 429])
+def test_a_human_check_is_one_here_too(status: int) -> None:
+    with pytest.raises(HumanCheck):
+        read({"error": 90309999, "is_login": True}, status=status)
+
+
+@pytest.mark.parametrize(
+    ("status", "found"), [(500, {}), (404, {}), (200, []), (200, {"code": 10001, "data": None})]
+)
+def test_a_fault_of_the_portal(status: int, found: object) -> None:
+    with pytest.raises(PortalDown):
+        read(found, status=status)

@@ -1,0 +1,126 @@
+"""Signs of a lost session and of a human check, and that the two are never mixed up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from daemon.marketplace.session import Sign, read_json, sign_of_url
+
+CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
+JSON = "application/json"
+LOGIN_PAGE = "<!doctype html><form><input type=password></form>"
+
+
+@pytest.mark.parametrize(
+    ("url", "sign"),
+    [
+        ("https://shopee.vn/buyer/login?next=https%3A%2F%2Faffiliate.shopee.vn", Sign.LOST),
+        ("https://shopee.vn/buyer/login", Sign.LOST),
+        ("https://shopee.vn/buyer/login/otp", Sign.LOST),
+        ("https://affiliate.shopee.vn/login", Sign.LOST),
+        ("https://accounts.shopee.vn/anything", Sign.LOST),
+        ("http://127.0.0.1:9002/buyer/login", Sign.LOST),
+        ("https://shopee.vn/verify/captcha?anti_bot_tracking_id=1", Sign.HUMAN_CHECK),
+        ("https://shopee.vn/verify/traffic", Sign.HUMAN_CHECK),
+        ("https://shopee.vn/verify/traffic/error?type=2", Sign.HUMAN_CHECK),
+        ("https://accounts.shopee.vn/verify/captcha", Sign.HUMAN_CHECK),
+        ("https://affiliate.shopee.vn/offer/custom_link", None),
+        ("https://affiliate.shopee.vn/offer/custom_link?next=/buyer/login", None),
+        ("https://affiliate.shopee.vn/#/verify/captcha", None),
+        ("https://shopee.vn/loginx", None),
+        ("https://shopee.vn/verify/email", None),
+        ("https://myaccounts.shopee.vn/", None),
+    ],
+)
+def test_an_address_is_a_sign(url: str, sign: Sign | None) -> None:
+    assert sign_of_url(url) is sign
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (401, {}),
+        (403, {"code": 403, "msg": "forbidden"}),
+        (401, {"is_login": False, "error": 401}),
+        (200, {"is_login": False, "error": 90309999}),
+        (200, {"is_login": False, "action_type": 2, "error": 90309999, "tracking_id": "x"}),
+        (403, {"is_login": False, "error": 90309999}),
+        (200, {"is_login": False, "error": "90309999"}),
+        (200, {"is_login": False}),
+        (200, {"1": False, "2": False, "3": 0, "4": 2, "5": 90309999, "6": "x"}),
+    ],
+)
+def test_a_lost_session_in_json(status: int, body: object) -> None:
+    with pytest.raises(SessionLost):
+        read_json(status, CALL, JSON, json.dumps(body))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, {"error": 90309999}),
+        (200, {"is_login": True, "error": 90309999}),
+        (403, {"error": 90309999, "is_login": True}),
+        (401, {"error": 90309999}),
+        (200, {"code": 90309999, "msg": "anti-bot"}),
+        (200, {"1": False, "2": True, "5": 90309999}),
+        (429, {"error": 90309999}),
+    ],
+)
+def test_a_human_check_in_json(status: int, body: object) -> None:
+    with pytest.raises(HumanCheck):
+        read_json(status, CALL, JSON, json.dumps(body))
+
+
+def test_where_it_ended_counts_before_what_came() -> None:
+    with pytest.raises(HumanCheck):
+        read_json(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE)
+    with pytest.raises(SessionLost):
+        read_json(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE)
+
+
+@pytest.mark.parametrize("mime_type", ["text/html", "text/html; charset=utf-8", "", JSON])
+def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
+    with pytest.raises(SessionLost):
+        read_json(200, CALL, mime_type, "\n " + LOGIN_PAGE)
+
+
+@pytest.mark.parametrize(
+    ("status", "mime_type", "body"),
+    [
+        (500, JSON, "{}"),
+        (502, "text/html", "<h1>Bad Gateway</h1>"),
+        (429, JSON, '{"code": 429}'),
+        (404, JSON, "{}"),
+        (302, "", ""),
+        (0, "", ""),
+        (200, JSON, ""),
+        (200, JSON, "null"),
+        (200, JSON, "[]"),
+        (200, JSON, '"ok"'),
+        (200, JSON, '{"data": {"batchCust'),
+        (200, JSON, "[" * 100_000),
+        (200, JSON, '{"a":' * 100_000),
+        (200, "text/plain", "ok"),
+    ],
+)
+def test_a_fault_of_the_portal_is_neither(status: int, mime_type: str, body: str) -> None:
+    with pytest.raises(PortalDown):
+        read_json(status, CALL, mime_type, body)
+
+
+def test_an_answer_is_what_it_says() -> None:
+    assert read_json(200, CALL, JSON, '{"data": null, "error": 0}') == {"data": None, "error": 0}
+
+
+@pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
+def test_the_owner_is_told_the_remedy(error: Exception) -> None:
+    assert "in an ordinary browser" in str(error)
+    assert "sync the cookie again" in str(error)
+
+
+def test_a_human_check_can_be_cleared() -> None:
+    assert "smartlinkd account clear" in str(HumanCheck())

@@ -1,0 +1,279 @@
+"""Short links: followed as far as the market goes, and no further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from daemon.marketplace.links import NotALink, Product, Short
+from daemon.marketplace.markets import market
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.shortlinks import MAX_BODY, Unresolved, resolve, targets_in_page
+
+VN = market("vn")
+START = "https://s.shopee.vn/abc"
+ITEM = Product(88201679, 23456789012)
+PRODUCT = (
+    "https://shopee.vn/universal-link/product/88201679/23456789012"
+    "?utm_source=an_17000000001&utm_content=----"
+)
+
+Answer = httpx.Response | Exception
+Resolved = Product | NotALink | Unresolved
+
+
+def to(location: str, status: int = 302) -> httpx.Response:
+    return httpx.Response(status, headers={"Location": location})
+
+
+def page(html: str) -> httpx.Response:
+    return httpx.Response(200, html=html)
+
+
+class Web:
+    """Answers by URL; anything else is gone. `asked` is every URL that was fetched."""
+
+    def __init__(self, answers: dict[str, Answer]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(str(request.url))
+        assert "cookie" not in request.headers
+        answer = self.answers.get(str(request.url), httpx.Response(404))
+        if isinstance(answer, Exception):
+            raise answer
+        answer.headers["Set-Cookie"] = "SPC_F=device; Domain=.shopee.vn; Path=/"
+        return answer
+
+    async def resolve(self) -> Resolved:
+        async with open_client(httpx.MockTransport(self)) as client:
+            return await resolve(client, Short(START), VN)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_each_redirect_leads_to_the_product(status: int) -> None:
+    web = Web({START: to(PRODUCT, status)})
+    assert await web.resolve() == ITEM
+
+
+async def test_the_product_page_itself_is_not_fetched() -> None:
+    web = Web({START: to(PRODUCT)})
+    await web.resolve()
+    assert web.asked == [START]
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "//shopee.vn/product/88201679/23456789012",
+        "http://shopee.vn/opaanlp/88201679/23456789012",
+        "https://shopee.vn/any-i.88201679.23456789012?x=1",
+        "https://shopee.vn/universal-link?redir=https%3A%2F%2Fshopee.vn%2Fproduct%2F88201679"
+        "%2F23456789012",
+        "/an_redir?origin_link=https%3A%2F%2Fshopee.vn%2Fproduct%2F88201679%2F23456789012",
+    ],
+)
+async def test_a_location_in_any_form(location: str) -> None:
+    assert await Web({START: to(location)}).resolve() == ITEM
+
+
+async def test_a_relative_location_belongs_to_where_it_came_from() -> None:
+    web = Web({START: to("/next?x=1"), "https://s.shopee.vn/next?x=1": to(PRODUCT)})
+    assert await web.resolve() == ITEM
+
+
+def chain(hops: int) -> Web:
+    stops = [START, *(f"https://vn.shp.ee/stop{n}" for n in range(1, hops)), PRODUCT]
+    return Web({here: to(there) for here, there in pairwise(stops)})
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3, 4, 5])
+async def test_five_hops_are_followed(hops: int) -> None:
+    web = chain(hops)
+    assert await web.resolve() == ITEM
+    assert len(web.asked) == hops
+
+
+@pytest.mark.parametrize("hops", [6, 9])
+async def test_six_hops_are_too_many(hops: int) -> None:
+    web = chain(hops)
+    assert isinstance(await web.resolve(), NotALink)
+    assert len(web.asked) == 5
+
+
+async def test_a_loop_is_no_link() -> None:
+    other = "https://shope.ee/x"
+    web = Web({START: to(other), other: to(START)})
+    assert isinstance(await web.resolve(), NotALink)
+    assert web.asked == [START, other]
+
+
+async def test_a_link_to_itself_is_no_link() -> None:
+    assert isinstance(await Web({START: to(START)}).resolve(), NotALink)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://evil.com/product/88201679/23456789012",
+        "https://evil-shopee.vn/product/88201679/23456789012",
+        "https://shopee.vn.evil.com/product/88201679/23456789012",
+        "https://shopee.co.th/product/88201679/23456789012",
+        "https://user@shopee.vn/product/88201679/23456789012",
+        "https://shopee.vn:8443/product/88201679/23456789012",
+        "http://169.254.169.254/latest/meta-data",
+        "http://127.0.0.1:8787/api/sync-cookie",
+        "http://localhost/",
+        "//evil.com",
+        "file:///etc/passwd",
+        "javascript://shopee.vn/product/1/2",
+        "shopeevn://home",
+        "https://shp.ee/dlink7Qx",
+        "https://shp.ee/%64link7Qx",
+        "",
+    ],
+)
+async def test_a_hop_that_is_not_the_markets_is_never_taken(location: str) -> None:
+    web = Web({START: to(location)})
+    assert isinstance(await web.resolve(), NotALink)
+    assert web.asked == [START]
+
+
+async def test_a_redirect_to_nowhere_is_no_link() -> None:
+    assert isinstance(await Web({START: httpx.Response(302)}).resolve(), NotALink)
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_dead_link_is_no_link(status: int) -> None:
+    assert isinstance(await Web({START: httpx.Response(status)}).resolve(), NotALink)
+
+
+async def test_a_page_that_is_no_product_is_no_link() -> None:
+    home = "https://shopee.vn/"
+    web = Web({START: to(home), home: page("<h1>Shop</h1>")})
+    assert isinstance(await web.resolve(), NotALink)
+    assert web.asked == [START, home]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(httpx.Response(status) for status in (500, 502, 503, 504, 429, 403, 401, 418, 400)),
+        httpx.ConnectError("x"),
+        httpx.ReadError("x"),
+        httpx.ConnectTimeout("x"),
+        to("https://[::1"),
+        to("javascript:location='https://shopee.vn/product/1/2'"),
+    ],
+)
+async def test_of_a_silent_server_nothing_is_known(answer: Answer) -> None:
+    assert isinstance(await Web({START: answer}).resolve(), Unresolved)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://shopee.vn/verify/captcha?next=x",
+        "https://shopee.vn/verify/traffic",
+        "https://shopee.vn/buyer/login?next=x",
+    ],
+)
+async def test_a_check_put_before_strangers_says_nothing_of_the_link(location: str) -> None:
+    web = Web({START: to(location)})
+    assert isinstance(await web.resolve(), Unresolved)
+    assert web.asked == [START]
+
+
+async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockClock) -> None:
+    async def slow(request: httpx.Request) -> httpx.Response:
+        await trio.sleep(7)
+        if str(request.url) == START:
+            return to("/next")
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_client(httpx.MockTransport(slow)) as client:
+        found = await resolve(client, Short(START), VN, hop_deadline=8)
+    assert found == Unresolved("no answer within 8 seconds")
+    assert trio.current_time() == pytest.approx(15, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        f'<meta http-equiv="refresh" content="0;url={PRODUCT}">',
+        f"<META HTTP-EQUIV=Refresh CONTENT='0; URL={PRODUCT}'>",
+        f'<meta content="3 , url = &quot;{PRODUCT}&quot;" http-equiv="refresh"/>',
+        f'<script>window.location.href = "{PRODUCT}";</script>',
+        f"<script>location='{PRODUCT}'</script>",
+        f'<script>top.location.replace( "{PRODUCT}" )</script>',
+        f'<script type="text/javascript">document.location.assign("{PRODUCT}")</script>',
+        '<script>location.href="https:\\/\\/shopee.vn\\/product\\/88201679\\/23456789012"</script>',
+        '<script>location="https:\\u002f\\x2fshopee.vn/product/88201679/23456789012"</script>',
+        '<script>location.href="/app";</script>'
+        f'<script>setTimeout(() => location.replace("{PRODUCT}"), 10)</script>',
+        "<!doctype html><body>" + "<p>" * 5000 + f'<script>location="{PRODUCT}"</script>',
+        f'<meta http-equiv=refresh content="0;url={PRODUCT}"' + " x" * 50 + "><p",
+    ],
+)
+async def test_a_page_that_goes_on_by_itself(html: str) -> None:
+    assert await Web({START: page(html)}).resolve() == ITEM
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        f'<a href="{PRODUCT}">go</a>',
+        f'<p>location="{PRODUCT}"</p>',
+        f'<!-- <meta http-equiv="refresh" content="0;url={PRODUCT}"> -->',
+        f'<meta name="refresh" content="0;url={PRODUCT}">',
+        '<meta http-equiv="refresh" content="5">',
+        f'<script>if (location == "{PRODUCT}") go()</script>',
+        f'<script>mylocation = "{PRODUCT}"</script>',
+        "<script>location = target</script>",
+        '<script>location.href = "https://evil.com/product/1/2"</script>',
+        "",
+        "\x00" * 100,
+    ],
+)
+async def test_a_page_that_does_not(html: str) -> None:
+    web = Web({START: page(html)})
+    assert isinstance(await web.resolve(), NotALink)
+    assert web.asked == [START]
+
+
+async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:
+    html = " " * MAX_BODY + f'<script>location="{PRODUCT}"</script>'
+    assert isinstance(await Web({START: page(html)}).resolve(), NotALink)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<script>" + "location=" * 30_000,
+        "<script>" + 'location="' * 26_000,
+        "<script>location" + " " * 250_000 + "=",
+        "<meta " * 40_000,
+        "<" * MAX_BODY,
+        "<script>" * 32_000,
+        '<meta http-equiv=refresh content="' + "0" * 250_000 + '">',
+        '<meta http-equiv=refresh content="0;' + " " * 250_000 + 'url">',
+    ],
+)
+def test_no_page_takes_long_to_read(html: str) -> None:
+    took = _cpu_time(lambda: targets_in_page(html[:MAX_BODY]))
+    assert took < 2
+
+
+def _cpu_time(work: Callable[[], object]) -> float:
+    from time import process_time
+
+    start = process_time()
+    work()
+    return process_time() - start

@@ -1,0 +1,159 @@
+"""An estimate service of somebody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
+from daemon.marketplace.links import Product
+from daemon.marketplace.markets import market
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.products import ProductData
+from daemon.marketplace.third_party import FIELD_NAMES, ThirdParty
+
+VN = market("vn")
+ITEM = Product(88201679, 23456789012)
+TEMPLATE = "https://estimates.example/item?shop={shop_id}&item={item_id}&url={url}&{other}"
+WHOLE = {
+    "name": "Son Kem Lì",
+    "price": 122_200,
+    "image": "https://x.example/a.jpg",
+    "shopName": "Cánh Hồng Official",
+    "rating": "4.8",
+    "sales": 15_234,
+    "commission": 21_996,
+    "commissionRate": "18%",
+    "sellerCommission": 16_497,
+    "platformCommission": 5_499,
+    "isXtra": True,
+    "cap": 40_000,
+    "productLink": "https://shopee.vn/product/88201679/23456789012",
+}
+
+
+async def ask(
+    answer: object,
+    *,
+    status: int = 200,
+    fields: dict[str, str] | None = None,
+    requests: list[httpx.Request] | None = None,
+) -> ProductData:
+    def handler(request: httpx.Request) -> httpx.Response:
+        (requests if requests is not None else []).append(request)
+        if isinstance(answer, str):
+            return httpx.Response(status, text=answer)
+        return httpx.Response(status, json=answer, headers={"Location": "https://evil.example/"})
+
+    async with open_client(httpx.MockTransport(handler)) as client:
+        return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
+
+
+def test_the_names_are_the_thirteen_of_our_wire() -> None:
+    assert set(FIELD_NAMES) == set(WHOLE)
+
+
+async def test_fields_under_our_own_names() -> None:
+    assert (await ask(WHOLE)).model_dump() == WHOLE
+
+
+async def test_the_template_is_filled_with_numbers_and_nothing_else() -> None:
+    requests: list[httpx.Request] = []
+    await ask(WHOLE, requests=requests)
+    assert str(requests[0].url) == (
+        "https://estimates.example/item?shop=88201679&item=23456789012"
+        "&url=https%3A%2F%2Fshopee.vn%2Fproduct%2F88201679%2F23456789012&{other}"
+    )
+    assert "cookie" not in requests[0].headers
+    assert "authorization" not in requests[0].headers
+
+
+async def test_fields_elsewhere_in_the_answer() -> None:
+    answer = {"data": {"item": {"t": "Name", "p": "5.5"}, "name": "not this"}, "name": "nor this"}
+    found = await ask(answer, fields={"name": "data.item.t", "price": "data.item.p"})
+    assert (found.name, found.price) == ("Name", 6)
+
+
+def test_a_field_that_is_none_of_ours_is_refused() -> None:
+    with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
+        ThirdParty(httpx.AsyncClient(), VN, TEMPLATE, {"shop_name": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("price", "122200.5", 122_201),
+        ("price", -1, None),
+        ("price", "many", None),
+        ("price", True, None),
+        ("rating", 4.86, "4.9"),
+        ("rating", None, None),
+        ("commissionRate", "17,5 %", "17.5%"),
+        ("commissionRate", 17.555, "17.56%"),
+        ("commissionRate", "18", "18%"),
+        ("commissionRate", "-1%", None),
+        ("commissionRate", "high", None),
+        ("isXtra", 1, None),
+        ("isXtra", False, False),
+        ("image", "javascript:alert(1)", None),
+        ("image", {"url": "x"}, None),
+        ("name", "  ", None),
+        ("sales", [], None),
+        ("productLink", "https://evil.com/product/1/2", WHOLE["productLink"]),
+        ("productLink", None, WHOLE["productLink"]),
+    ],
+)
+async def test_each_field_is_read_or_null(name: str, given: Any, read: object) -> None:
+    found = (await ask(WHOLE | {name: given})).model_dump()
+    assert found == WHOLE | {name: read}
+
+
+async def test_estimates_are_not_corrected() -> None:
+    found = await ask({"commission": 7, "sellerCommission": 1, "platformCommission": 1})
+    assert found.commission == 7
+    assert found.price is None
+
+
+@pytest.mark.parametrize("answer", [{}, {"error": "unknown item"}, {"name": None}])
+async def test_an_answer_with_none_of_the_fields(answer: object) -> None:
+    with pytest.raises(NotThere):
+        await ask(answer)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (404, NotThere),
+        (410, NotThere),
+        (401, ProductsRefused),
+        (403, ProductsRefused),
+        (429, ProductsRefused),
+        (302, PortalDown),
+        (500, PortalDown),
+    ],
+)
+async def test_each_status(status: int, error: type[Exception]) -> None:
+    requests: list[httpx.Request] = []
+    with pytest.raises(error):
+        await ask(WHOLE, status=status, requests=requests)
+    assert len(requests) == 1  # also for a redirect
+
+
+@pytest.mark.parametrize("answer", ["<html>", "", "[]", "[" * 100_000])
+async def test_what_is_no_object_is_no_answer(answer: str) -> None:
+    with pytest.raises(PortalDown):
+        await ask(answer)
+
+
+async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    async def silent(request: httpx.Request) -> httpx.Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_client(httpx.MockTransport(silent)) as client:
+        with pytest.raises(PortalSilent, match="within 10 seconds"):
+            await ThirdParty(client, VN, TEMPLATE, {}).product(ITEM)

@@ -1,0 +1,98 @@
+"""Numbers as the marketplace writes them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from daemon.marketplace.values import as_text, half_up, to_decimal, to_int, to_percent, to_text
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (5, Decimal(5)),
+        ("10290000000", Decimal(10290000000)),
+        (" 4.5 ", Decimal("4.5")),
+        (0.1, Decimal("0.1")),
+        (4.876543209876543, Decimal("4.876543209876543")),
+        ("-1", Decimal(-1)),
+        ("0.0123", Decimal("0.0123")),
+        (True, None),
+        (None, None),
+        ("", None),
+        ("many", None),
+        ("1,5", None),
+        ("nan", None),
+        ("Infinity", None),
+        (float("inf"), None),
+        ([1], None),
+        ("9" * 41, None),
+        ("1e999999999", None),
+        ("1e-999999999", None),
+    ],
+)
+def test_a_number_is_read_exactly_or_not_at_all(value: object, number: Decimal | None) -> None:
+    assert to_decimal(value) == number
+
+
+def test_a_number_too_long_to_be_spelled_out_is_none() -> None:
+    assert to_decimal(10**5000) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(7, 7), ("7", 7), ("7.0", 7), (7.0, 7), ("1e3", 1000), (7.5, None), ("x", None), (True, None)],
+)
+def test_a_whole_number(value: object, number: int | None) -> None:
+    assert to_int(value) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "percent"),
+    [("2,5%", "2.5"), ("18 %", "18"), ("0%", "0"), ("17.55%", "17.55")],
+)
+def test_a_percentage_for_people(value: str, percent: str) -> None:
+    assert to_percent(value) == Decimal(percent)
+
+
+@pytest.mark.parametrize("value", ["18", "%", "1,000.5%", 18, None])
+def test_what_is_no_percentage(value: object) -> None:
+    assert to_percent(value) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [("10.5", 11), ("10.49999", 10), ("0.5", 1), ("11.5", 12), ("12.5", 13), ("7", 7)],
+)
+def test_halves_go_up(number: str, whole: int) -> None:
+    assert half_up(Decimal(number)) == whole
+
+
+@pytest.mark.parametrize(
+    ("number", "places", "text"),
+    [
+        ("4.8", 1, "4.8"),
+        ("5", 1, "5"),
+        ("5.0", 1, "5"),
+        ("4.95", 1, "5"),
+        ("4.876543209876543", 1, "4.9"),
+        ("0", 1, "0"),
+        ("10", 1, "10"),
+        ("100", 2, "100"),
+        ("17.55", 2, "17.55"),
+        ("17.5", 2, "17.5"),
+        ("17.505", 2, "17.51"),
+        ("1E+2", 2, "100"),
+    ],
+)
+def test_a_number_as_text(number: str, places: int, text: str) -> None:
+    assert as_text(Decimal(number), places=places) == text
+
+
+def test_text_is_trimmed_and_never_empty() -> None:
+    assert to_text("  a b ") == "a b"
+    assert to_text("   ") is None
+    assert to_text(5) is None
+    assert len(to_text("a" * 10_000) or "") == 2000

@@ -1,0 +1,270 @@
+"""A guarded command: what is told of it, what it gets, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from daemon.processes.guarded import STDERR_KEPT, ExitStatus, Guarded, guarded, user_named
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+ROOT = Path("/")
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to a user")
+
+# A child, a child in a session of its own, and one whose parent has gone: each tells its number.
+FAMILY = """
+sleep 1000 & echo $! >&2
+setsid sh -c 'echo $$ >&2; exec sleep 1000' &
+( setsid sh -c 'sh -c "echo \\$\\$ >&2; exec sleep 1000" & ' & )
+exec sleep 1000
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, zombies included."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def running(pid: int) -> bool:
+    """As `alive`, but for a zombie that is another process's to reap."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def parent(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def numbers(process: Guarded) -> list[int]:
+    return [int(word) for word in process.stderr_tail.split()]
+
+
+async def output(script: str, *, user: str | None = None) -> str:
+    """What a shell script writes to standard error, from its start to its end."""
+    async with guarded(
+        ["/bin/sh", "-c", script],
+        environment=ENVIRONMENT,
+        working_folder=ROOT,
+        user=user_named(user) if user else None,
+    ) as process:
+        await process.wait()
+        return process.stderr_tail
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("exit 0", ExitStatus(code=0)),
+        ("exit 7", ExitStatus(code=7)),
+        ("kill -TERM $$", ExitStatus(signal=signal.SIGTERM)),
+    ],
+)
+async def test_the_way_it_ended_is_told(script: str, status: ExitStatus) -> None:
+    async with guarded(
+        ["/bin/sh", "-c", script], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        assert await process.wait() == status
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (ExitStatus(code=3), "exit code 3"),
+        (ExitStatus(signal=9), "signal 9 (Killed)"),
+        (ExitStatus(), "an unknown status: its guardian was killed"),
+    ],
+)
+def test_a_status_reads_well(status: ExitStatus, text: str) -> None:
+    assert str(status) == text
+
+
+async def test_kill_kills_the_command() -> None:
+    async with guarded(
+        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        process.kill()
+        assert await process.wait() == ExitStatus(signal=signal.SIGKILL)
+        process.kill()  # of no effect, and no error
+
+
+async def test_the_last_words_are_there_when_the_end_is_told() -> None:
+    assert await output("echo last words >&2; exit 1") == "last words\n"
+
+
+async def test_only_the_end_of_standard_error_is_kept_and_no_writer_waits() -> None:
+    text = await output("yes 0123456 | head -c 1000000 >&2; printf THE-END >&2")
+    assert len(text) == STDERR_KEPT
+    assert text.endswith("THE-END")
+
+
+async def test_it_gets_its_environment_and_nothing_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
+    told = await output("cat /proc/self/environ | tr '\\0' '\\n' >&2")
+    ours = {"PWD", "OLDPWD", "SHLVL", "_"}  # the shell's own
+    assert {line.partition("=")[0] for line in told.splitlines()} - ours == {"PATH"}
+
+
+async def test_it_gets_no_descriptor_of_ours_and_leads_a_session() -> None:
+    told = await output("cut -d' ' -f6 /proc/$$/stat >&2; echo $$ >&2; exec ls /proc/self/fd >&2")
+    session, pid, *open_ones = told.split()
+    assert session == pid
+    assert open_ones == ["0", "1", "2", "3"]  # the last is the folder that ls reads
+
+
+async def test_its_signals_are_as_a_program_expects_them() -> None:
+    told = await output("grep -E 'Sig(Blk|Ign)' /proc/$$/status >&2")
+    assert [int(word, 16) for word in told.split()[1::2]] == [0, 0]
+
+
+async def test_it_cannot_gain_privileges() -> None:
+    assert (await output("grep NoNewPrivs /proc/$$/status >&2")).split() == ["NoNewPrivs:", "1"]
+
+
+@as_root
+async def test_it_drops_to_its_user_without_groups() -> None:
+    nobody = user_named("nobody")
+    told = await output("id -ru >&2; id -u >&2; id -rg >&2; id -G >&2", user="nobody")
+    assert told.split() == [str(nobody.uid)] * 2 + [str(nobody.gid)] * 2
+
+
+async def test_the_whole_tree_is_gone_after_the_block(until: Until) -> None:
+    async with guarded(
+        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        await until(lambda: len(numbers(process)) == 3)
+        family = [process.pid, *numbers(process)]
+        assert all(alive(pid) for pid in family)
+    assert not any(alive(pid) for pid in family)
+
+
+async def test_the_end_of_the_command_is_the_end_of_its_tree(until: Until) -> None:
+    async with guarded(
+        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        await until(lambda: len(numbers(process)) == 3)
+        process.kill()
+        await until(lambda: not any(alive(pid) for pid in numbers(process)))
+
+
+async def test_those_who_lost_their_parent_are_reaped_while_it_runs(until: Until) -> None:
+    script = "(sh -c 'echo $$ >&2' &); sleep 1000"
+    async with guarded(
+        ["/bin/sh", "-c", script], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        await until(lambda: len(numbers(process)) == 1)
+        await until(lambda: not alive(numbers(process)[0]))
+        assert process.status is None
+
+
+async def test_an_error_leaves_the_block_bare_and_nothing_behind() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with guarded(
+            ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT
+        ) as process:
+            raise KeyError("mine")
+    assert not alive(process.pid)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 3, 6, 10, 14, 18, 25, 40])
+async def test_cancelled_at_any_moment_it_leaves_nothing(
+    milliseconds: int, open_folder: Path
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    pid = 0
+    with trio.move_on_after(milliseconds / 1000) as scope:
+        async with guarded(
+            ["/bin/sleep", "1000"],
+            environment=ENVIRONMENT,
+            working_folder=folder,
+            remove=folder,
+        ) as process:
+            pid = process.pid
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert not folder.exists()
+    assert pid == 0 or not alive(pid)
+
+
+async def test_its_folder_goes_and_what_links_lead_to_stays(open_folder: Path) -> None:
+    folder, other = open_folder / "its", open_folder / "other"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "file").write_text("x")
+    other.mkdir()
+    (other / "precious").write_text("x")
+    (folder / "a" / "link").symlink_to(other)
+    (folder / "dangling").symlink_to("nowhere")
+    async with guarded(
+        ["/bin/sh", "-c", "echo x > made-by-it; exec sleep 1000"],
+        environment=ENVIRONMENT,
+        working_folder=folder,
+        remove=folder,
+    ):
+        pass
+    assert [entry.name for entry in os.scandir(open_folder)] == ["other"]
+    assert (other / "precious").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "number"), [("/bin/no-such-program", errno.ENOENT), ("/etc/passwd", errno.EACCES)]
+)
+async def test_what_cannot_be_started_says_so_and_leaves_nothing(
+    command: str, number: int, open_folder: Path
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    with pytest.raises(OSError, match=Path(command).name) as raised:
+        async with guarded([command], environment=ENVIRONMENT, working_folder=ROOT, remove=folder):
+            raise AssertionError("it was started")
+    assert raised.value.errno == number
+    assert not folder.exists()
+
+
+async def test_a_working_folder_that_is_not_there_is_an_error_too() -> None:
+    with pytest.raises(FileNotFoundError):
+        async with guarded(
+            ["/bin/sleep", "1"], environment=ENVIRONMENT, working_folder=Path("/no/such")
+        ):
+            raise AssertionError("it was started")
+
+
+async def test_signals_to_the_guardian_do_not_end_it() -> None:
+    async with guarded(
+        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        guardian = parent(process.pid)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            os.kill(guardian, number)
+        # It is still there to do its work: it passes on this, and tells of it.
+        process.kill()
+        assert await process.wait() == ExitStatus(signal=signal.SIGKILL)
+
+
+async def test_a_killed_guardian_takes_the_command_with_it(
+    open_folder: Path, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    async with guarded(
+        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, remove=folder
+    ) as process:
+        os.kill(parent(process.pid), signal.SIGKILL)
+        assert await process.wait() == ExitStatus()
+        await until(lambda: not running(process.pid))
+    assert not folder.exists()
+    assert "its guardian ended with -9" in caplog.text

@@ -1,0 +1,91 @@
+"""A sandbox on ports of its own, and clients with and without a session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.session import cookies_of
+
+HOLD = 0.3  # seconds a slow answer takes in these tests
+ACCOUNT = "4711"
+QUERY = """query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceCaller) {
+  batchCustomLink(linkParams: $linkParams, sourceCaller: $sourceCaller) {
+    shortLink
+    longLink
+    failCode
+  }
+}"""
+
+
+class Portal:
+    """What the owner's page does with the portal, for one account."""
+
+    def __init__(self, sandbox: Sandbox, client: httpx.AsyncClient, account: str = ACCOUNT) -> None:
+        self.sandbox = sandbox
+        self.client = client
+        self.account = account
+        self.cookies = cookies_of(account)
+
+    def product(self, item_id: int, shop_id: int = 7) -> str:
+        return f"{self.sandbox.shop_url}/product/{shop_id}/{item_id}"
+
+    def call(self, *links: str, **sub_ids: str) -> dict[str, Any]:
+        return {
+            "operationName": "batchGetCustomLink",
+            "query": QUERY,
+            "variables": {
+                "linkParams": [
+                    {"originalLink": link, "advancedLinkParams": sub_ids} for link in links
+                ],
+                "sourceCaller": "CUSTOM_LINK_CALLER",
+            },
+        }
+
+    async def get(self, path: str) -> httpx.Response:
+        return await self._send("GET", path)
+
+    async def post(
+        self, body: Any, *, q: str = "batchCustomLink", **headers: str | None
+    ) -> httpx.Response:
+        """Send a submit; a header given as None is left out."""
+        own = {"csrf_token": self.cookies["csrftoken"], "affiliate_program_type": "1"} | headers
+        return await self._send(
+            "POST",
+            f"/api/v3/gql?q={q}",
+            json=body,
+            headers={name.replace("_", "-"): value for name, value in own.items() if value},
+        )
+
+    async def rows(self, *links: str, **sub_ids: str) -> Any:
+        answer = await self.post(self.call(*links, **sub_ids))
+        return answer.json()["data"]["batchCustomLink"]
+
+    async def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        # In the header, because a client would keep cookies of its own for all requests.
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {"cookie": cookie} | more.pop("headers", {})
+        return await self.client.request(
+            method, self.sandbox.portal_url + path, headers=headers, **more
+        )
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with open_sandbox(hold=HOLD) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(sandbox: Sandbox) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(trust_env=False, timeout=5) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def portal(sandbox: Sandbox, client: httpx.AsyncClient) -> Portal:
+    return Portal(sandbox, client)

@@ -1,0 +1,344 @@
+"""Calls and pages over HTTP, and everything that can come in their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+
+from daemon.sandbox.faults import FAULTS, Play, Point
+from daemon.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Portal
+
+HUMAN_CHECK = 90309999
+
+STATUSES = {"401": 401, "403": 403, "429": 429, "500": 500}
+BODIES: dict[str, dict[str, Any]] = {
+    "logged_out": {"is_login": False, "error": HUMAN_CHECK},
+    "logged_out_numeric": {"2": False, "5": HUMAN_CHECK},
+    "human_check": {"is_login": True, "error": HUMAN_CHECK},
+    "human_check_bare": {"error": HUMAN_CHECK},
+    "null": {"data": None},
+}
+REDIRECTS = {"login_redirect": "/buyer/login", "captcha": "/verify/captcha"}
+
+
+async def submit(portal: Portal, item_id: int = 1) -> httpx.Response:
+    return await portal.post(portal.call(portal.product(item_id), portal.product(2)))
+
+
+async def read(portal: Portal, item_id: int = 1) -> httpx.Response:
+    return await portal.get(f"/api/v3/offer/product?item_id={item_id}")
+
+
+CALLS = {"submit": submit, "product": read}
+
+
+@pytest.fixture(params=["item", "account", "switch"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How a fault is met."""
+    return str(request.param)
+
+
+async def met(portal: Portal, name: str, way: str) -> httpx.Response:
+    """The answer of the call that the fault is for, with the fault on it."""
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    call = CALLS[fault.point.value]
+    if way == "item":
+        return await call(portal, fault.item or 0)
+    if way == "account":
+        assert fault.account
+        return await call(type(portal)(portal.sandbox, portal.client, fault.account))
+    portal.sandbox.state.faults.arm(name, times=1)
+    return await call(portal)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("play", STATUSES)
+async def test_a_status(portal: Portal, call: str, play: str, way: str) -> None:
+    assert (await met(portal, f"{call}_{play}", way)).status_code == STATUSES[play]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("play", BODIES)
+async def test_another_body(portal: Portal, call: str, play: str, way: str) -> None:
+    answer = await met(portal, f"{call}_{play}", way)
+
+    assert answer.status_code == 200
+    assert BODIES[play].items() <= answer.json().items()
+
+
+async def test_a_bare_human_check_does_not_say_who_is_logged_in(portal: Portal) -> None:
+    assert "is_login" not in (await met(portal, "submit_human_check_bare", "switch")).json()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("play", REDIRECTS)
+async def test_a_redirect(portal: Portal, call: str, play: str) -> None:
+    answer = await met(portal, f"{call}_{play}", "switch")
+
+    assert answer.headers["location"] == portal.sandbox.shop_url + REDIRECTS[play]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_html_where_json_is_due(portal: Portal, call: str) -> None:
+    answer = await met(portal, f"{call}_html", "switch")
+
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "password" in answer.text
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_truncated_json(portal: Portal, call: str) -> None:
+    answer = await met(portal, f"{call}_truncated", "switch")
+
+    assert answer.text.startswith("{")
+    with pytest.raises(ValueError, match="line 1"):
+        answer.json()
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_connection_reset_before_the_answer(portal: Portal, call: str) -> None:
+    with pytest.raises(httpx.ReadError):
+        await met(portal, f"{call}_reset", "switch")
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_connection_cut_in_the_answer(portal: Portal, call: str) -> None:
+    with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+        await met(portal, f"{call}_cut", "switch")
+
+
+async def test_after_a_reset_the_sandbox_serves_on(portal: Portal) -> None:
+    with pytest.raises(httpx.ReadError):
+        await met(portal, "submit_reset", "switch")
+
+    assert (await submit(portal)).status_code == 200
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_slow_answer_comes_after_the_hold(portal: Portal, call: str) -> None:
+    begin = trio.current_time()
+
+    answer = await met(portal, f"{call}_slow", "switch")
+
+    assert answer.status_code == 200
+    assert trio.current_time() - begin >= portal.sandbox.state.hold
+
+
+async def test_graphql_errors(portal: Portal, way: str) -> None:
+    answer = (await met(portal, "submit_graphql_error", way)).json()
+
+    assert answer["data"] is None
+    assert answer["errors"][0]["extensions"]["code"]
+
+
+async def test_null_rows(portal: Portal, way: str) -> None:
+    assert (await met(portal, "submit_null_rows", way)).json() == {
+        "data": {"batchCustomLink": None}
+    }
+
+
+async def test_a_short_row_list(portal: Portal, way: str) -> None:
+    answer = (await met(portal, "submit_short_rows", way)).json()
+
+    assert len(answer["data"]["batchCustomLink"]) == 1
+
+
+async def test_refused_product_data_costs_no_link(portal: Portal) -> None:
+    rows = await portal.rows(portal.product(900_000_203))
+
+    assert rows[0]["failCode"] == 0
+
+
+async def test_product_data(portal: Portal) -> None:
+    answer = (await read(portal, 23456789012)).json()
+
+    assert answer["code"] == 0
+    assert answer["data"]["batch_item_for_item_card_full"]["shopid"] == 88201679
+
+
+@pytest.mark.parametrize("item_id", ["", "x", "٣"])
+async def test_product_data_of_no_item(portal: Portal, item_id: str) -> None:
+    answer = (await portal.get(f"/api/v3/offer/product?item_id={item_id}")).json()
+
+    assert answer["code"] != 0
+    assert answer["data"] is None
+
+
+async def test_product_data_can_be_slow(portal: Portal) -> None:
+    portal.sandbox.state.delays.product_ms = 200
+    begin = trio.current_time()
+
+    await read(portal)
+
+    assert trio.current_time() - begin >= 0.2
+
+
+async def test_the_probe(portal: Portal) -> None:
+    path = "/api/v3/report/list?page_size=1&page_num=1&version=1"
+    good = await portal.get(path)
+    portal.cookies["SPC_ST"] = ""
+
+    assert (good.status_code, good.json()["code"]) == (200, 0)
+    assert (await portal.get(path)).status_code == 401
+
+
+PAGES = ["/offer/custom_link", "/offer/product_offer/23456789012"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_of_a_signed_in_account(portal: Portal, path: str) -> None:
+    answer = await portal.get(path)
+
+    assert answer.status_code == 200
+    assert 'data-behaviour=""' in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_without_a_session_is_the_login_page(portal: Portal, path: str) -> None:
+    portal.cookies["SPC_EC"] = "expired"
+
+    answer = await portal.get(path)
+
+    assert answer.status_code == 302
+    assert answer.headers["location"].startswith(f"{portal.sandbox.shop_url}/buyer/login?next=http")
+
+
+@pytest.mark.parametrize(
+    ("fault", "path"),
+    [
+        ("page_login_redirect", "/buyer/login"),
+        ("page_captcha", "/verify/captcha"),
+        ("page_traffic", "/verify/traffic"),
+        ("session_lost", "/buyer/login"),
+        ("human_check", "/verify/captcha"),
+    ],
+)
+async def test_a_page_that_redirects(portal: Portal, fault: str, path: str) -> None:
+    portal.sandbox.state.faults.arm(fault)
+
+    answer = await portal.get("/offer/custom_link")
+
+    location = httpx.URL(answer.headers["location"])
+    assert location.path == path
+    assert (await portal.client.get(location)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("fault", "behaviour"),
+    [
+        ("page_login_script", "login_script"),
+        ("page_login_in_place", "login_in_place"),
+        ("page_without_form", "without_form"),
+        ("page_hang", "hang"),
+        ("page_hang_on_submit", "hang_on_submit"),
+        ("page_alert", "alert"),
+        ("session_lost_softly", "login_script"),
+        ("account_frozen", "frozen"),
+    ],
+)
+async def test_a_page_that_misbehaves_once_it_is_there(
+    portal: Portal, fault: str, behaviour: str
+) -> None:
+    portal.sandbox.state.faults.arm(fault)
+
+    answer = await portal.get("/offer/custom_link")
+
+    assert answer.status_code == 200
+    assert f'data-behaviour="{behaviour}"' in answer.text
+
+
+async def test_a_page_that_never_finishes(portal: Portal) -> None:
+    portal.sandbox.state.hold = 60
+    portal.sandbox.state.faults.arm("page_endless")
+    headers = {"cookie": "; ".join(f"{n}={v}" for n, v in portal.cookies.items())}
+    seen = ""
+
+    with trio.move_on_after(0.5) as impatient:
+        async with portal.client.stream(
+            "GET", f"{portal.sandbox.portal_url}/offer/custom_link", headers=headers
+        ) as answer:
+            async for text in answer.aiter_text():
+                seen += text
+
+    assert impatient.cancelled_caught
+    assert "<body" in seen
+    assert "<main" not in seen
+
+
+@pytest.mark.parametrize(("fault", "error"), [("page_500", None), ("page_reset", httpx.ReadError)])
+async def test_a_page_that_does_not_come(
+    portal: Portal, fault: str, error: type[Exception] | None
+) -> None:
+    portal.sandbox.state.faults.arm(fault)
+
+    if error is None:
+        assert (await portal.get("/offer/custom_link")).status_code == 500
+    else:
+        with pytest.raises(error):
+            await portal.get("/offer/custom_link")
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "body"),
+    [
+        ("session_lost", 401, {"is_login": False}),
+        ("session_lost_softly", 200, {"is_login": False, "error": HUMAN_CHECK}),
+        ("human_check", 200, {"is_login": True, "error": HUMAN_CHECK}),
+        ("account_frozen", 200, {"data": None}),
+    ],
+)
+@pytest.mark.parametrize("call", CALLS)
+async def test_trouble_with_the_session_is_seen_by_every_call(
+    portal: Portal, call: str, fault: str, status: int, body: dict[str, Any]
+) -> None:
+    portal.sandbox.state.faults.arm(fault)
+
+    answer = await CALLS[call](portal)
+
+    assert answer.status_code == status
+    assert body.items() <= answer.json().items()
+
+
+async def test_a_lost_session_sends_nothing_on(portal: Portal) -> None:
+    portal.sandbox.state.faults.arm("session_lost", times=1)
+    await submit(portal)
+
+    assert not portal.sandbox.state.submits.entries
+    assert (await submit(portal)).json()["data"]
+
+
+async def test_the_static_files_are_there(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    for name in ("sandbox.css", "faults.js", "custom_link.js", "product_offer.js"):
+        assert (await client.get(f"{sandbox.portal_url}/static/{name}")).status_code == 200
+
+
+async def test_only_static_files_are_static(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await client.get(f"{sandbox.portal_url}/static/..%2fguide.html")
+
+    assert answer.status_code == 404
+
+
+async def test_the_guide_names_every_fault(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    guide = (await client.get(f"{sandbox.portal_url}/")).text
+
+    assert all(fault.name in guide for fault in FAULTS)
+
+
+def test_every_fault_of_a_call_is_tried_here() -> None:
+    tried = {
+        *STATUSES,
+        *BODIES,
+        *REDIRECTS,
+        *("html", "truncated", "reset", "cut", "slow"),
+        *("graphql_error", "null_rows", "short_rows"),
+    }
+
+    played = {f.play.value for f in FAULTS if f.point in (Point.SUBMIT, Point.PRODUCT)}
+    assert played == tried
+    assert Play.SLOW.value in tried

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from daemon.sandbox.open_api import (
+    APP_ID,
+    LIMITED_APP_ID,
+    REFUSED_APP_ID,
+    SECRET,
+    signature,
+)
+from daemon.sandbox.server import Sandbox
+
+OFFER = (
+    "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}"
+    "pageInfo{hasNextPage}}}"
+)
+
+
+async def ask(
+    sandbox: Sandbox,
+    client: httpx.AsyncClient,
+    query: str,
+    variables: dict[str, Any] | None = None,
+    *,
+    app_id: str = APP_ID,
+    secret: str = SECRET,
+    age: int = 0,
+    said: str | None = None,
+) -> dict[str, Any]:
+    """One signed call. `said` is sent as the body in place of the one that was signed."""
+    body = json.dumps({"query": query, "variables": variables or {}})
+    timestamp = int(time.time()) - age
+    signed = signature(app_id, timestamp, body.encode(), secret)
+    answer = await client.post(
+        sandbox.open_api_url,
+        content=said or body,
+        headers={
+            "Content-Type": "application/json",
+            "Authorization": (
+                f"SHA256 Credential={app_id}, Timestamp={timestamp}, Signature={signed}"
+            ),
+        },
+    )
+    assert answer.status_code == 200
+    result: dict[str, Any] = answer.json()
+    return result
+
+
+def code_of(answer: dict[str, Any]) -> int:
+    code: int = answer["errors"][0]["extensions"]["code"]
+    assert f"[{code}]" in answer["errors"][0]["message"]
+    return code
+
+
+def mutation(origin: str, sub_ids: list[str]) -> str:
+    given = f"originUrl:{json.dumps(origin)},subIds:{json.dumps(sub_ids)}"
+    return f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}"
+
+
+def test_the_signature_is_the_documented_one() -> None:
+    body = rb'{"query":"{\nbrandOffer{\n    nodes{\n        commissionRate\n'
+    body += rb'        offerName\n    }\n}\n}"}'
+
+    assert signature("123456", 1577836800, body, "demo") == (
+        "dc88d72feea70c80c52c3399751a7d34966763f51a7f056aa070a5e9df645412"
+    )
+
+
+async def test_a_product_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await ask(sandbox, client, OFFER)
+
+    assert answer["data"]["productOfferV2"] == {
+        "nodes": [
+            {
+                "itemId": 23456789012,
+                "productName": "Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
+                "price": "122200",
+                "sellerCommissionRate": "0.135",
+            }
+        ],
+        "pageInfo": {"hasNextPage": False},
+    }
+
+
+async def test_a_product_offer_by_variable(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    query = "query q($id: Int64) {productOfferV2(itemId: $id) {nodes {itemId}}}"
+
+    answer = await ask(sandbox, client, query, {"id": "5"})
+
+    assert answer["data"]["productOfferV2"]["nodes"] == [{"itemId": 5}]
+
+
+async def test_an_unlisted_product(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await ask(sandbox, client, "{productOfferV2(itemId:900000210){nodes{itemId}}}")
+
+    assert answer["data"]["productOfferV2"]["nodes"] == []
+
+
+async def test_a_short_link_that_works(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await ask(
+        sandbox, client, mutation(f"{sandbox.shop_url}/product/7/8", ["fb", "", "x"])
+    )
+
+    link = answer["data"]["generateShortLink"]["shortLink"]
+    location = (await client.get(link)).headers["location"]
+    assert link.startswith(f"{sandbox.short_url}/")
+    assert "/universal-link/product/7/8?" in location
+    assert "utm_content=fb--x--&" in location
+
+
+@pytest.mark.parametrize(
+    ("path", "sub_ids", "code"),
+    [
+        ("/", [], 11001),
+        ("/product/7/8", ["a b"], 11001),
+        ("/product/7/8", ["a"] * 6, 11001),
+        ("/product/7/900000002", [], 11001),
+        ("/product/7/900000001", [], 10000),
+    ],
+)
+async def test_a_short_link_that_is_refused(
+    sandbox: Sandbox, client: httpx.AsyncClient, path: str, sub_ids: list[str], code: int
+) -> None:
+    answer = await ask(sandbox, client, mutation(sandbox.shop_url + path, sub_ids))
+
+    assert code_of(answer) == code
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"secret": "wrong"}, 10020),
+        ({"app_id": "1"}, 10020),
+        ({"age": 3_600}, 10020),
+        ({"said": '{"query":"{productOfferV2(itemId:5){nodes{itemId}}}"}'}, 10020),
+        ({"app_id": LIMITED_APP_ID}, 10030),
+        ({"app_id": REFUSED_APP_ID}, 10035),
+    ],
+)
+async def test_a_call_without_access(
+    sandbox: Sandbox, client: httpx.AsyncClient, changes: dict[str, Any], code: int
+) -> None:
+    assert code_of(await ask(sandbox, client, OFFER, **changes)) == code
+
+
+async def test_a_call_without_a_signature(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await client.post(sandbox.open_api_url, json={"query": OFFER})
+
+    assert code_of(answer.json()) == 10020
+
+
+@pytest.mark.parametrize(
+    "query", ["{", "{nonesuch{a}}", "{productOfferV2(itemId:5){nodes{nonesuch}}}"]
+)
+async def test_a_malformed_query(sandbox: Sandbox, client: httpx.AsyncClient, query: str) -> None:
+    assert code_of(await ask(sandbox, client, query)) == 10010
+
+
+@pytest.mark.parametrize("code", [10020, 10030, 10035])
+async def test_an_error_that_was_switched_on(
+    sandbox: Sandbox, client: httpx.AsyncClient, code: int
+) -> None:
+    sandbox.state.faults.arm(f"open_api_{code}", times=1)
+
+    first, second = [await ask(sandbox, client, OFFER) for _ in range(2)]
+
+    assert code_of(first) == code
+    assert "errors" not in second

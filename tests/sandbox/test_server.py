@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from daemon.config import load
+from daemon.errors import Invalid
+from daemon.sandbox.faults import FAULTS
+from daemon.sandbox.print_out import print_out
+from daemon.sandbox.server import Sandbox, main, open_sandbox, run
+from daemon.sandbox.session import cookie_header
+
+PASSWORD_HASH = (
+    "$argon2id$v=19$m=19456,t=2,p=1"
+    "$xepyJfj2SYt5dClictIDOQ$RY/XDlXJjdElbda6zPvVbkuqvzQxPaR8BEgQfdLKG+s"
+)
+
+
+async def test_the_three_listeners_have_ports_of_their_own(sandbox: Sandbox) -> None:
+    origins = {sandbox.portal_url, sandbox.shop_url, sandbox.short_url}
+
+    assert len(origins) == 3
+    assert all(re.fullmatch(r"http://127\.0\.0\.1:[1-9][0-9]+", origin) for origin in origins)
+
+
+async def test_two_sandboxes_share_nothing(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    async with open_sandbox() as other:
+        await client.get(f"{other.short_url}/direct")
+
+        assert other.state.counters["short link"] == 1
+    assert not sandbox.state.counters
+
+
+async def test_closing_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) -> None:
+    async with AsyncExitStack() as answers:
+        with trio.fail_after(3):
+            async with open_sandbox(hold=1e6) as opened:
+                opened.state.faults.arm("page_endless")
+                page = client.stream(
+                    "GET",
+                    f"{opened.portal_url}/offer/custom_link",
+                    headers={"cookie": cookie_header()},
+                )
+                answer = await answers.enter_async_context(page)
+                assert answer.status_code == 200
+
+
+async def test_closed_it_listens_no_more() -> None:
+    async with open_sandbox() as opened:
+        port = httpx.URL(opened.portal_url).port or 0
+
+    with pytest.raises(OSError, match="connect"):
+        await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
+    port = httpx.URL(sandbox.shop_url).port or 0
+
+    with pytest.raises(Invalid, match="--port"):
+        async with open_sandbox(ports=(0, port, 0)):
+            pass
+
+
+async def test_the_command_says_all_that_is_needed() -> None:
+    say, hear = trio.open_memory_channel[str](1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, "127.0.0.1", 0, say.send_nowait)
+        with trio.fail_after(5):
+            text = await hear.receive()
+        nursery.cancel_scope.cancel()
+
+    assert all(name in text for name in ("portal_url = ", "shop_url = ", "short_urls = ["))
+    assert cookie_header() in text
+    assert all(fault.name in text and str(fault.item or "") in text for fault in FAULTS)
+
+
+def test_a_taken_port_is_a_plain_error_of_the_command() -> None:
+    with pytest.raises(Invalid, match="--port"):
+        main(host="127.0.0.1", port=65535)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_command_ends_well_when_told(number: signal.Signals) -> None:
+    code = "import sys, daemon.sandbox.server as s; sys.exit(s.main(host='127.0.0.1', port=0))"
+    async with trio.open_nursery() as nursery:
+        process: trio.Process = await nursery.start(
+            partial(
+                trio.run_process,
+                [sys.executable, "-W", "error", "-c", code],
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                check=False,
+            )
+        )
+        assert process.stdout is not None
+        with trio.fail_after(20):
+            seen = b""
+            while b"Configuration" not in seen:
+                seen += await process.stdout.receive_some()
+            process.send_signal(number)
+            async for _ in process.stdout:
+                pass
+            assert await process.wait() == 0
+
+
+async def test_the_configuration_that_is_printed_is_good(sandbox: Sandbox, tmp_path: Path) -> None:
+    section = print_out(sandbox).split("Configuration for the daemon\n")[1].split("A cookie")[0]
+    file = tmp_path / "config.toml"
+    file.write_text(textwrap.dedent(section) + '[links]\nsource = "open_api"\n')
+
+    settings = load(file, {"SMARTLINKD_AUTH__PASSWORD_HASH": PASSWORD_HASH})
+
+    assert settings.marketplace.portal_url == sandbox.portal_url
+    assert settings.open_api.url == sandbox.open_api_url
+    assert settings.third_party.url == sandbox.estimate_url

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from daemon.sandbox.shop import PRODUCT_PATHS
+from daemon.sandbox.shortlinks import CODES, Hop, Way, hop_of, product_behind
+
+SHOP = "http://127.0.0.1:2"
+SHORT = "http://127.0.0.1:3"
+
+
+def walk(code: str) -> tuple[int, str]:
+    """How many hops a follower makes, at most ten, and where it ends."""
+    at, hops = f"{SHORT}/{code}", 0
+    while at.startswith(f"{SHORT}/") and hops < 10:
+        hop = hop_of(at.removeprefix(f"{SHORT}/"), shop_url=SHOP, short_url=SHORT)
+        hops += 1
+        if not hop.to:
+            return hops, ""
+        at = SHORT + hop.to if hop.to.startswith("/") else hop.to
+    return hops, at
+
+
+def product_at(url: str) -> tuple[int, int] | None:
+    path = url.removeprefix(f"{SHOP}/").partition("?")[0]
+    found = PRODUCT_PATHS.fullmatch(path) if url.startswith(f"{SHOP}/") else None
+    numbers = re.findall(r"[0-9]+", path) if found else []
+    return (int(numbers[-2]), int(numbers[-1])) if numbers else None
+
+
+@pytest.mark.parametrize("row", CODES, ids=lambda row: row.code)
+def test_a_code_ends_on_a_product_exactly_when_the_table_says_so(row: object) -> None:
+    code, good = getattr(row, "code", ""), getattr(row, "good", False)
+    hops, end = walk(code)
+
+    assert (product_at(end) is not None and hops <= 5) == good
+
+
+@pytest.mark.parametrize("row", [row for row in CODES if row.good], ids=lambda row: row.code)
+def test_the_portal_knows_the_product_behind_a_good_code(row: object) -> None:
+    code = getattr(row, "code", "")
+
+    assert product_behind(code) == product_at(walk(code)[1])
+
+
+@pytest.mark.parametrize("hops", [2, 3, 4, 5, 6, 9])
+def test_a_chain_takes_as_many_hops_as_it_says(hops: int) -> None:
+    assert walk(f"chain{hops}")[0] == hops
+
+
+def test_a_loop_never_ends() -> None:
+    assert walk("loop")[0] == 10
+
+
+def test_any_product_has_a_short_link() -> None:
+    assert product_at(walk("p12i3456")[1]) == product_behind("p12i3456") == (12, 3456)
+
+
+@pytest.mark.parametrize("code", ["", "nonesuch", "dlink1", "p1", "p1i2x", "chain0", "chain10"])
+def test_an_unknown_code_is_gone(code: str) -> None:
+    assert hop_of(code, shop_url=SHOP, short_url=SHORT) == Hop(Way.GONE)
+    assert product_behind(code) is None

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from daemon.sandbox.batch import Origins
+from daemon.sandbox.state import ACCOUNTS_KEPT, MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
+
+
+async def test_the_log_of_submits_is_bounded() -> None:
+    log = SubmitLog()
+    for number in range(ACCOUNTS_KEPT + 5):
+        with log.submit(str(number), ["link"], [("", "", "", "", "")]):
+            pass
+
+    assert len(log.entries) == SUBMITS_KEPT
+    assert len(log.accounts) == ACCOUNTS_KEPT
+    assert log.entries[-1].account == str(ACCOUNTS_KEPT + 4)
+
+
+async def test_the_short_links_that_are_kept_are_bounded() -> None:
+    state = State(Origins("p", "s", "x"), rows=5, hold=1)
+    for number in range(MADE_KEPT + 1):
+        state.keep_short_link(str(number), "long")
+
+    assert len(state.made) == MADE_KEPT
+    assert "0" not in state.made
+
+
+async def test_a_submit_that_fails_is_over_all_the_same() -> None:
+    log = SubmitLog()
+    with pytest.raises(ZeroDivisionError), log.submit("1", [], []):
+        _ = 1 // 0
+
+    assert log.accounts["1"].running == 0
+    assert log.entries[0].ended is not None
+
+
+async def test_holding_back_ends_when_the_sandbox_closes(autojump_clock: object) -> None:
+    state = State(Origins("p", "s", "x"), rows=5, hold=1e9)
+    state.closing.set()
+
+    await state.hold_back()

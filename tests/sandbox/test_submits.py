@@ -1,0 +1,270 @@
+"""Submits over HTTP: what the portal demands, what it answers, what it remembers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.session import affiliate_id, cookies_of
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Portal
+
+
+def changed(call: dict[str, Any], **variables: Any) -> dict[str, Any]:
+    return call | {"variables": call["variables"] | variables}
+
+
+async def test_a_product_link_becomes_the_accounts_own(portal: Portal) -> None:
+    (row,) = await portal.rows(portal.product(9, shop_id=8), subId1="fb", subId3="x9")
+
+    parts = urlsplit(row["longLink"])
+    query = parse_qs(parts.query)
+    assert row["failCode"] == 0
+    assert f"{parts.scheme}://{parts.netloc}" == portal.sandbox.shop_url
+    assert parts.path == "/universal-link/product/8/9"
+    assert query["utm_content"] == ["fb--x9--"]
+    assert query["utm_source"] == [f"an_{affiliate_id(portal.account)}"]
+    assert query["utm_medium"] == ["affiliates"]
+
+
+async def test_rows_come_in_the_order_of_the_links(portal: Portal) -> None:
+    rows = await portal.rows(*(portal.product(item) for item in (11, 13, 12)))
+
+    assert [row["longLink"].partition("?")[0][-2:] for row in rows] == ["11", "13", "12"]
+
+
+async def test_a_short_link_leads_to_its_long_link(portal: Portal) -> None:
+    (row,) = await portal.rows(portal.product(11))
+
+    answer = await portal.client.get(row["shortLink"])
+
+    assert answer.headers["location"] == row["longLink"]
+
+
+async def test_some_short_links_are_stamped(portal: Portal) -> None:
+    rows = await portal.rows(portal.product(12), portal.product(13))
+
+    assert [row["shortLink"].endswith("?lp=aff") for row in rows] == [True, False]
+
+
+async def test_a_known_short_link_is_taken(portal: Portal) -> None:
+    (row,) = await portal.rows(f"{portal.sandbox.short_url}/p5i6")
+
+    assert "/product/5/6?" in row["longLink"]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "{shop}/product/1/2?utm_source=an_1",
+        "{shop}/product/1/2/",
+        "{shop}/Ten-hang-i.1.2",
+        "{shop}/",
+        "{short}/gone",
+        "{short}/chain6",
+        "https://shopee.vn/product/1/2",
+        "/product/1/2",
+        "{shop}.evil.example/product/1/2",
+        "",
+    ],
+)
+async def test_other_links_have_fail_code_2(portal: Portal, link: str) -> None:
+    sandbox = portal.sandbox
+    link = link.format(shop=sandbox.shop_url, short=sandbox.short_url)
+
+    assert await portal.rows(link) == [{"shortLink": "", "longLink": "", "failCode": 2}]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(1, "a b"), (2, "ă"), (3, "x" * 51), (4, "a-b"), (5, "-")]
+)
+async def test_a_bad_sub_id_has_the_fail_code_of_its_place(
+    portal: Portal, place: int, value: str
+) -> None:
+    (row,) = await portal.rows(portal.product(1), **{f"subId{place}": value})
+
+    assert row["failCode"] == 2 + place
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"csrf_token": "wrong"}, 403),
+        ({"csrf_token": None}, 403),
+        ({"affiliate_program_type": None}, 400),
+        ({"affiliate_program_type": "2"}, 400),
+        ({"content_type": "text/plain"}, 400),
+        ({"q": "other"}, 404),
+    ],
+)
+async def test_a_call_that_the_page_would_not_make_is_refused(
+    portal: Portal, headers: dict[str, Any], status: int
+) -> None:
+    answer = await portal.post(portal.call(portal.product(1)), **headers)
+
+    assert answer.status_code == status
+    assert not portal.sandbox.state.submits.entries
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"operationName": "other"},
+        {"query": "query batchGetCustomLink {"},
+        {"query": "query batchGetCustomLink { batchCustomLink { shortLink } }"},
+        {"query": "mutation other { batchCustomLink { shortLink } }"},
+        {"variables": {}},
+        {"variables": {"linkParams": [], "sourceCaller": "CUSTOM_LINK_CALLER"}},
+        {"variables": {"linkParams": [{"originalLink": 1}], "sourceCaller": "CUSTOM_LINK_CALLER"}},
+        {"extra": 1},
+    ],
+)
+async def test_a_malformed_call_is_a_graphql_error(portal: Portal, body: dict[str, Any]) -> None:
+    answer = await portal.post(portal.call(portal.product(1)) | body)
+
+    assert answer.status_code == 200
+    assert answer.json()["data"] is None
+    assert answer.json()["errors"][0]["message"]
+
+
+async def test_an_unknown_field_is_a_graphql_error(portal: Portal) -> None:
+    call = portal.call(portal.product(1))
+    call["query"] = call["query"].replace("failCode", "failcode")
+
+    answer = await portal.post(call)
+
+    assert "failcode" in answer.json()["errors"][0]["message"]
+
+
+async def test_a_variable_of_another_type_is_a_graphql_error(portal: Portal) -> None:
+    call = portal.call(portal.product(1))
+    call["query"] = call["query"].replace("[CustomLinkParam!]", "[LinkParam]")
+
+    assert "linkParams" in (await portal.post(call)).json()["errors"][0]["message"]
+
+
+async def test_another_caller_is_a_graphql_error(portal: Portal) -> None:
+    call = changed(portal.call(portal.product(1)), sourceCaller="OTHER")
+
+    assert "errors" in (await portal.post(call)).json()
+
+
+async def test_only_selected_fields_come_back(portal: Portal) -> None:
+    call = portal.call(portal.product(1))
+    call["query"] = call["query"].replace("shortLink", "").replace("longLink", "")
+
+    answer = await portal.post(call)
+
+    assert answer.json() == {"data": {"batchCustomLink": [{"failCode": 0}]}}
+
+
+async def test_more_links_than_the_limit_are_refused(portal: Portal) -> None:
+    answer = await portal.post(portal.call(*[portal.product(1)] * 6))
+
+    assert "1 to 5" in answer.json()["errors"][0]["message"]
+
+
+async def test_the_limit_can_be_another(client: httpx.AsyncClient, portal: Portal) -> None:
+    async with open_sandbox(rows=7) as wide:
+        other = type(portal)(wide, client)
+
+        assert len(await other.rows(*[other.product(1)] * 7)) == 7
+
+
+async def test_without_a_session_nothing_is_made(portal: Portal) -> None:
+    portal.cookies["SPC_EC"] = "expired"
+
+    answer = await portal.post(portal.call(portal.product(1)))
+
+    assert answer.status_code == 401
+    assert answer.json()["is_login"] is False
+
+
+@pytest.mark.parametrize(
+    ("item_id", "changes"),
+    [
+        (900_000_001, {"shortLink": "", "longLink": "", "failCode": 1}),
+        (900_000_002, {"shortLink": "", "longLink": "", "failCode": 2}),
+        (900_000_099, {"shortLink": "", "longLink": "", "failCode": 99}),
+        (900_000_011, {"failCode": None}),
+        (900_000_012, {"shortLink": ""}),
+    ],
+)
+async def test_a_magic_item_spoils_its_own_row(
+    portal: Portal, item_id: int, changes: dict[str, Any]
+) -> None:
+    rows = await portal.rows(portal.product(1), portal.product(item_id), portal.product(2))
+
+    assert [row["failCode"] for row in (rows[0], rows[2])] == [0, 0]
+    assert {name: rows[1][name] for name in changes} == changes
+
+
+async def test_a_lost_row_is_null(portal: Portal) -> None:
+    rows = await portal.rows(portal.product(900_000_010), portal.product(1))
+
+    assert rows[0] is None
+    assert rows[1]["failCode"] == 0
+
+
+async def test_a_row_that_earns_for_somebody_else(portal: Portal) -> None:
+    (row,) = await portal.rows(portal.product(900_000_013))
+
+    assert row["failCode"] == 0
+    assert f"an_{affiliate_id(portal.account)}" not in row["longLink"]
+
+
+async def test_a_row_for_another_item(portal: Portal) -> None:
+    (row,) = await portal.rows(portal.product(900_000_014))
+
+    assert "/900000014?" not in row["longLink"]
+
+
+async def test_overlapping_submits_of_one_account_are_seen(
+    sandbox: Sandbox, portal: Portal
+) -> None:
+    sandbox.state.delays.submit_ms = 100
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(portal.rows, portal.product(1))
+        nursery.start_soon(portal.rows, portal.product(2))
+
+    assert sandbox.state.submits.overlapping_submits(portal.account) == 2
+
+
+async def test_submits_of_two_accounts_do_not_overlap(sandbox: Sandbox, portal: Portal) -> None:
+    sandbox.state.delays.submit_ms = 100
+    other = type(portal)(sandbox, portal.client, "4712")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(portal.rows, portal.product(1))
+        nursery.start_soon(other.rows, other.product(1))
+
+    assert [sandbox.state.submits.overlapping_submits(a) for a in ("4711", "4712")] == [1, 1]
+
+
+async def test_a_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
+    sandbox.state.delays.submit_ms = 60_000
+    with trio.move_on_after(0.3):
+        await portal.rows(portal.product(1))
+
+    await trio.testing.wait_all_tasks_blocked(cushion=0.05)  # the server sees the end of file
+
+    assert sandbox.state.submits.entries[0].outcome == "cut short"
+    assert sandbox.state.submits.accounts[portal.account].running == 0
+
+
+async def test_another_account_has_another_affiliate_id(sandbox: Sandbox, portal: Portal) -> None:
+    other = type(portal)(sandbox, portal.client, "4712")
+
+    (mine,), (theirs,) = await portal.rows(portal.product(1)), await other.rows(other.product(1))
+
+    assert mine["longLink"] != theirs["longLink"]
+    assert mine["shortLink"] != theirs["shortLink"]
+    assert cookies_of("4711") != cookies_of("4712")

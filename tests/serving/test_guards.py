@@ -1,0 +1,340 @@
+"""Each guard, and the fault that shows when it is taken out of its class."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from hypercorn.trio.tcp_server import TCPServer
+from quart_trio.asgi import TrioASGIHTTPConnection
+
+from daemon.serving import GuardedQuart, bind, guards, serve
+from daemon.serving.guards import Connection, Http1, Stream
+
+if TYPE_CHECKING:
+    from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
+
+GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+UPGRADE = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n"
+WEBSOCKET = UPGRADE.replace(
+    b"\r\n\r\n",
+    b"\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+)
+SHORT = 0.5  # seconds; what has not happened by then counts as never
+
+
+async def _fault(*_: object) -> None:
+    raise ZeroDivisionError("client's own words")
+
+
+# 1. One connection's exception
+
+
+async def test_an_exception_in_one_connection_ends_that_one_alone(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as server:
+        with monkeypatch.context() as broken:
+            broken.setattr(Http1, "handle", _fault)
+            assert await server.send_and_read(GET) == b""
+        assert await server.is_answered()
+    assert "ended by ZeroDivisionError at" in caplog.text
+    assert "client's own words" not in caplog.text
+
+
+async def test_without_the_guard_it_ends_the_server(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "run", Connection._talk)
+    monkeypatch.setattr(Http1, "handle", _fault)
+    with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
+        async with serving() as server:
+            await server.send_and_read(GET)
+            await trio.sleep_forever()
+
+
+async def test_h2c_is_answered_as_http1(serving: Serving) -> None:
+    async with serving() as server:
+        assert (await server.ask(UPGRADE % b"h2c")).status == 200
+
+
+async def test_without_the_guard_h2c_is_taken_up(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Http1, "_check_protocol")
+    async with serving() as server:
+        assert (await server.ask(UPGRADE % b"h2c")).status == 101
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"/small", 200),
+        (b"http://a/small", 200),
+        (b"HTTPS://a:1/small?q", 200),
+        (b"http://[/small", 200),
+        (b"?small", 400),
+        (b"small", 400),
+        (b"http://a", 400),
+        (b"*", 400),
+    ],
+)
+async def test_only_a_path_reaches_the_application(
+    serving: Serving, target: bytes, status: int
+) -> None:
+    async with serving() as server:
+        answer = await server.ask(LAST_GET.replace(b"/small", target))
+        assert (answer.status, answer.body[:3]) == (status, b"ok" if status == 200 else b'{"o')
+
+
+async def test_without_the_guard_an_odd_target_is_an_internal_error(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Http1, "_create_stream")
+    async with serving() as server:
+        assert (await server.ask(LAST_GET.replace(b"/small", b"?small"))).status == 500
+
+
+@pytest.mark.parametrize("host", [b"a" * 99, b"..", b"\xff", b"a:b:c", b"[", b""])
+async def test_a_host_that_is_none_does_not_matter(serving: Serving, host: bytes) -> None:
+    async with serving() as server:
+        assert (await server.ask(LAST_GET.replace(b": a\r", b": %b\r" % host))).status == 200
+
+
+async def test_without_the_guard_such_a_host_is_an_internal_error(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(GuardedQuart, "create_url_adapter")
+    async with serving() as server:
+        assert (await server.ask(LAST_GET.replace(b": a\r", b": ..\r"))).status == 500
+
+
+async def test_what_the_application_cannot_answer_is_a_failure_in_json(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GuardedQuart, "handle_request", _fault)
+    async with serving() as server:
+        answer = await server.ask(LAST_GET)
+        assert answer.status == 500
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.body.startswith(b'{"ok": false, "error": "internal error')
+
+
+async def test_without_the_guard_it_is_an_empty_answer(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GuardedQuart, "handle_request", _fault)
+    monkeypatch.delattr(Stream, "_send_error_response")
+    async with serving() as server:
+        assert (await server.ask(LAST_GET)).body == b""
+
+
+# 2. Finished connections
+
+
+@pytest.mark.parametrize("request_", [LAST_GET, b"GET /small HTTP/1.0\r\n\r\n"])
+async def test_a_client_that_wants_the_end_gets_it_at_once(
+    serving: Serving, request_: bytes
+) -> None:
+    async with serving(idle_seconds=60) as server:
+        with trio.fail_after(SHORT):
+            assert (await server.ask(request_)).body == b"ok"
+
+
+@pytest.mark.parametrize("request_", [LAST_GET, b"GET /small HTTP/1.0\r\n\r\n"])
+async def test_without_the_guards_it_hangs(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, request_: bytes
+) -> None:
+    monkeypatch.setattr(GuardedQuart, "asgi_http_class", TrioASGIHTTPConnection)
+    monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
+    async with serving(idle_seconds=0.1) as server:
+        with pytest.raises(trio.TooSlowError), trio.fail_after(SHORT):
+            await server.ask(request_)
+
+
+async def test_an_idle_connection_expires(serving: Serving, answer_of: AnswerOf) -> None:
+    async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
+        await stream.send_all(GET)
+        assert (await answer_of(stream)).body == b"ok"
+        with trio.fail_after(SHORT):
+            assert await stream.receive_some() == b""
+
+
+async def test_without_the_guard_it_never_does(
+    serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GuardedQuart, "asgi_http_class", TrioASGIHTTPConnection)
+    async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
+        await stream.send_all(GET)
+        await answer_of(stream)
+        with pytest.raises(trio.TooSlowError), trio.fail_after(SHORT):
+            await stream.receive_some()
+
+
+async def test_a_disconnect_cancels_the_handler(serving: Serving, seen: Seen) -> None:
+    async with serving() as server:
+        async with await server.connect() as stream:
+            await stream.send_all(GET.replace(b"small", b"wait"))
+            await seen.started.wait()
+        with trio.fail_after(SHORT):
+            await seen.cancelled.wait()
+
+
+# 3. Clients that do not read
+
+
+async def _stalled(server: Running) -> trio.SocketStream:
+    """A client that asks for the large answer and reads nothing of it."""
+    stream = await server.connect()
+    await stream.send_all(GET.replace(b"small", b"large"))
+    return stream
+
+
+async def test_a_client_that_stops_reading_does_not_delay_the_stop(
+    serving: Serving, seen: Seen
+) -> None:
+    async with serving(send_seconds=0.2) as server, await _stalled(server):
+        await seen.started.wait()
+        server.stop.set()
+        with trio.fail_after(0.2 + SHORT):
+            await server.ended.wait()
+
+
+async def test_without_the_guard_it_holds_the_server_for_ever(
+    serving: Serving, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
+    async with serving(grace=0.1, send_seconds=0.1) as server, await _stalled(server):
+        await seen.started.wait()
+        server.stop.set()
+        with pytest.raises(trio.TooSlowError), trio.fail_after(SHORT):
+            await server.ended.wait()
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_it(serving: Serving) -> None:
+    async with serving(send_seconds=0.2) as server, await _stalled(server) as stream:
+        received, pause_at = 0, 0
+        while received < 32 * 1024 * 1024:
+            received += len(await stream.receive_some(1024 * 1024))
+            if received >= pause_at:
+                pause_at += 4 * 1024 * 1024
+                await trio.sleep(0.05)  # this is the slowness: 0.4 s in all
+
+
+TOO_LARGE = 24 * 1024 * 1024
+UPLOAD = b"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % TOO_LARGE
+
+
+async def test_an_early_answer_reaches_a_client_that_sends_all_first(serving: Serving) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(UPLOAD)
+        await stream.send_all(bytes(TOO_LARGE))
+        assert b"unread" in await stream.receive_some()
+
+
+async def test_without_the_guard_its_connection_breaks_before_it_reads(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "_read_data", TCPServer._read_data)
+    monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(UPLOAD)
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(bytes(TOO_LARGE))
+
+
+# 5 and 8. What is not to be relied on
+
+
+def test_no_websocket_can_be_registered(app: GuardedQuart) -> None:
+    with pytest.raises(TypeError, match="server-sent events"):
+        app.websocket("/ws")(_fault)
+
+
+async def test_a_websocket_upgrade_is_answered_as_http1(serving: Serving) -> None:
+    async with serving() as server:
+        assert (await server.ask(WEBSOCKET % b"websocket")).status == 200
+
+
+async def test_without_the_guard_it_reaches_the_websocket_code(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Http1, "_create_stream")
+    async with serving() as server:
+        assert (await server.ask(WEBSOCKET % b"websocket")).status != 200
+
+
+def test_no_background_task_can_be_started(app: GuardedQuart) -> None:
+    with pytest.raises(TypeError, match="supervisor"):
+        app.add_background_task(_fault)
+
+
+@pytest.mark.parametrize("hook", ["before_serving", "while_serving", "after_serving"])
+async def test_an_app_that_waits_for_the_lifespan_is_not_served(
+    serving: Serving, app: GuardedQuart, hook: str
+) -> None:
+    async def function() -> None: ...
+
+    async def generator() -> AsyncIterator[None]:
+        yield
+
+    getattr(app, hook)(generator if hook == "while_serving" else function)
+    with pytest.RaisesGroup(TypeError):
+        async with serving():
+            pass
+
+
+# 6. The head
+
+
+HEAD_OF_40_KB = b"GET /small HTTP/1.1\r\nHost: a\r\nA: %b\r\n\r\n" % (b"x" * 40_000)
+
+
+async def test_a_large_head_is_refused_even_when_it_comes_at_once(serving: Serving) -> None:
+    async with serving() as server:
+        answer = await server.ask(HEAD_OF_40_KB)
+        assert answer.status == 431
+        assert answer.headers["connection"] == "close"
+
+
+async def test_without_the_guard_it_passes(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, answer_of: AnswerOf
+) -> None:
+    monkeypatch.delattr(Http1, "_create_stream")
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD_OF_40_KB)
+        assert (await answer_of(stream)).status == 200
+
+
+# 7. The descriptors
+
+
+async def test_the_sockets_stay_open_for_the_next_incarnation_and_uninherited(
+    app: GuardedQuart, client_of: ClientOf
+) -> None:
+    [listening] = bind("127.0.0.1:0")
+    with listening:
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                stop = trio.Event()
+                await nursery.start(partial(serve, app, [listening], grace=0, stop=stop))
+                assert await client_of(listening).is_answered()
+                stop.set()
+        assert not listening.get_inheritable()
+
+
+# The names that all of this hangs on
+
+
+def test_the_installed_upstream_is_the_one_this_is_written_for() -> None:
+    guards.check_upstream()
+
+
+def test_a_release_without_one_of_the_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(TCPServer, "_idle_timeout")
+    with pytest.raises(RuntimeError, match=r"TCPServer\._idle_timeout.*hypercorn 0\.18"):
+        guards.check_upstream()

@@ -1,0 +1,290 @@
+"""What an asker gets: answers in order, an immediate no when full, its own deadline, an end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.errors import Invalid, Refused, Unavailable
+from daemon.supervision.actor import ActorGone, ActorRestarting, Mailbox, Overloaded
+
+
+class Desk:
+    """Works on one thing for as long as it is told, and remembers it all."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.done: list[str] = []
+        self.cut: list[str] = []
+        self.at_work = 0
+        self.most_at_work = 0
+
+    async def work(self, thing: str, *, seconds: float = 0.0) -> str:
+        self.begun.append(thing)
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        try:
+            await trio.sleep(seconds)
+        except trio.Cancelled:
+            self.cut.append(thing)
+            raise
+        finally:
+            self.at_work -= 1
+        self.done.append(thing)
+        return thing.upper()
+
+    async def at_once(self, thing: str) -> str:
+        self.begun.append(thing)
+        return thing
+
+    async def refuse(self) -> None:
+        raise Invalid("thing: no")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def note(answers: list[object], ask: Awaitable[object]) -> None:
+    """Append the answer, or the refusal that is the answer."""
+    try:
+        answers.append(await ask)
+    except Refused as refusal:
+        answers.append(refusal)
+
+
+async def test_the_answer_is_what_the_method_returns(desk: Desk, nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    answer: str = await mailbox.ask(Desk.work, "a", seconds=0.0)
+    assert answer == "A"
+
+
+async def test_requests_are_answered_in_order_and_one_at_a_time(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    for thing in "abc":
+        nursery.start_soon(note, answers, mailbox.ask(Desk.work, thing, seconds=1.0))
+        await wait_all_tasks_blocked()
+    nursery.start_soon(mailbox.serve, desk)
+    await trio.sleep(10)
+    assert answers == ["A", "B", "C"]
+    assert desk.most_at_work == 1
+
+
+async def test_several_hands_work_at_once_and_no_more_than_that(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    for thing in "abcde":
+        nursery.start_soon(note, answers, mailbox.ask(Desk.work, thing, seconds=1.0))
+    nursery.start_soon(lambda: mailbox.serve(desk, at_once=3))
+    await trio.sleep(0.5)
+    assert desk.most_at_work == 3
+    assert mailbox.waiting == 2
+    await trio.sleep(10)
+    assert sorted(str(answer) for answer in answers) == ["A", "B", "C", "D", "E"]
+    assert desk.most_at_work == 3
+
+
+async def test_a_refusal_gives_the_hand_back(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(lambda: mailbox.serve(desk, at_once=2))
+    for _ in range(3):
+        with pytest.raises(Invalid):
+            await mailbox.ask(Desk.refuse)
+    assert await mailbox.ask(Desk.work, "a") == "A"
+
+
+async def test_a_full_mailbox_says_so_at_once(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk", size=2)
+    answers: list[object] = []
+    for thing in "ab":
+        nursery.start_soon(note, answers, mailbox.ask(Desk.work, thing))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(desk.at_once, "anything else")
+    with pytest.raises(Overloaded) as refused:
+        await mailbox.ask(Desk.work, "c")
+    assert desk.begun == []  # nobody else had a turn, so it did not wait
+    assert isinstance(refused.value, Unavailable)
+    assert refused.value.retry_after == 1
+    assert "desk" in str(refused.value)
+    assert mailbox.waiting == 2
+    nursery.start_soon(mailbox.serve, desk)
+    await trio.sleep(1)
+    assert sorted(desk.begun) == ["a", "anything else", "b"]
+
+
+async def test_the_size_counts_those_that_wait_and_not_those_in_hand(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk", size=1)
+    answers: list[object] = []
+    nursery.start_soon(mailbox.serve, desk)
+    for thing in "ab":
+        await wait_all_tasks_blocked()
+        nursery.start_soon(note, answers, mailbox.ask(Desk.work, thing, seconds=1.0))
+    await wait_all_tasks_blocked()
+    with pytest.raises(Overloaded):
+        await mailbox.ask(Desk.work, "c")
+    await trio.sleep(5)
+    assert answers == ["A", "B"]
+
+
+async def test_a_mailbox_without_room_answers_when_the_actor_is_free(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk", size=0)
+    nursery.start_soon(mailbox.serve, desk)
+    await wait_all_tasks_blocked()
+    nursery.start_soon(mailbox.ask, Desk.work, "a")
+    await wait_all_tasks_blocked()
+    assert desk.begun == ["a"]
+
+
+async def test_those_that_have_gone_make_room_and_the_others_keep_their_order(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk", size=3)
+    answers: list[object] = []
+    leaving = trio.CancelScope()
+
+    async def leave() -> None:
+        with leaving:
+            await mailbox.ask(Desk.work, "b")
+
+    nursery.start_soon(note, answers, mailbox.ask(Desk.work, "a"))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(leave)
+    await wait_all_tasks_blocked()
+    nursery.start_soon(note, answers, mailbox.ask(Desk.work, "c"))
+    await wait_all_tasks_blocked()
+    leaving.cancel()
+    await wait_all_tasks_blocked()
+    nursery.start_soon(note, answers, mailbox.ask(Desk.work, "d"))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(mailbox.serve, desk)
+    await trio.sleep(1)
+    assert answers == ["A", "C", "D"]
+    assert desk.begun == ["a", "c", "d"]
+
+
+async def test_a_deadline_includes_the_wait_in_the_mailbox(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    nursery.start_soon(mailbox.serve, desk)
+    nursery.start_soon(note, answers, mailbox.ask(Desk.work, "a", seconds=10.0))
+    await wait_all_tasks_blocked()
+    with pytest.raises(trio.TooSlowError), trio.fail_after(3):
+        await mailbox.ask(Desk.work, "b")
+    assert trio.current_time() == pytest.approx(3.0)
+    await trio.sleep(20)
+    assert answers == ["A"]
+    assert desk.begun == ["a"]
+
+
+async def test_an_asker_that_goes_away_cancels_its_work_and_only_that(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    with trio.move_on_after(3):
+        await mailbox.ask(Desk.work, "a", seconds=10.0)
+    assert await mailbox.ask(Desk.work, "b") == "B"
+    assert trio.current_time() == pytest.approx(3.0)
+    assert (desk.cut, desk.done) == (["a"], ["b"])
+
+
+async def test_the_next_request_waits_until_cancelled_work_has_tidied_up(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async def tidy_slowly(order: list[str]) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+            order.append("tidied")
+
+    async def come_next(order: list[str]) -> None:
+        order.append("next")
+
+    mailbox = Mailbox[list[str]]("desk")
+    order: list[str] = []
+    nursery.start_soon(mailbox.serve, order)
+    with trio.move_on_after(1):
+        await mailbox.ask(tidy_slowly)
+    await mailbox.ask(come_next)
+    assert order == ["tidied", "next"]
+
+
+async def test_one_that_is_already_cancelled_asks_nothing(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    await wait_all_tasks_blocked()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await mailbox.ask(Desk.at_once, "a")
+    await trio.sleep(1)
+    assert scope.cancelled_caught
+    assert desk.begun == []
+
+
+async def test_closing_fails_those_that_wait_and_those_that_ask_later(
+    nursery: trio.Nursery,
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    for thing in "ab":
+        nursery.start_soon(note, answers, mailbox.ask(Desk.work, thing))
+    await wait_all_tasks_blocked()
+    mailbox.close("it has done its work")
+    await wait_all_tasks_blocked()
+    await note(answers, mailbox.ask(Desk.work, "c"))
+    assert [type(answer) for answer in answers] == [ActorGone] * 3
+    assert {str(answer) for answer in answers} == {
+        "the desk part of the daemon has ended: it has done its work"
+    }
+    assert mailbox.waiting == 0
+
+
+async def test_closing_leaves_the_one_in_hand_to_whoever_works_on_it(
+    desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    nursery.start_soon(mailbox.serve, desk)
+    nursery.start_soon(note, answers, mailbox.ask(Desk.work, "a", seconds=1.0))
+    await wait_all_tasks_blocked()
+    mailbox.close("it has done its work")
+    await trio.sleep(5)
+    assert answers == ["A"]
+
+
+async def test_an_incarnation_opens_a_closed_mailbox(desk: Desk, nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    mailbox.close("its supervisor is restarting")
+    nursery.start_soon(mailbox.serve, desk)
+    await wait_all_tasks_blocked()
+    assert await mailbox.ask(Desk.work, "a") == "A"
+
+
+def test_the_kinds_of_no_are_all_answers_to_try_again_later() -> None:
+    assert issubclass(Overloaded, Unavailable)
+    assert issubclass(ActorRestarting, Unavailable)
+    assert issubclass(ActorGone, Unavailable)

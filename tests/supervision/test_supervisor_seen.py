@@ -1,0 +1,230 @@
+"""What people and monitors see: the snapshot in each phase, and one log record an event."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.supervision.policy import Backoff, Restart
+from daemon.supervision.supervisor import (
+    MAX_ERROR_TEXT,
+    ChildSnapshot,
+    ChildSpec,
+    State,
+    Supervisor,
+    describe,
+)
+
+if TYPE_CHECKING:
+    from tests.supervision.conftest import Child, Grow
+
+EVEN = Backoff(first=2.0, jitter=0.0)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+LOGGER = "daemon.supervision.supervisor"
+
+
+def wall() -> datetime:
+    """A wall clock that agrees with the mock clock."""
+    return at(trio.current_time())
+
+
+def at(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+async def break_down() -> None:
+    raise ValueError("broken")
+
+
+async def take_three_seconds() -> None:
+    await trio.sleep(3)
+
+
+async def test_a_snapshot_before_the_start_is_all_down(
+    a: Child, b: Child, autojump_clock: MockClock
+) -> None:
+    supervisor = Supervisor("tree", [a.spec(), b.spec()], wall=wall)
+    assert supervisor.snapshot() == [
+        ChildSnapshot("a", State.DOWN, at(0), 0, None, None),
+        ChildSnapshot("b", State.DOWN, at(0), 0, None, None),
+    ]
+
+
+async def test_a_snapshot_tells_each_phase_of_a_childs_life(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    a.before = take_three_seconds
+    tree = grow(Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN, wall=wall))
+    await trio.sleep(1)
+    starting, not_yet = tree.supervisor.snapshot()
+    assert starting == ChildSnapshot("a", State.STARTING, at(0), 0, None, None)
+    assert not_yet == ChildSnapshot("b", State.DOWN, at(0), 0, None, None)
+
+    await trio.sleep(4)  # now 5.0
+    running = tree.supervisor.snapshot()[0]
+    assert running == ChildSnapshot("a", State.RUNNING, at(3), 0, None, None)
+
+    a.fail(ValueError("broken"))
+    await trio.sleep(0.5)
+    waiting = tree.supervisor.snapshot()[0]
+    assert waiting == ChildSnapshot("a", State.WAITING, at(5), 0, "ValueError: broken", 1.5)
+
+    await trio.sleep(2.5)  # now 8.0
+    again = tree.supervisor.snapshot()[0]
+    assert again == ChildSnapshot("a", State.STARTING, at(7), 1, "ValueError: broken", None)
+
+    await trio.sleep(4)  # now 12.0
+    a.stop_takes = 2.0
+    tree.supervisor.stop()
+    await trio.sleep(1)
+    stopping = tree.supervisor.snapshot()[0]
+    assert stopping == ChildSnapshot("a", State.STOPPING, at(12), 1, "ValueError: broken", None)
+
+    await tree.over.wait()
+    down, other = tree.supervisor.snapshot()
+    assert down == ChildSnapshot("a", State.DOWN, at(14), 1, "ValueError: broken", None)
+    assert other == ChildSnapshot("b", State.DOWN, at(12), 0, None, None)
+
+
+async def test_one_that_is_done_stays_down_since_then(
+    a: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    specs = [a.spec(restart=Restart.TRANSIENT)]
+    tree = grow(Supervisor("tree", specs, wall=wall))
+    await trio.sleep(1)
+    a.finish()
+    await trio.sleep(9)
+    tree.supervisor.stop()
+    await tree.over.wait()
+    assert tree.supervisor.snapshot() == [ChildSnapshot("a", State.DOWN, at(1), 0, None, None)]
+
+
+async def test_a_failed_restart_is_the_last_error(
+    a: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    tree = grow(Supervisor("tree", [a.spec()], backoff=EVEN, wall=wall))
+    await trio.sleep(1)
+    a.before = break_down
+    a.fail(KeyError("lost"))
+    await trio.sleep(2.5)
+    assert tree.supervisor.snapshot() == [
+        ChildSnapshot("a", State.WAITING, at(3), 1, "ValueError: broken", 3.5)
+    ]
+
+
+async def test_nothing_waits_after_the_end(a: Child, grow: Grow, autojump_clock: MockClock) -> None:
+    tree = grow(Supervisor("tree", [a.spec()], backoff=EVEN, wall=wall))
+    await trio.sleep(1)
+    a.fail(ValueError("broken"))
+    await trio.sleep(1)
+    tree.scope.cancel()
+    await tree.over.wait()
+    assert tree.supervisor.snapshot() == [
+        ChildSnapshot("a", State.DOWN, at(2), 0, "ValueError: broken", None)
+    ]
+
+
+def test_the_wall_clock_is_utc_where_none_is_given(a: Child) -> None:
+    before = datetime.now(UTC)
+    (child,) = Supervisor("tree", [a.spec()]).snapshot()
+    assert before <= child.since <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("broken"), "ValueError: broken"),
+        (ValueError(), "ValueError"),
+        (ValueError("two\n  lines\tand a tab "), "ValueError: two lines and a tab"),
+        (ExceptionGroup("g", [ValueError("broken")]), "ValueError: broken"),
+        (
+            ExceptionGroup("g", [ValueError("broken"), KeyError("lost"), OSError()]),
+            "ValueError: broken (and 2 more)",
+        ),
+        (
+            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("broken")])]),
+            "ValueError: broken",
+        ),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: Exception, line: str) -> None:
+    assert describe(error) == line
+
+
+def test_a_description_is_bounded() -> None:
+    exact = "x" * MAX_ERROR_TEXT
+    assert describe(ValueError(exact)) == f"ValueError: {exact}"
+    assert describe(ValueError(exact + "x")) == f"ValueError: {exact[:-1]}…"
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str, type[BaseException] | None]]:
+    return [
+        (record.levelno, record.getMessage(), record.exc_info[0] if record.exc_info else None)
+        for record in caplog.records
+        if record.name == LOGGER
+    ]
+
+
+async def test_a_failure_is_one_record_with_its_traceback(
+    a: Child, grow: Grow, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    grow(Supervisor("tree", [a.spec()]))
+    await trio.sleep(1)
+    a.fail(ValueError("broken"))
+    await trio.sleep(5)
+    assert logged(caplog) == [(logging.ERROR, "a failed", ValueError)]
+
+
+@pytest.mark.parametrize(
+    ("restart", "message"),
+    [
+        (Restart.PERMANENT, "a returned; starting it again"),
+        (Restart.TRANSIENT, "a returned"),
+    ],
+)
+async def test_a_return_is_one_record(
+    *,
+    a: Child,
+    grow: Grow,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    restart: Restart,
+    message: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    grow(Supervisor("tree", [a.spec(restart=restart)]))
+    await trio.sleep(1)
+    a.finish()
+    await trio.sleep(5)
+    assert logged(caplog) == [(logging.INFO, message, None)]
+
+
+async def test_a_restart_that_fails_is_one_record(
+    a: Child, grow: Grow, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    grow(Supervisor("tree", [a.spec()], backoff=EVEN))
+    await trio.sleep(1)
+    a.before = break_down
+    a.fail(KeyError("lost"))
+    await trio.sleep(2.5)
+    assert logged(caplog) == [
+        (logging.ERROR, "a failed", KeyError),
+        (logging.ERROR, "a did not start again", ValueError),
+    ]
+
+
+async def test_an_orderly_life_leaves_no_record(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    tree = grow(Supervisor("tree", [a.spec(), ChildSpec("b", b.run)]))
+    await trio.sleep(1)
+    tree.supervisor.stop()
+    await tree.over.wait()
+    assert logged(caplog) == []

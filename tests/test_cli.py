@@ -1,0 +1,214 @@
+"""The command line: which command calls what, and how each end is told."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import daemon
+from daemon.auth.passwords import hash_password
+from daemon.cli import main
+from daemon.config import Settings
+from daemon.errors import Invalid
+from daemon.state import StateUnusable
+from daemon.supervision.supervisor import Escalated
+
+StandIn = Callable[..., None]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n')
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """Put a module of functions in the place of one of the daemon's parts."""
+
+    def put(name: str, **functions: object) -> None:
+        module = ModuleType(f"daemon.{name}")
+        vars(module).update(functions)
+        parent, _, last = f"daemon.{name}".rpartition(".")
+        monkeypatch.setitem(sys.modules, f"daemon.{name}", module)
+        monkeypatch.setattr(sys.modules.get(parent, daemon), last, module, raising=False)
+
+    return put
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"smartlinkd {daemon.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["srve"],
+        ["account"],
+        ["account", "shw"],
+        ["check-config"],
+        ["demo", "--port", "65536"],
+        ["sandbox", "--port", "-1"],
+        ["hash-password", "a password"],
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: smartlinkd" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check-config", "FILE"],
+        ["serve", "--config", "FILE"],
+        ["status", "--config", "FILE"],
+        ["account", "show", "--config", "FILE"],
+        ["2fa", "off", "--config", "FILE"],
+    ],
+)
+def test_a_wrong_configuration_is_2_and_all_of_it_is_told(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[server]\nbind = "8787"\n')
+    assert main([str(path) if word == "FILE" else word for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(":")[0] for line in err.splitlines()] == [
+        "smartlinkd",
+        "server.bind",
+        "auth.password_hash",
+    ]
+
+
+def test_a_good_configuration_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{config}: OK\n")
+    assert "listens on 127.0.0.1:8787" in out
+    assert err == ""
+
+
+def test_the_environment_counts(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:9")
+    monkeypatch.setenv("SMARTLINKD_SERVER__TRUSTED_PROXIES", '["0.0.0.0/0"]')
+    assert main(["check-config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert "listens on 127.0.0.1:9" in out
+    assert err.startswith("warning: server.trusted_proxies: ")
+
+
+def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:
+    calls: list[dict[str, object]] = []
+
+    def remember(**options: object) -> int:
+        calls.append(options)
+        return 7
+
+    stand_in("demo", main=remember)
+    stand_in("sandbox.server", main=remember)
+    assert main(["demo"]) == 7
+    assert main(["demo", "--once", "--port", "0"]) == 7
+    assert main(["sandbox"]) == 7
+    assert main(["sandbox", "--host", "::1", "--port", "9001"]) == 7
+    assert calls == [
+        {"once": False, "port": 8787},
+        {"once": True, "port": 0},
+        {"host": "127.0.0.1", "port": 0},
+        {"host": "::1", "port": 9001},
+    ]
+
+
+def test_what_a_command_refuses_is_1(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(**_: object) -> int:
+        raise Invalid("--port: is taken")
+
+    stand_in("sandbox.server", main=refuse)
+    assert main(["sandbox"]) == 1
+    assert capsys.readouterr().err == "smartlinkd: --port: is taken\n"
+
+
+def test_an_interrupted_command_ends_as_shells_expect(stand_in: StandIn) -> None:
+    def interrupted(**_: object) -> int:
+        raise KeyboardInterrupt
+
+    stand_in("demo", main=interrupted)
+    assert main(["demo"]) == 130
+
+
+# --- serve ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The levels that logging was set up with, instead of setting it up."""
+    found: list[str] = []
+    monkeypatch.setattr("daemon.logs.set_up", found.append)
+    return found
+
+
+def test_serve_runs_the_tree(
+    config: Path, stand_in: StandIn, levels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Settings] = []
+
+    async def serve(settings: Settings) -> None:
+        served.append(settings)
+
+    monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
+    stand_in("tree", serve=serve)
+    assert main(["serve", "--config", str(config)]) == 0
+    assert [settings.logging.level for settings in served] == ["debug"]
+    assert levels == ["debug"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StateUnusable("in use"),
+        ExceptionGroup("", [Invalid("in use")]),
+        ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
+    ],
+)
+@pytest.mark.usefixtures("levels")
+def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
+    error: Exception, config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(_: Settings) -> None:
+        raise error
+
+    stand_in("tree", serve=serve)
+    assert main(["serve", "--config", str(config)]) == 1
+    assert [(r.levelno, r.getMessage(), r.exc_info) for r in caplog.records] == [
+        (logging.CRITICAL, "in use", None)
+    ]
+
+
+@pytest.mark.usefixtures("levels")
+def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
+    config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(_: Settings) -> None:
+        raise ExceptionGroup("", [ZeroDivisionError("a bug")])
+
+    stand_in("tree", serve=serve)
+    assert main(["serve", "--config", str(config)]) == 1
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "a bug" in caplog.text

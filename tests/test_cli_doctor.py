@@ -1,0 +1,79 @@
+"""`smartlinkd doctor`: each point by itself, and once with a real Chromium."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from daemon import doctor
+from daemon.auth.passwords import hash_password
+from daemon.config import Settings, build
+
+HASH = hash_password("correct horse")
+
+
+def settings(directory: Path, executable: Path | None) -> Settings:
+    return build(
+        {
+            "auth": {"password_hash": HASH},
+            "state": {"directory": str(directory)},
+            "browser": {"executable": str(executable or "")},
+        }
+    )
+
+
+def examined(
+    capsys: pytest.CaptureFixture[str], directory: Path, executable: Path | None
+) -> tuple[int, dict[str, str]]:
+    """The exit code, and each point's verdict and text."""
+    code = doctor.main(partial(settings, directory, executable))
+    lines = capsys.readouterr().out.splitlines()
+    return code, {line[6:19].strip(): line[:4].strip() + " " + line[21:] for line in lines}
+
+
+def test_a_missing_chromium_is_told_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    assert code == 1
+    assert points["Chromium"].startswith("FAIL browser.executable: there is no file")
+    assert "apt-get install" in points["Chromium"]
+    assert "sandbox" not in points
+    assert points["state"] == f"ok {tmp_path} can be written to"
+
+
+def test_a_state_directory_that_is_not_there_yet_is_made_by_the_daemon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, points = examined(capsys, tmp_path / "a/b", tmp_path / "none")
+    assert points["state"] == f"ok {tmp_path}/a/b is made at the first start"
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_state_directory_that_cannot_be_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, points = examined(capsys, Path("/proc/smartlinkd"), tmp_path / "none")
+    assert code == 1
+    assert points["state"].startswith("FAIL /proc cannot be written to")
+    assert "install -d -m 700" in points["state"]
+
+
+def test_a_wrong_configuration_ends_no_other_point(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("daemon.browser.executable.CANDIDATES", ())
+    assert doctor.main(partial(build, {})) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("FAIL  configuration  auth.password_hash: is missing")
+    assert lines[1].startswith("FAIL  Chromium       no Chromium was found")
+
+
+@pytest.mark.chromium
+def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, points = examined(capsys, tmp_path, None)
+    assert code == 0
+    assert points["Chromium"].startswith("ok Chromium")
+    assert points["sandbox"] == "ok on: pages run confined"

@@ -1,0 +1,87 @@
+"""`smartlinkd hash-password`: the hash alone on standard output, or a reason on standard error."""
+
+from __future__ import annotations
+
+import getpass
+import io
+
+import argon2
+import pytest
+
+from daemon.cli import main
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("given", ["correct horse", "correct horse\n", "correct horse\r\n"])
+def test_a_piped_password_gives_its_hash_alone(
+    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    assert main(["hash-password"]) == 0
+    out, err = capsys.readouterr()
+    assert argon2.PasswordHasher().verify(out.removesuffix("\n"), "correct horse")
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("", "is empty"),
+        ("\n", "is empty"),
+        ("seven77", "is shorter than 8 characters"),
+        ("x" * 1025, "is longer than 1024 characters"),
+        ("x" * 100_000, "is longer than 1024 characters"),
+        ("correct\nhorse", "more than one line"),
+    ],
+)
+def test_what_is_no_password_is_refused(
+    given: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    assert main(["hash-password"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert why in err
+    assert len(err.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffabcdefgh"), "utf-8"))
+    assert main(["hash-password"]) == 1
+    assert "UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "why"),
+    [
+        (["correct horse", "correct horse"], 0, ""),
+        (["correct horse", "correct house"], 1, "the two passwords differ"),
+        ([""], 1, "no password was given"),
+    ],
+)
+def test_at_a_terminal_it_is_asked_for_twice(
+    typed: list[str],
+    code: int,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = iter(typed)
+
+    def ask(_: str) -> str:
+        for answer in answers:
+            return answer
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr(getpass, "getpass", ask)
+    assert main(["hash-password"]) == code
+    out, err = capsys.readouterr()
+    assert out.startswith("$argon2id$") is (code == 0)
+    assert why in err

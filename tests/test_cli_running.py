@@ -1,0 +1,118 @@
+"""The commands for the running daemon, at a real control socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from daemon.auth.passwords import hash_password
+from daemon.cli import main
+from daemon.commands.table import table
+from daemon.control import Answer, Control
+from daemon.errors import Invalid
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n'
+        f'[state]\ndirectory = "{tmp_path}"\n'
+    )
+    path.chmod(0o600)
+    return path
+
+
+async def ask(config: Path, *words: str) -> int:
+    """Run a command of the shell's while the daemon runs here."""
+    return await trio.to_thread.run_sync(partial(main, [*words, "--config", str(config)]))
+
+
+@pytest.fixture
+async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
+    """The commands that a daemon was asked for."""
+    found: list[str] = []
+
+    def answering(name: str) -> Callable[[], Awaitable[Answer]]:
+        async def answer() -> Answer:
+            found.append(name)
+            if name == "2fa off":
+                raise Invalid("the second factor is off already")
+            return {"name": name}
+
+        return answer
+
+    names = ("status", "account show", "account clear", "tokens revoke", "2fa off")
+    control = Control(tmp_path, {name: answering(name) for name in names})
+    await nursery.start(control.run)
+    return found
+
+
+async def test_each_command_is_asked_by_its_name(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["status"], ["account", "show"], ["account", "clear"], ["tokens", "revoke"]):
+        assert await ask(config, *words) == 0
+        assert capsys.readouterr().out == f"name  {' '.join(words)}\n"
+    assert asked == ["status", "account show", "account clear", "tokens revoke"]
+
+
+async def test_programs_get_json(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "status", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "name": "status"}
+
+
+async def test_a_refusal_is_1_and_told(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "2fa", "off") == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "smartlinkd: the second factor is off already\n")
+
+
+async def test_a_daemon_that_does_not_run_is_1_and_told(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "status") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert str(tmp_path / "control.sock") in err
+    assert len(err.splitlines()) == 1
+
+
+def test_people_get_a_table() -> None:
+    answer = {
+        "ready": True,
+        "queue": 0,
+        "load": 0.25,
+        "account": None,
+        "hosts": ["a", "b"],
+        "browser": {"state": "ready", "retry": None},
+        "actors": [
+            {"name": "vault", "error": ""},
+            {"name": "conversion", "error": "gone\nwrong", "since": 3},
+        ],
+        "empty": {},
+    }
+    assert table(answer).splitlines() == [
+        "ready    yes",
+        "queue    0",
+        "load     0.2",
+        "account  -",
+        "hosts    a, b",
+        "browser",
+        "  state  ready",
+        "  retry  -",
+        "actors",
+        "  name        error       since",
+        "  vault       -           -",
+        "  conversion  gone wrong  3",
+        "empty    -",
+    ]

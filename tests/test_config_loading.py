@@ -1,0 +1,360 @@
+"""The configuration as a whole: where values come from, and that all faults are told at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.config import Bind, ConfigError, Settings, build, load
+
+HASH = hash_password("correct horse")
+AUTH = f'[auth]\npassword_hash = "{HASH}"\n'
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_config(text: str) -> Path:
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return write_config
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text(f"{HASH}\n")
+    path.chmod(0o600)
+    return path
+
+
+def problems(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What is wrong with a configuration: fault and remedy by key."""
+    with pytest.raises(ConfigError) as raised:
+        load(path, environ or {})
+    assert str(raised.value).splitlines() == [str(p) for p in raised.value.problems]
+    return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
+
+
+def test_a_password_is_all_that_is_needed(write: Write) -> None:
+    settings = load(write(AUTH), {})
+    assert settings == build({"auth": {"password_hash": HASH}})
+    assert settings.server.bind == Bind("127.0.0.1", 8787)
+    assert settings.warnings == ()
+
+
+def test_without_a_password_nothing_starts(write: Write) -> None:
+    found = problems(write(""))
+    assert list(found) == ["auth.password_hash"]
+    assert "smartlinkd hash-password" in found["auth.password_hash"]
+
+
+def test_values_arrive_parsed(write: Write) -> None:
+    settings = load(
+        write(
+            AUTH
+            + """
+            [server]
+            bind = "[::1]:9000"
+            trusted_proxies = ["192.0.2.7"]
+            grace = 3
+            [state]
+            directory = "/srv/links"
+            [marketplace]
+            short_urls = ["http://127.0.0.1:9003/"]
+            """
+        ),
+        {},
+    )
+    assert settings.server.bind == Bind("::1", 9000)
+    assert settings.server.trusted_proxies == (ip_network("192.0.2.7"),)
+    assert settings.server.grace == 3.0
+    assert settings.state.directory == Path("/srv/links")
+    assert settings.marketplace.short_urls == ("http://127.0.0.1:9003",)
+
+
+def test_all_problems_are_told_at_once(write: Write) -> None:
+    path = write(
+        """
+        serverr = 3
+        bind = "127.0.0.1:1"
+        [server]
+        bind = "8787"
+        max_body = 12.5
+        grace = true
+        trusted_proxies = ["10.0.0.0/8", "10.0.0.1/8", 7]
+        [cookie]
+        open_too = []
+        [browser]
+        queue = 1000000
+        idle = nan
+        portal_url = "https://portal.example"
+        [marketplace]
+        method = "magic"
+        short_urls = "https://s.portal.example"
+        [links]
+        source = "open_api"
+        remember = -1
+        [products]
+        source = "third_party"
+        [third_party]
+        fields = { nam = "data.title" }
+        """
+    )
+    found = problems(
+        path, {"SMARTLINKD_PRODUCTS__PAUSE": "9e9", "SMARTLINKD_SERVER__PUBLIC_HOSTS": "x.example"}
+    )
+    expected = {
+        "serverr": "did you mean [server]?",
+        "bind": "it belongs under [server]",
+        "server.bind": 'for example bind = "127.0.0.1:8787"',
+        "server.max_body": "whole number",
+        "server.grace": "must be a number",
+        "server.trusted_proxies[1]": 'write "10.0.0.0/8"',
+        "server.trusted_proxies[2]": "text in quotes",
+        "SMARTLINKD_SERVER__PUBLIC_HOSTS": """'["links.example.org"]'""",
+        "cookie.open_too": "did you mean open_to?",
+        "browser.queue": "from 1 to 10000 jobs",
+        "browser.idle": "from 1 to 86400 seconds",
+        "browser.portal_url": "it belongs under [marketplace]",
+        "marketplace.method": 'one of "form" or "fetch"',
+        "marketplace.short_urls": "must be a list",
+        "links.remember": "from 0 to 2592000 seconds",
+        "SMARTLINKD_PRODUCTS__PAUSE": "from 0 to 86400 seconds",
+        "auth.password_hash": "is missing",
+        "open_api.app_id": 'needed by links.source = "open_api"',
+        "open_api.secret": "is missing",
+        "third_party.url": 'needed by products.source = "third_party"',
+        "third_party.fields.nam": "must name only product fields: name, price",
+    }
+    assert set(found) == set(expected)
+    assert {key: part for key, part in expected.items() if part not in found[key]} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[server", "is not TOML"),
+        ("x = " + 5000 * "[", "nested too deeply"),
+        ("# " + 1024 * 1024 * "x", "is longer than"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_the_only_problem(
+    write: Write, text: str, fault: str
+) -> None:
+    path = write(text)
+    found = problems(path)
+    assert list(found) == [str(path)]
+    assert fault in found[str(path)]
+
+
+def test_a_file_of_bytes_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xff")
+    assert "UTF-8" in problems(path)[str(path)]
+
+
+def test_a_missing_file_and_a_wrong_variable_are_told_together(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    found = problems(path, {"SMARTLINKD_SERVER__BINDD": "x"})
+    assert "does not exist" in found[str(path)]
+    assert "did you mean SMARTLINKD_SERVER__BIND?" in found["SMARTLINKD_SERVER__BINDD"]
+
+
+def test_a_fifo_does_not_hang_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    assert "not a regular file" in problems(path)[str(path)]
+
+
+def test_a_section_has_to_be_a_table(write: Write) -> None:
+    assert "write [server] on a line" in problems(write("server = 3\n" + AUTH))["server"]
+
+
+# --- the environment ---------------------------------------------------------------------------
+
+
+def test_variables_override_the_file(write: Write) -> None:
+    settings = load(
+        write('[server]\nbind = "127.0.0.1:1"\n' + AUTH),
+        {
+            "SMARTLINKD_SERVER__BIND": "127.0.0.1:2",
+            "SMARTLINKD_COOKIE__OPEN_TO": "[]",
+            "SMARTLINKD_BROWSER__NO_SANDBOX": "true",
+            "SMARTLINKD_BROWSER__START_TIMEOUT": "7",
+            "SMARTLINKD_THIRD_PARTY__FIELDS": '{"name": "title"}',
+            "SMARTLINKD_OPEN_API__APP_ID": "123456",
+            "SMARTLINKD_HOME": "somebody else's",
+            "PATH": "/bin",
+        },
+    )
+    assert settings.server.bind == Bind("127.0.0.1", 2)
+    assert settings.cookie.open_to == ()
+    assert settings.browser.no_sandbox is True
+    assert settings.browser.start_timeout == 7.0
+    assert settings.third_party.fields == {"name": "title"}
+    assert settings.open_api.app_id == "123456"
+
+
+def test_a_fault_in_a_variable_is_told_under_its_name(write: Write) -> None:
+    found = problems(
+        write('[server]\nbind = "127.0.0.1:1"\n' + AUTH),
+        {
+            "SMARTLINKD_SERVER__BIND": "elsewhere",
+            "SMARTLINKD_SERVER__GRACE": '"10"',
+            "SMARTLINKD_COOKIE__OPEN_TO": '["10.0.0.0/8", "x"]',
+            "SMARTLINKD_BROWSER__QUEUE": "[" * 5000,
+            "SMARTLINKD_NO__SUCH": "1",
+        },
+    )
+    assert set(found) == {
+        "SMARTLINKD_SERVER__BIND",
+        "SMARTLINKD_SERVER__GRACE",
+        "SMARTLINKD_COOKIE__OPEN_TO[1]",
+        "SMARTLINKD_BROWSER__QUEUE",
+        "SMARTLINKD_NO__SUCH",
+    }
+    assert "SMARTLINKD_SERVER__BIND='127.0.0.1:8787'" in found["SMARTLINKD_SERVER__BIND"]
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_read_from_its_file(write: Write, secret_file: Path) -> None:
+    settings = load(write(f'[auth]\npassword_hash_file = "{secret_file}"'), {})
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+def test_a_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
+    found = problems(write(AUTH + f'password_hash_file = "{secret_file}"'))
+    assert found == {
+        "auth.password_hash_file": "stands beside auth.password_hash; keep one of the two"
+    }
+
+
+def test_a_secret_from_the_environment_takes_the_place_of_the_files(
+    write: Write, secret_file: Path
+) -> None:
+    path = write('[auth]\npassword_hash_file = "/nowhere"')
+    assert load(path, {"SMARTLINKD_AUTH__PASSWORD_HASH": HASH}).auth.password_hash_file is None
+    path = write('[auth]\npassword_hash = "nonsense"')
+    settings = load(path, {"SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file)})
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_secrets_file_is_closed_to_others(write: Write, secret_file: Path, mode: int) -> None:
+    secret_file.chmod(mode)
+    found = problems(write(f'[auth]\npassword_hash_file = "{secret_file}"'))
+    assert found == {
+        "auth.password_hash_file": (
+            f"is open to other users (mode {mode:04o}); chmod 600 {secret_file}"
+        )
+    }
+
+
+def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file: Path) -> None:
+    secret_file.chmod(0o440)  # how the mask of its ACL shows
+    path = write(f'[auth]\npassword_hash_file = "{secret_file}"')
+    settings = load(path, {"CREDENTIALS_DIRECTORY": str(secret_file.parent)})
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b" \n", "names an empty file"),
+        (b"x" * 4097, "is longer than"),
+        (b"\xff", "is not UTF-8"),
+        (b"hunter2", "is no argon2id hash"),
+    ],
+)
+def test_a_fault_in_a_secrets_file_is_told_under_the_key_that_names_it(
+    write: Write, secret_file: Path, content: bytes, fault: str
+) -> None:
+    secret_file.write_bytes(content)
+    found = problems(write(f'[auth]\npassword_hash_file = "{secret_file}"'))
+    assert list(found) == ["auth.password_hash_file"]
+    assert fault in found["auth.password_hash_file"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere/at/all", "relative", "/dev/null", "/"])
+def test_a_secrets_file_that_is_none_is_told_once(write: Write, path: str) -> None:
+    found = problems(write(f'[auth]\npassword_hash_file = "{path}"'))
+    assert list(found) == ["auth.password_hash_file"]
+
+
+def test_no_problem_repeats_a_value(write: Write) -> None:
+    canary = "hunter2-canary"
+    path = write(
+        f"""
+        [auth]
+        password = "{canary}"
+        password_hash = "{canary}"
+        signing_secret = "{canary}"
+        password_hash_file = "{canary}"
+        [cookie]
+        sync_key_file = "/{canary}"
+        sync_kye = "{canary}"
+        open_to = ["{canary}"]
+        [marketplace]
+        portal_url = "https://{canary}:{canary}@x/y"
+        market = "{canary}"
+        method = "{canary}"
+        [open_api]
+        secret = 3
+        secret_file = "{canary}"
+        app_id = "{canary}"
+        """
+    )
+    with pytest.raises(ConfigError) as raised:
+        load(path, {"SMARTLINKD_SERVER__GRACE": canary, "SMARTLINKD_AUTH__SIGNING_SECRET": canary})
+    assert len(raised.value.problems) >= 12
+    assert canary not in str(raised.value)
+
+
+def test_settings_hide_their_secrets(write: Write) -> None:
+    assert HASH not in repr(load(write(AUTH), {}))
+
+
+# --- warnings ------------------------------------------------------------------------------------
+
+
+def warned(settings: Settings) -> list[str]:
+    return [warning.key for warning in settings.warnings]
+
+
+def test_a_secret_in_a_file_that_everybody_reads_is_a_warning(write: Write) -> None:
+    path = write(AUTH)
+    path.chmod(0o644)
+    assert warned(load(path, {})) == ["auth.password_hash"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "keys"),
+    [
+        ({"server": {"bind": "0.0.0.0:1"}}, []),
+        ({"cookie": {"open_to": ["0.0.0.0/0"]}}, []),
+        (
+            {"server": {"bind": "0.0.0.0:1"}, "cookie": {"open_to": ["10.0.0.0/8"]}},
+            ["cookie.open_to"],
+        ),
+        ({"server": {"trusted_proxies": ["::/0"]}}, ["server.trusted_proxies"]),
+        ({"marketplace": {"portal_url": "http://10.0.0.1:1"}}, ["marketplace.portal_url"]),
+        ({"marketplace": {"shop_url": "http://shop.example"}}, ["marketplace.shop_url"]),
+        ({"marketplace": {"portal_url": "http://127.0.0.1:1", "shop_url": "https://x.vn"}}, []),
+    ],
+)
+def test_what_leaves_the_owner_exposed_is_a_warning(
+    tables: dict[str, dict[str, object]], keys: list[str]
+) -> None:
+    assert warned(build({**tables, "auth": {"password_hash": HASH}})) == keys

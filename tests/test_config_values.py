@@ -1,0 +1,133 @@
+"""Single values of the configuration: what is taken, what it becomes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from daemon.auth.passwords import hash_password
+from daemon.config import values
+from daemon.config.values import Bind, Fault
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "value"),
+    [
+        (values.bind, "127.0.0.1:8787", Bind("127.0.0.1", 8787)),
+        (values.bind, "[::1]:0", Bind("::1", 0)),
+        (values.bind, "localhost:65535", Bind("localhost", 65535)),
+        (values.network, "10.0.0.0/8", ip_network("10.0.0.0/8")),
+        (values.network, "::1", ip_network("::1/128")),
+        (values.origin, "", ""),
+        (values.origin, "HTTP://Shop.Example:8080/", "http://shop.example:8080"),
+        (values.required_origin, "https://[::1]:9", "https://[::1]:9"),
+        (values.endpoint, "https://api.example/graphql", "https://api.example/graphql"),
+        (
+            values.url_template,
+            "https://x.example/e?url={url}&s={shop_id}",
+            "https://x.example/e?url={url}&s={shop_id}",
+        ),
+        (values.place, "data.price", "data.price"),
+        (values.host_name, "Links.Example.org.", "links.example.org"),
+        (values.market, "th", "th"),
+        (values.directory, "/var/lib/x", Path("/var/lib/x")),
+        (values.optional_path, "", None),
+        (values.user_name, "www-data", "www-data"),
+        (
+            values.extension_origin,
+            "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
+            "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
+        ),
+    ],
+)
+def test_takes(rule: Callable[[object], object], given: str, value: object) -> None:
+    assert rule(given) == value
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "fault"),
+    [
+        (values.bind, "8787", "HOST:PORT"),
+        (values.bind, "127.0.0.1:65536", "port"),
+        (values.bind, "127.0.0.1:²", "port"),
+        (values.bind, "::1:8787", "brackets"),
+        (values.bind, "[127.0.0.1]:8787", "brackets"),
+        (values.bind, "300.0.0.1:80", "begin with"),
+        (values.bind, "http://x:80", "brackets"),
+        (values.bind, ":80", "begin with"),
+        (values.bind, 8787, "text"),
+        (values.network, "10.0.0.1/8", "inside a network"),
+        (values.network, "everybody", "CIDR"),
+        (values.network, 10, "text"),
+        (values.origin, "https://host/path", "nothing behind"),
+        (values.origin, "https://user:secret@host", "nothing behind"),
+        (values.origin, "ftp://host", "http://"),
+        (values.origin, "https://", "a host"),
+        (values.required_origin, "", "a host"),
+        (values.endpoint, "https://api.example/graphql?x=1", "query"),
+        (values.endpoint, "/graphql", "a host"),
+        (values.endpoint, "https://api.example/" + 2048 * "x", "at most"),
+        (values.host_name, "https://links.example", "bare host name"),
+        (values.host_name, "links.example:443", "bare host name"),
+        (values.market, "xx", "vn, th"),
+        (values.directory, "var/lib", "absolute"),
+        (values.optional_path, "~/hash", "absolute"),
+        (values.user_name, "root", "root"),
+        (values.user_name, "No Body", "name of a user"),
+        (values.extension_origin, "https://example.org", "extension's own"),
+        (values.extension_origin, "chrome-extension://" + 31 * "a", "extension's own"),
+        (values.app_id, "12 34", "letters"),
+        (values.url_template, "https://x.example/{shop_id}", "{item_id}"),
+        (values.url_template, "https://x.example/{item_id}/{user}", "no other"),
+        (values.url_template, "https://{item_id}.example/", "a host"),
+        (values.answer_field, "colour", "shopName"),
+        (values.place, "data..price", "dots"),
+        (values.signing_secret, 63 * "a", "64 hexadecimal"),
+        (values.bearer_key, "short", "16 or more"),
+        (values.bearer_key, "sixteen letters, but blanks", "16 or more"),
+        (values.plain_secret, "two\nlines", "one line"),
+        (values.password_hash, "correct horse", "argon2id"),
+        (values.password_hash, hash_password("x").replace("argon2id", "argon2i"), "argon2id"),
+        (values.password_hash, hash_password("x").replace("m=19456", "m=8"), "weaker"),
+    ],
+)
+def test_refuses(rule: Callable[[object], object], given: object, fault: str) -> None:
+    with pytest.raises(Fault) as refused:
+        rule(given)
+    assert fault in refused.value.fault
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        (values.password_hash, hash_password("correct horse")),
+        (values.signing_secret, 64 * "a"),
+        (values.bearer_key, "abcDEF0123456789+/="),
+        (values.plain_secret, "p@ss word"),
+    ],
+)
+def test_wraps_a_secret(rule: Callable[[object], object], given: str) -> None:
+    wrapped = rule(given)
+    assert isinstance(wrapped, SecretStr)
+    assert wrapped.get_secret_value() == given
+    assert given not in repr(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "loopback"),
+    [
+        (Bind("127.0.0.1", 80), "127.0.0.1:80", True),
+        (Bind("::1", 80), "[::1]:80", True),
+        (Bind("localhost", 80), "localhost:80", True),
+        (Bind("0.0.0.0", 80), "0.0.0.0:80", False),
+        (Bind("links.example", 80), "links.example:80", False),
+    ],
+)
+def test_an_address_to_listen_on_is_shown_as_it_is_written(
+    given: Bind, shown: str, loopback: bool
+) -> None:
+    assert (str(given), given.loopback) == (shown, loopback)

@@ -1,0 +1,137 @@
+"""What the log looks like: one record a line, nothing forged, nothing lost, nothing endless."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from daemon import logs
+
+logger = logging.getLogger("daemon.test")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level, ours = root.handlers[:], root.level, logging.getLogger("daemon").level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("daemon").setLevel(ours)
+    logging.captureWarnings(False)
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def log_raised(error: Exception, message: str) -> None:
+    try:
+        fail(error)
+    except Exception:
+        logger.exception(message)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_pipe_gets_one_object_a_line() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    record = logging.makeLogRecord(
+        {
+            "name": "daemon.test",
+            "levelname": "INFO",
+            "levelno": logging.INFO,
+            "msg": "ready after %d ms\n%s",
+            "args": (46, "giá"),
+            "created": 0.25,
+            "restarts": 2,
+            "where": {"port": 1},
+            "message": "not this",
+        }
+    )
+    logging.getLogger().handle(record)
+    assert lines(stream) == [
+        {
+            "time": "1970-01-01T00:00:00.250Z",
+            "level": "info",
+            "logger": "daemon.test",
+            "message": "ready after 46 ms\ngiá",
+            "restarts": 2,
+            "where": {"port": 1},
+        }
+    ]
+
+
+def test_an_exception_group_is_one_record() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    log_raised(ExceptionGroup("both", [ValueError("first"), KeyError("second")]), "ended")
+    (line,) = lines(stream)
+    trace = str(line["exception"])
+    assert "ValueError: first" in trace
+    assert "KeyError: 'second'" in trace
+    assert "raise error" in trace
+
+
+def test_a_terminal_gets_text_that_cannot_move_its_cursor() -> None:
+    stream = Terminal()
+    logs.set_up("info", stream)
+    logger.warning("account %s", "\x1b[2Jroot\n12:00:00 INFO forged", extra={"tries": 3})
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("WARNING test: account \\x1b[2Jroot\\x0a12:00:00 INFO forged tries=3")
+
+
+def test_a_terminal_gets_a_traceback_below_the_line() -> None:
+    stream = Terminal()
+    logs.set_up("info", stream)
+    log_raised(ValueError("bad \x1b[31m"), "ended")
+    shown = stream.getvalue().splitlines()
+    assert shown[0].endswith("ERROR   test: ended")
+    assert shown[1] == "Traceback (most recent call last):"
+    assert shown[-1] == "ValueError: bad \\x1b[31m"
+
+
+def test_what_is_too_long_loses_its_middle() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
+    (line,) = lines(stream)
+    message, trace = str(line["message"]), str(line["exception"])
+    assert len(message) < logs.LONGEST_MESSAGE + 100
+    assert message[0] + message[-1] == "<>"
+    assert len(trace) < logs.LONGEST_TRACE + 100
+    assert trace.startswith("Traceback")
+    assert trace.endswith("x>")
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [("debug", ["ours", "theirs"]), ("warning", ["theirs"]), ("error", [])],
+)
+def test_other_loggers_are_heard_from_warning_on(level: str, heard: list[str]) -> None:
+    stream = io.StringIO()
+    logs.set_up(level, stream)
+    logger.debug("ours")
+    logging.getLogger("httpx").info("an address")
+    logging.getLogger("httpx").warning("theirs")
+    assert [line["message"] for line in lines(stream)] == heard
+
+
+def test_setting_up_again_does_not_double_lines() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    logs.set_up("info", first)
+    logs.set_up("info", second)
+    logger.info("once")
+    assert (len(lines(first)), len(lines(second))) == (0, 1)

@@ -1,0 +1,314 @@
+"""`./run` and `.ci/run`, as far as they can be tried without a network.
+
+The script runs for real, in a folder of its own, with a path on which only stand-ins are: they
+write down how they were called. So what is seen is what it would do on a fresh machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# What every Debian has.
+ESSENTIAL = ("bash", "cat", "cp", "dirname", "env", "mkdir", "mktemp", "rm", "sed", "sh", "touch")
+CHROMIUM = "chromium-headless-shell"
+TEST_TOOLS = (CHROMIUM, "chromium", "oathtool", "zbarimg")
+
+PYTHON = f"""
+case "$*" in
+"-m venv --clear .venv")
+    note venv
+    rm -f .venv/made-from
+    mkdir -p .venv/bin
+    for name in python ruff mypy smartlinkd; do cp "$STUBS/in-venv" ".venv/bin/$name"; done ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+IN_VENV = """
+name=${0##*/}
+if [ "$name" = python ]; then shift; name=; fi
+note "${name:+$name }$*"
+case "$name $*" in *"${BROKEN:-no such call}"*) echo "it broke"; exit 3 ;; esac
+"""
+
+
+@dataclass
+class Clone:
+    """A fresh clone on a machine with nothing but stand-ins."""
+
+    folder: Path
+    programs: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, body: str = ":") -> None:
+        path = self.programs / name
+        path.write_text(f'#!/bin/sh\nnote() {{ echo "$*" >>"$CALLS"; }}\n{body}\n')
+        path.chmod(0o755)
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env={
+                "PATH": str(self.programs),
+                "STUBS": str(self.programs),
+                "CALLS": str(self.programs / "calls"),
+                "TMPDIR": str(self.programs),
+                **self.environment,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, program: str = "./run") -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        with self.start(program, *arguments) as process:
+            out, err = process.communicate(timeout=30)
+        return process.returncode, out, err
+
+    def calls(self) -> list[str]:
+        """What was called since the last time this was asked."""
+        path = self.programs / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """As root, with Python and Chromium."""
+    made = Clone(tmp_path / "clone", tmp_path / "bin")
+    made.folder.mkdir()
+    made.programs.mkdir()
+    (made.folder / ".ci").mkdir()
+    for name in ("run", ".ci/run", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, made.folder / name)
+    for name in ESSENTIAL:
+        found = shutil.which(name)
+        assert found is not None
+        (made.programs / name).symlink_to(found)
+    made.put("id", "echo 0")
+    made.put("python3", PYTHON)
+    made.put("in-venv", IN_VENV)
+    made.put(CHROMIUM)
+    made.put("apt-get", 'note "apt-get $*"')
+    return made
+
+
+@pytest.fixture
+def held_lock(clone: Clone) -> Iterator[int]:
+    descriptor = os.open(clone.folder / "requirements.txt", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield descriptor
+    os.close(descriptor)
+
+
+SET_UP = [
+    "venv",
+    "pip --disable-pip-version-check --no-input install -r requirements.txt",
+    "pip --disable-pip-version-check --no-input install --no-deps --no-build-isolation -e .",
+]
+CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [((), 2), (("tets",), 2), (("help",), 0), (("--help",), 0)]
+)
+def test_anything_else_gets_the_usage(clone: Clone, arguments: tuple[str, ...], code: int) -> None:
+    found, out, err = clone.run(*arguments)
+    assert found == code
+    assert "usage: ./run demo" in (err if code else out)
+    assert clone.calls() == []
+
+
+def test_a_fresh_clone_is_set_up_and_shown(clone: Clone) -> None:
+    code, _, err = clone.run("demo", "--once")
+    assert code == 0
+    assert clone.calls() == [*SET_UP, "smartlinkd demo --once"]
+    assert [line.split()[:2] for line in err.splitlines()] == [
+        ["run:", "making"],
+        ["run:", "installing"],
+        ["run:", "installing"],
+    ]
+
+
+def test_it_is_set_up_once(clone: Clone) -> None:
+    clone.run("demo")
+    clone.calls()
+    code, _, err = clone.run("demo")
+    assert (code, clone.calls(), err) == (0, ["smartlinkd demo"], "")
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+def test_it_is_set_up_anew_when_what_it_is_made_from_changes(clone: Clone, name: str) -> None:
+    clone.run("demo")
+    clone.calls()
+    with (clone.folder / name).open("a") as file:
+        file.write("# another line\n")
+    clone.run("demo")
+    assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+
+
+def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
+    clone.environment["BROKEN"] = "-e ."
+    code, _, err = clone.run("demo")
+    assert code == 1
+    assert "it broke\nrun: failed with exit code 3: .venv/bin/python -m pip" in err
+    assert clone.calls() == SET_UP
+    clone.environment.clear()
+    assert clone.run("demo")[0] == 0
+    assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+
+
+def test_it_leaves_no_temporary_file(clone: Clone) -> None:
+    clone.run("demo")
+    clone.environment["BROKEN"] = "pytest"
+    clone.run("test")
+    assert list(clone.programs.glob("tmp*")) == []
+
+
+def test_an_old_python_is_an_error_with_its_remedy(clone: Clone) -> None:
+    clone.put("python3", "exit 1")
+    code, _, err = clone.run("demo")
+    assert code == 1
+    assert "Python 3.11 or later is needed" in err
+    assert "apt-get install python3 python3-venv" in err
+
+
+def test_debians_python_gets_its_venv(clone: Clone) -> None:
+    without = f'case "$*" in *ensurepip*) [ -e "$STUBS/has-venv" ] ;; *) {PYTHON} ;; esac'
+    clone.put("python3", without)
+    clone.put("apt-get", 'note "apt-get ${7-$5}"; touch "$STUBS/has-venv"')
+    assert clone.run("demo")[0] == 0
+    assert clone.calls() == [
+        "apt-get update",
+        "apt-get python3-venv",
+        *SET_UP,
+        "smartlinkd demo",
+    ]
+
+
+def test_a_missing_chromium_is_installed(clone: Clone) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    code, _, err = clone.run("demo")
+    assert code == 0
+    lock = "-o DPkg::Lock::Timeout=600"
+    assert clone.calls()[3:] == [
+        f"apt-get -q -y {lock} update",
+        f"apt-get -q -y {lock} install --no-install-recommends {CHROMIUM}",
+        "smartlinkd demo",
+    ]
+    assert f"run: installing Debian's {CHROMIUM}" in err
+
+
+@pytest.mark.parametrize("other", ["chromium", "google-chrome"])
+def test_any_chromium_will_do_for_the_demo(clone: Clone, other: str) -> None:
+    (clone.programs / CHROMIUM).rename(clone.programs / other)
+    clone.run("demo")
+    assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+
+
+def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    clone.put("id", "echo 1000")
+    clone.put("sudo", 'note "sudo $1 $3"; exec "$@"')
+    code, _, err = clone.run("demo")
+    assert code == 0
+    assert clone.calls()[3::2] == ["sudo env apt-get", "sudo env apt-get", "smartlinkd demo"]
+    assert err.index("sudo will be used") < err.index("refreshing")
+
+
+def test_without_sudo_it_says_what_root_has_to_do(clone: Clone) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    clone.put("id", "echo 1000")
+    code, _, err = clone.run("demo")
+    assert code == 1
+    assert f"as root: apt-get install {CHROMIUM}" in err
+
+
+def test_without_apt_it_says_what_is_missing(clone: Clone) -> None:
+    (clone.programs / "apt-get").unlink()
+    (clone.programs / CHROMIUM).unlink()
+    code, _, err = clone.run("demo")
+    assert code == 1
+    assert err.endswith(f"there is no apt-get here: {CHROMIUM}\n")
+
+
+def test_only_missing_test_tools_are_installed(clone: Clone) -> None:
+    clone.put("oathtool")
+    clone.run("test")
+    (install,) = [call for call in clone.calls() if " install --no-install" in call]
+    assert install.endswith("--no-install-recommends chromium zbar-tools")
+
+
+def test_the_tests_are_four_stages(clone: Clone) -> None:
+    for tool in TEST_TOOLS:
+        clone.put(tool)
+    code, _, err = clone.run("test", "-k", "two words")
+    assert code == 0
+    assert clone.calls() == [*SET_UP, *CHECKS, "pytest -k two words"]
+    assert err.splitlines()[-4:] == [
+        "run: ruff check",
+        "run: ruff format",
+        "run: mypy",
+        "run: pytest",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "code", "last"),
+    [
+        ("ruff format", 1, "run: failed before the tests: ruff format"),
+        ("mypy", 1, "run: failed before the tests: mypy"),
+        ("pytest", 3, "run: pytest"),
+    ],
+)
+def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
+    clone: Clone, broken: str, code: int, last: str
+) -> None:
+    for tool in TEST_TOOLS:
+        clone.put(tool)
+    clone.environment["BROKEN"] = broken
+    found, _, err = clone.run("test")
+    assert found == code
+    assert clone.calls() == [*SET_UP, *CHECKS, "pytest"]
+    assert err.splitlines()[-1] == last
+
+
+def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:
+    with clone.start("./run", "demo") as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == (
+            "run: another ./run is setting up here; waiting for it\n"
+        )
+        assert clone.calls() == []
+        fcntl.flock(held_lock, fcntl.LOCK_UN)
+        waiting.communicate(timeout=30)
+    assert waiting.returncode == 0
+    assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+
+
+def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
+    clone.put("in-venv", IN_VENV + '[ ! -e /proc/self/fd/9 ] || [ "$name" = "" ] || note locked')
+    clone.run("demo")
+    assert "locked" not in clone.calls()
+
+
+def test_ci_runs_the_tests(clone: Clone) -> None:
+    for tool in TEST_TOOLS:
+        clone.put(tool)
+    clone.environment["CI"] = "true"
+    code, _, _ = clone.run(program=".ci/run")
+    assert code == 0
+    assert clone.calls() == [*SET_UP, *CHECKS, "pytest"]

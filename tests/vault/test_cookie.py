@@ -1,0 +1,204 @@
+"""A cookie string is taken strictly, to the byte, and its values are never shown."""
+
+from __future__ import annotations
+
+import hashlib
+import pprint
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from daemon.errors import Invalid
+from daemon.vault.cookie import MAX_BYTES, MAX_PAIR_BYTES, MAX_PAIRS, Cookie, parse_cookie
+
+SECRET = "hunter2"
+
+
+def of_size(size: int, filling: str = "v") -> str:
+    """A good cookie string of so many bytes; `filling` is one character."""
+    text = ""
+    while size - len(text.encode()) > 2000:
+        text += f"n{len(text)}=" + "v" * 900 + ";"
+    rest = size - len(text.encode()) - len("last=")
+    width = len(filling.encode())
+    return text + "last=" + "v" * (rest % width) + filling * (rest // width)
+
+
+def test_the_limits_are_those_that_are_promised() -> None:
+    assert (MAX_BYTES, MAX_PAIRS, MAX_PAIR_BYTES) == (65536, 150, 4096)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("a=b", (("a", "b"),)),
+        ("a=b; c=d", (("a", "b"), ("c", "d"))),
+        ("c=d;a=b", (("c", "d"), ("a", "b"))),
+        ("  a = b ;  c=d ;", (("a", "b"), ("c", "d"))),
+        (";; a=b;;", (("a", "b"),)),
+        ("a=b=c==", (("a", "b=c=="),)),
+        ('a="b c"', (("a", '"b c"'),)),
+        ("a=", (("a", ""),)),
+        ("a=ü→😀", (("a", "ü→😀"),)),
+        ("A=1; a=2", (("A", "1"), ("a", "2"))),
+        ("__Host-a=b", (("__Host-a", "b"),)),
+    ],
+)
+def test_pairs_are_read_in_order(text: str, pairs: tuple[tuple[str, str], ...]) -> None:
+    assert parse_cookie(text).pairs == pairs
+
+
+def test_of_a_repeated_name_the_first_counts_and_keeps_its_place() -> None:
+    cookie = parse_cookie("a=1; b=2; a=3")
+    assert cookie.pairs == (("a", "1"), ("b", "2"))
+    assert cookie.get("a") == "1"
+
+
+def test_a_value_is_found_by_its_name() -> None:
+    cookie = parse_cookie("a=1; b=2")
+    assert cookie.get("b") == "2"
+    assert cookie.get("B") is None
+
+
+def test_the_header_is_one_line_of_pairs() -> None:
+    assert parse_cookie(" b=2;a=1 ; c=").header() == "b=2; a=1; c="
+
+
+def test_the_digest_is_that_of_the_whole_cookie() -> None:
+    assert parse_cookie("b=2 ;a=1").digest == hashlib.sha256(b"b=2; a=1").hexdigest()
+
+
+@pytest.mark.parametrize("other", ["a=1", "a=1; b=3", "b=2; a=1", "a=1; b=2; c="])
+def test_cookies_that_differ_at_all_have_other_digests(other: str) -> None:
+    assert parse_cookie(other).digest != parse_cookie("a=1; b=2").digest
+
+
+def test_the_account_is_the_marketplaces_user_id() -> None:
+    assert parse_cookie("a=1; SPC_U=12345").account == "12345"
+
+
+@pytest.mark.parametrize("text", ["a=1", "a=1; SPC_U=", "a=1; SPC_U=-", "a=1; spc_u=12345"])
+def test_without_a_user_id_the_account_is_the_digest(text: str) -> None:
+    cookie = parse_cookie(text)
+    assert cookie.account == cookie.digest
+
+
+def test_cookies_are_equal_when_their_pairs_are() -> None:
+    one, same, other = parse_cookie("a=1;b=2"), parse_cookie("a=1; b=2"), parse_cookie("a=1")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != "a=1; b=2"
+    assert len({one, same, other}) == 2
+
+
+def test_a_cookie_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        parse_cookie("a=1").pairs = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["", "   ", ";", " ; ;; "])
+def test_no_pair_at_all_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match=r"^cookie: holds no name=value pair"):
+        parse_cookie(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (SECRET, 1),
+        (f"a=1; {SECRET}", 2),
+        (f"a=1;; {SECRET}", 3),
+        (f"={SECRET}", 1),
+        (f" = {SECRET}", 1),
+        (f"Cookie: a={SECRET}", 1),
+        (f"a=1; na me={SECRET}", 2),
+        (f"a=1; na\u00a0me={SECRET}", 2),
+        ("=", 1),
+    ],
+)
+def test_a_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -> None:
+    with pytest.raises(Invalid, match=rf"^cookie: part {place} is not a name=value pair; "):
+        parse_cookie(text)
+
+
+@pytest.mark.parametrize("char", ["\0", "\t", "\n", "\r", "\x1f", "\x7f", "\x80", "\x85", "\x9f"])
+@pytest.mark.parametrize("text", ["a=b{}c", "a{}=b", "{}a=b", "a=b{}", "a=b;{} c=d"])
+def test_control_characters_are_refused_wherever_they_are(text: str, char: str) -> None:
+    with pytest.raises(Invalid, match=r"^cookie: holds a control character"):
+        parse_cookie(text.format(char))
+
+
+@pytest.mark.parametrize("char", [" ", "~", "\u00a0", "ÿ"])
+def test_the_neighbours_of_control_characters_are_taken(char: str) -> None:
+    assert parse_cookie(f"a=b{char}c").get("a") == f"b{char}c"
+
+
+@pytest.mark.parametrize("half", [chr(0xD800), chr(0xDC80), chr(0xDFFF)])
+def test_a_lone_surrogate_is_refused(half: str) -> None:
+    with pytest.raises(Invalid, match=r"^cookie: holds half a character"):
+        parse_cookie(f"a={half}")
+
+
+@pytest.mark.parametrize("filling", ["v", "é", "😀"])
+def test_a_cookie_may_have_just_so_many_bytes(filling: str) -> None:
+    assert len(of_size(MAX_BYTES, filling).encode()) == MAX_BYTES
+    assert parse_cookie(of_size(MAX_BYTES, filling)).pairs[-1][0] == "last"
+    with pytest.raises(Invalid, match=r"^cookie: 65537 bytes, more than the 65536"):
+        parse_cookie(of_size(MAX_BYTES + 1, filling))
+
+
+@pytest.mark.parametrize("filling", ["v", "é", "😀"])
+def test_a_pair_may_have_just_so_many_bytes(filling: str) -> None:
+    rest = MAX_PAIR_BYTES - len("name")
+    assert parse_cookie("a=b; name=" + filling * (rest // len(filling.encode()))).get("name")
+    with pytest.raises(Invalid, match=r"^cookie: pair 2 is over the 4096 bytes"):
+        parse_cookie("a=b; name=" + filling * (rest // len(filling.encode())) + "v")
+
+
+def test_the_name_counts_for_a_pairs_size() -> None:
+    assert parse_cookie("n" * MAX_PAIR_BYTES + "=").pairs[0][1] == ""
+    with pytest.raises(Invalid):
+        parse_cookie("n" * MAX_PAIR_BYTES + "=v")
+
+
+def test_there_may_be_just_so_many_pairs() -> None:
+    pairs = [f"n{number}=v" for number in range(MAX_PAIRS)]
+    assert len(parse_cookie("; ".join(pairs)).pairs) == MAX_PAIRS
+    with pytest.raises(Invalid, match=r"^cookie: 151 pairs, more than the 150"):
+        parse_cookie("; ".join([*pairs, "one_more=v"]))
+
+
+def refused_texts() -> Iterator[str]:
+    """One for each rule, each with the secret in it."""
+    yield f"{SECRET}"
+    yield f"a={SECRET}\n"
+    yield f"a={SECRET}\ud800"
+    yield f"a={SECRET};" + of_size(MAX_BYTES)
+    yield f"a={SECRET}" + "v" * MAX_PAIR_BYTES
+    yield f"{SECRET}=v;" * (MAX_PAIRS + 1)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_refusal_shows_nothing_of_the_cookie(number: int) -> None:
+    text = list(refused_texts())[number]
+    with pytest.raises(Invalid) as refused:
+        parse_cookie(text)
+    shown = "".join(traceback.format_exception(refused.value)) + repr(refused.value)
+    assert SECRET not in shown
+
+
+def test_a_cookie_shows_nothing_of_its_values() -> None:
+    cookie = parse_cookie(f"a=1; b={SECRET}")
+    for shown in (repr(cookie), str(cookie), f"{cookie}", f"{[cookie]}", pprint.pformat(cookie)):
+        assert SECRET not in shown
+        assert "Cookie" in shown
+
+
+def test_a_failed_assertion_shows_nothing_of_a_cookies_values() -> None:
+    one, other = parse_cookie(f"a={SECRET}"), Cookie((("a", SECRET + "!"),))
+    with pytest.raises(AssertionError) as failed:
+        assert one == other
+    assert "Cookie" in str(failed.value)
+    assert SECRET not in str(failed.value)

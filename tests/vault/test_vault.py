@@ -1,0 +1,124 @@
+"""The vault: one record, replaced only by a good one, and there after every restart."""
+
+from __future__ import annotations
+
+import errno
+from datetime import UTC, datetime
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.errors import Invalid
+from daemon.supervision.actor import ActorRestarting
+from daemon.supervision.policy import Backoff
+from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.vault.actor import MAX_ACCOUNT_NAME, Vault
+
+SECRET = "hunter2"
+NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return Vault(wall=lambda: NOW)
+
+
+async def test_nothing_is_stored_at_first(vault: Vault, nursery: trio.Nursery) -> None:
+    await nursery.start(vault.run)
+    assert await vault.current() is None
+
+
+async def test_what_is_stored_is_current_as_it_came_and_when(
+    vault: Vault, nursery: trio.Nursery
+) -> None:
+    await nursery.start(vault.run)
+    stored = await vault.store("  SPC_U=1;a=b ", "Shop")
+    assert (stored.cookie_text, stored.account_name) == ("  SPC_U=1;a=b ", "Shop")
+    assert stored.synced_at == NOW
+    assert await vault.current() == stored
+
+
+async def test_the_time_is_utc_where_no_clock_is_given(nursery: trio.Nursery) -> None:
+    vault = Vault()
+    await nursery.start(vault.run)
+    before = datetime.now(UTC)
+    stored = await vault.store("a=b", "Shop")
+    assert before <= stored.synced_at <= datetime.now(UTC)
+
+
+async def test_a_new_record_replaces_the_old_one(vault: Vault, nursery: trio.Nursery) -> None:
+    await nursery.start(vault.run)
+    await vault.store("a=old", "Old")
+    new = await vault.store("a=new", "New")
+    assert await vault.current() == new
+
+
+@pytest.mark.parametrize(
+    ("cookie_text", "account_name", "field"),
+    [
+        (SECRET, "Shop", "cookie"),
+        (f"a={SECRET}\n", "Shop", "cookie"),
+        (f"a={SECRET}\ud800", "Shop", "cookie"),
+        (f"a={SECRET}", "x" * (MAX_ACCOUNT_NAME + 1), "accountName"),
+        (f"a={SECRET}", "half \ud800", "accountName"),
+        (f"a={SECRET}", "half " + chr(0xDFFF), "accountName"),
+    ],
+)
+async def test_what_is_refused_leaves_the_stored_one_and_the_actor(
+    *, vault: Vault, nursery: trio.Nursery, cookie_text: str, account_name: str, field: str
+) -> None:
+    await nursery.start(vault.run)
+    stored = await vault.store("a=b", "Shop")
+    with pytest.raises(Invalid, match=rf"^{field}: ") as refused:
+        await vault.store(cookie_text, account_name)
+    assert SECRET not in str(refused.value)
+    assert await vault.current() == stored
+
+
+@pytest.mark.parametrize("account_name", ["", "x" * MAX_ACCOUNT_NAME, "\ud7ff\ue000 ü 😀"])
+async def test_any_other_label_is_taken(
+    vault: Vault, nursery: trio.Nursery, account_name: str
+) -> None:
+    await nursery.start(vault.run)
+    await vault.store("a=b", account_name)
+    current = await vault.current()
+    assert current is not None
+    assert current.account_name == account_name
+
+
+async def test_the_record_survives_the_actor(vault: Vault) -> None:
+    async with trio.open_nursery() as first:
+        await first.start(vault.run)
+        stored = await vault.store("a=b", "Shop")
+        first.cancel_scope.cancel()
+    async with trio.open_nursery() as second:
+        await second.start(vault.run)
+        assert await vault.current() == stored
+        second.cancel_scope.cancel()
+
+
+async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
+    *,
+    vault: Vault,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    spec = ChildSpec("vault", vault.run, mailbox=vault.mailbox)
+    supervisor = Supervisor("tree", [spec], backoff=Backoff(first=1.0))
+    await nursery.start(supervisor.run)
+    stored = await vault.store("a=b", "Shop")
+    with monkeypatch.context() as broken:
+        broken.setattr("os.memfd_create", fail)
+        with pytest.raises(ActorRestarting):
+            await vault.store(f"a={SECRET}", "Other")
+    assert await vault.current() == stored
+    assert supervisor.snapshot()[0].restarts == 1
+    assert "too many open files" in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(supervisor.snapshot())
