@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
-    _group(commands, "account", {"show": "Show it.", "clear": "Forget its cookie, end its pause."})
+    _group(commands, "account", {"show": "Show it.", "clear": "End its pause."})
     _group(commands, "tokens", {"revoke": "End every session token."})
     _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
     return parser

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
+import trio
 from pydantic import Field
 
 from daemon import __version__
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
 from daemon.control import Answer, Commands
-from daemon.conversion.desk import Desk
-from daemon.supervision.supervisor import ChildSnapshot
+from daemon.conversion.desk import Desk, DeskStatus
+from daemon.errors import Unavailable
+from daemon.patience import patience
+from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.vault.actor import Vault
+from daemon.vault.memory import Record
 from daemon.wire import Body, Timestamp
+
+T = TypeVar("T")
+
+SECTION_PATIENCE = 1.0
+"""Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
 
 _SHOWN_DIGEST = 12
 """Characters of a cookie's digest that are shown where it stands for an account."""
@@ -73,17 +82,20 @@ class ConversionReport(Body):
 
 
 class StatusReport(Body):
-    """The whole daemon at one moment."""
+    """The whole daemon at one moment.
+
+    What a part reports of itself is null while it cannot be asked; `actors` says why.
+    """
 
     ok: Literal[True] = True
     version: str
     started_at: Timestamp
-    second_factor: bool
+    second_factor: bool | None
     actors: list[PartReport]
     browser: BrowserReport | None
-    conversion: ConversionReport
-    cookie: CookieReport | None
-    accounts: list[AccountReport]
+    conversion: ConversionReport | None
+    cookie: CookieReport | None = Field(description="null also when none is stored")
+    accounts: list[AccountReport] | None
 
 
 class Operator:
@@ -106,12 +118,13 @@ class Operator:
         self._started_at = datetime.now(UTC)
 
     async def status(self) -> StatusReport:
-        """Everything that `/api/status` shows."""
-        desk = await self._desk.status()
+        """Everything that `/api/status` shows; never waits long for any part."""
+        desk = await _section(self._desk.status)
+        cookie = await _section(self._vault.current)
         return StatusReport(
             version=__version__,
             started_at=self._started_at,
-            second_factor=await self._auth.second_factor_enabled(),
+            second_factor=await _section(self._auth.second_factor_enabled),
             actors=[
                 PartReport(
                     name=part.name,
@@ -124,15 +137,19 @@ class Operator:
                 for part in self._parts()
             ],
             browser=_browser_report(self._browser) if self._browser else None,
-            conversion=ConversionReport(
-                requests_waiting=desk.waiting_requests,
-                submits_waiting=desk.waiting_submits,
-                remembered_links=desk.remembered_links,
-                remembered_products=desk.remembered_products,
-            ),
-            cookie=await self._cookie_report(),
-            accounts=await self._account_reports(),
+            conversion=_conversion_report(desk) if desk else None,
+            cookie=_cookie_report(cookie) if cookie else None,
+            accounts=_account_reports(desk) if desk else None,
         )
+
+    def not_ready(self) -> str | None:
+        """One word for why a conversion would not be taken now; None when it would."""
+        for part in self._parts():
+            if part.state is not State.RUNNING:
+                return part.state
+        if self._browser is not None and not self._browser.ready:
+            return self._browser.status().state
+        return None
 
     def commands(self) -> Commands:
         """The shell's commands, by the names that go over the control socket."""
@@ -148,43 +165,64 @@ class Operator:
         return (await self.status()).model_dump(mode="json")
 
     async def _show_account(self) -> Answer:
-        cookie = await self._cookie_report()
-        accounts = await self._account_reports()
+        with patience():
+            record = await self._vault.current()
+            desk = await self._desk.status()
         return {
-            "cookie": cookie.model_dump(mode="json") if cookie else None,
-            "accounts": [account.model_dump(mode="json") for account in accounts],
+            "cookie": _cookie_report(record).model_dump(mode="json") if record else None,
+            "accounts": [account.model_dump(mode="json") for account in _account_reports(desk)],
         }
 
     async def _clear_accounts(self) -> Answer:
-        return {"cleared": await self._desk.clear_accounts()}
+        with patience():
+            return {"cleared": await self._desk.clear_accounts()}
 
     async def _revoke_tokens(self) -> Answer:
-        await self._auth.revoke_all()
+        with patience():
+            await self._auth.revoke_all()
         return {"message": "every session has ended; clients have to log in again"}
 
     async def _second_factor_off(self) -> Answer:
-        await self._auth.second_factor_off()
+        with patience():
+            await self._auth.second_factor_off()
         return {"message": "the second factor is off; the password alone logs in"}
 
-    async def _cookie_report(self) -> CookieReport | None:
-        record = await self._vault.current()
-        if record is None:
-            return None
-        return CookieReport(account_name=record.account_name, synced_at=record.synced_at)
 
-    async def _account_reports(self) -> list[AccountReport]:
-        states = (await self._desk.status()).accounts
-        return [
-            AccountReport(
-                # A user id is a short number; a digest would be all that is needed to pass for
-                # the cookie among the remembered links, and is cut.
-                account=account[:_SHOWN_DIGEST],
-                state=state.standing,
-                since=state.since,
-                reason=state.reason,
-            )
-            for account, state in states.items()
-        ]
+async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """What a part says, or None while it cannot be asked."""
+    with trio.move_on_after(SECTION_PATIENCE):
+        try:
+            return await ask()
+        except Unavailable:
+            return None
+    return None
+
+
+def _cookie_report(record: Record) -> CookieReport:
+    return CookieReport(account_name=record.account_name, synced_at=record.synced_at)
+
+
+def _conversion_report(desk: DeskStatus) -> ConversionReport:
+    return ConversionReport(
+        requests_waiting=desk.waiting_requests,
+        submits_waiting=desk.waiting_submits,
+        remembered_links=desk.remembered_links,
+        remembered_products=desk.remembered_products,
+    )
+
+
+def _account_reports(desk: DeskStatus) -> list[AccountReport]:
+    return [
+        AccountReport(
+            # A user id is a short number; a digest would be all that is needed to pass for the
+            # cookie among the remembered links, and is cut.
+            account=account[:_SHOWN_DIGEST],
+            state=state.standing,
+            since=state.since,
+            reason=state.reason,
+        )
+        for account, state in desk.accounts.items()
+    ]
 
 
 def _browser_report(browser: Browser) -> BrowserReport:

@@ -252,14 +252,15 @@ def test_a_secret_from_the_environment_takes_the_place_of_the_files(
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_a_secrets_file_is_closed_to_others(write: Write, secret_file: Path, mode: int) -> None:
+def test_a_secrets_file_that_is_open_to_others_is_warned_of(
+    write: Write, secret_file: Path, mode: int
+) -> None:
     secret_file.chmod(mode)
-    found = problems(write(f'[auth]\npassword_hash_file = "{secret_file}"'))
-    assert found == {
-        "auth.password_hash_file": (
-            f"is open to other users (mode {mode:04o}); chmod 600 {secret_file}"
-        )
-    }
+    settings = load(write(f'[auth]\npassword_hash_file = "{secret_file}"'), {})
+    assert settings.auth.password_hash.get_secret_value() == HASH
+    assert [str(warning) for warning in settings.warnings] == [
+        f"auth.password_hash_file: is open to other users (mode {mode:04o}); chmod 600 {secret_file}"
+    ]
 
 
 def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file: Path) -> None:
@@ -267,6 +268,7 @@ def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file
     path = write(f'[auth]\npassword_hash_file = "{secret_file}"')
     settings = load(path, {"CREDENTIALS_DIRECTORY": str(secret_file.parent)})
     assert settings.auth.password_hash.get_secret_value() == HASH
+    assert not settings.warnings
 
 
 @pytest.mark.parametrize(

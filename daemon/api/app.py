@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 from quart import Response, g, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from daemon import __version__
 from daemon.api import docs
@@ -18,7 +19,7 @@ from daemon.serving import GuardedQuart
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
-_SYNC_PATHS = ("/api/sync-cookie", "/api/sync-cookie-local")
+_SYNC_METHODS = {"/api/sync-cookie": ("GET", "POST"), "/api/sync-cookie-local": ("POST",)}
 
 
 def build_app(services: Services) -> GuardedQuart:
@@ -46,18 +47,20 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
         return
 
     async def preflight() -> Response:
-        if request.headers.get("Origin") not in origins:
-            return Response(status=403)
+        methods = _SYNC_METHODS[request.path]
+        asks = "Access-Control-Request-Method" in request.headers
+        if not asks or request.headers.get("Origin") not in origins:
+            raise MethodNotAllowed(valid_methods=methods)
         return Response(
             status=204,
             headers={
-                "Access-Control-Allow-Methods": "GET, POST",
+                "Access-Control-Allow-Methods": ", ".join(methods),
                 "Access-Control-Allow-Headers": "Authorization, Content-Type",
                 "Access-Control-Max-Age": str(PREFLIGHT_AGE),
             },
         )
 
-    for path in _SYNC_PATHS:
+    for path in _SYNC_METHODS:
         app.add_url_rule(
             path,
             f"preflight {path}",
@@ -69,7 +72,7 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
     @app.after_request
     async def name_origin(response: Response) -> Response:
         origin = request.headers.get("Origin")
-        if request.path in _SYNC_PATHS and origin in origins:
+        if request.path in _SYNC_METHODS and origin in origins:
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers.add("Vary", "Origin")
         return response

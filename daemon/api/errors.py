@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 
-import trio
 from quart import Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -62,7 +61,6 @@ def handle_errors(app: GuardedQuart) -> None:
         allowed = error.valid_methods if isinstance(error, MethodNotAllowed) else None
         return failure(status, text, {"Allow": ", ".join(sorted(allowed))} if allowed else {})
 
-    @app.errorhandler(trio.TooSlowError)
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)

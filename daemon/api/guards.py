@@ -16,6 +16,7 @@ from daemon.api.openapi import Access
 from daemon.api.services import Services
 from daemon.auth.actor import Session
 from daemon.errors import NotAllowed
+from daemon.patience import patience
 
 REFUSALS: Final = (403, 503)
 
@@ -38,17 +39,18 @@ class Guards:
         return identify(request.remote_addr, request.headers, self._neighbourhood)
 
     async def _session(self) -> Session:
-        return await self._auth.check_session(bearer())
+        with patience():
+            return await self._auth.check_session(bearer())
 
     async def _local_or_session(self) -> None:
         if not (await self._caller()).local:
-            await self._auth.check_session(bearer())
+            await self._session()
 
     async def _local_or_key(self) -> None:
         if (await self._caller()).local or _same(bearer(), self._sync_key):
             return
         try:
-            await self._auth.check_session(bearer())
+            await self._session()
         except NotAllowed:
             raise NotAllowed(
                 "this is open to the addresses of cookie.open_to only; send a session token or "

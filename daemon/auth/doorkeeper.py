@@ -82,7 +82,7 @@ class Session:
     expires: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _IssuedSetup:
     secret: bytes = field(repr=False)
     good_until: float  # on trio's clock

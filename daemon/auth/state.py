@@ -49,7 +49,7 @@ class NotSaved(Exception):  # noqa: N818 - said of the change, which did not hap
     """A file could not be written. The one that was there is untouched."""
 
 
-@model(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
+@model(frozen=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
 class Saved:
     """The content of `auth.json`."""
 
@@ -148,7 +148,7 @@ def replace_file(path: Path, content: bytes) -> None:
             fresh.unlink(missing_ok=True)
     except OSError as error:
         raise NotSaved(f"{path} could not be written: {error.strerror}") from error
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:

@@ -27,7 +27,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
@@ -49,13 +48,13 @@ _WAIT_FOR_VERDICT: Final = 1.0
 """Seconds that are told to somebody whose other tries are still under way."""
 
 
-@dataclass
 class Tries:
     """What is known of one address."""
 
-    failures: int = 0
-    under_way: int = 0
-    next_at: float = 0.0
+    def __init__(self) -> None:
+        self.failures = 0
+        self.under_way = 0
+        self.next_at = 0.0
 
     def succeeded(self) -> None:
         """The address has shown that it is the owner's: it starts afresh."""

@@ -40,7 +40,7 @@ CLOCK_SKEW: Final = 60
 """Seconds by which the clock may have been set back since a token was made (an NTP step)."""
 
 _ALGORITHM: Final = "HS256"
-_JWS = jwt.PyJWS(algorithms=[_ALGORITHM])
+_JWS = jwt.PyJWS()
 _HEADER = _JWS.encode(b"", bytes(32), _ALGORITHM).partition(".")[0] + "."
 
 _REFUSAL: Final[dict[Purpose, str]] = {
@@ -52,7 +52,7 @@ _REFUSAL: Final[dict[Purpose, str]] = {
 class Claims(BaseModel):
     """The payload of a token. Times are Unix seconds."""
 
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(strict=True)
 
     iss: Literal["smartlinkd"]
     aud: Literal["smartlinkd"]

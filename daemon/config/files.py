@@ -1,10 +1,10 @@
 """The files of the configuration: the TOML file itself, and files that hold one secret each.
 
 A file is opened without waiting (a FIFO would hang the start), has to be a regular one, and has a
-greatest size. A secret's file must be closed to group and others, so that a backup job or a second
-service does not read it by accident. The exception is what lies in `$CREDENTIALS_DIRECTORY`:
-systemd guards that folder itself, and gives the service access by an ACL, whose mask shows as group
-permission in the mode.
+greatest size. A secret that group or others can read is used, with a warning at every start: a
+backup job or a second service reads it by accident. What lies in `$CREDENTIALS_DIRECTORY` is not
+warned of: systemd guards that folder itself, and gives the service access by an ACL, whose mask
+shows as group permission in the mode.
 """
 
 from __future__ import annotations
@@ -61,20 +61,22 @@ def read_secrets(draft: Draft, credentials: Path | None) -> None:
             )
             continue
         try:
-            draft.put(section, key, _read_secret(path, credentials))
+            secret, mode = _read_secret(path)
+            draft.put(section, key, secret)
             draft.files[section, key] = name
+            guarded = credentials is not None and path.is_relative_to(credentials)
+            if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
+                fault = f"is open to other users (mode {mode:04o})"
+                draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
         except Fault as fault:
             draft.problems.append(Problem(name, fault.fault, fault.remedy))
 
 
-def _read_secret(path: Path, credentials: Path | None) -> str:
+def _read_secret(path: Path) -> tuple[str, int]:
     content, mode = _read(path, LONGEST_SECRET)
-    guarded = credentials is not None and path.is_relative_to(credentials)
-    if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
-        raise Fault(f"is open to other users (mode {mode:04o})", f"chmod 600 {path}")
     if not content.strip():
         raise Fault("names an empty file", f"put the secret, one line, into {path}")
-    return content.strip()
+    return content.strip(), mode
 
 
 def _read(path: Path, longest: int) -> tuple[str, int]:

@@ -62,13 +62,10 @@ class PortalDown(MarketplaceFailed):
 
 
 class PortalSilent(MarketplaceFailed):
-    """The portal did not answer in time. Whether it did the work is not known."""
+    """No answer in time. Whether the work was done is not known."""
 
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(
-            f"the affiliate portal did not answer {what} within {seconds:g} seconds; try again "
-            "later"
-        )
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the marketplace did not answer: {what}; try again later")
 
 
 class PortalError(MarketplaceFailed):

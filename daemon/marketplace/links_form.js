@@ -33,7 +33,11 @@ async (task, links, subIds, waitMs) => {
 
   const find = () => {
     const areas = all(document, "textarea").map((area) => ({ area, box: boxOf(area) }));
-    const found = areas.find(({ box }) => subField(box, 1)) ?? areas[0];
+    const size = ({ box }) => box.querySelectorAll("*").length;
+    // The text area that has the sub-ids beside it, nearest: a stray one has the whole page.
+    const [found = areas[0]] = areas
+      .filter(({ box }) => subField(box, 1))
+      .sort((one, other) => size(one) - size(other));
     if (!found) return null;
     const { area, box } = found;
     const button =

@@ -41,11 +41,10 @@ from daemon.marketplace.products import (
     Facts,
     ProductData,
     link_of,
-    not_negative,
     product_data,
     split_rates,
 )
-from daemon.marketplace.values import to_decimal, to_dict, to_int
+from daemon.marketplace.values import not_negative, to_decimal, to_dict, to_int
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ class OpenApi:
                 content=body.encode(),
             )
         except NoAnswer as silence:
-            raise PortalSilent(f"through the Affiliate Open API ({silence})", DEADLINE) from None
+            raise PortalSilent(f"the Affiliate Open API ({silence})") from None
         return read_answer(reply)
 
 

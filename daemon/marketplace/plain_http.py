@@ -32,12 +32,11 @@ class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One response. `text` is its body up to the bound; `cut` says that there was more."""
+    """One response. `text` is its body, up to the bound."""
 
     status: int
     headers: httpx.Headers
     text: str
-    cut: bool
 
     @property
     def mime_type(self) -> str:
@@ -101,4 +100,4 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
                 # the connection with them. Cancelled, they end in order at their next read.
                 enough.cancel()
     text = bytes(body[:max_body]).decode(response.encoding or "utf-8", errors="replace")
-    return Reply(response.status_code, response.headers, text, cut=len(body) > max_body)
+    return Reply(response.status_code, response.headers, text)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -111,7 +112,7 @@ async def submit_form(
     does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
     """
     urls: JsonValue = [product.url(market) for product in products]
-    async with page.responses(_LINKS_CALL) as responses:
+    async with page.responses(_LINKS_CALL) as responses, _detours(page) as detours:
         try:
             result = await page.evaluate(
                 _FORM,
@@ -127,9 +128,7 @@ async def submit_form(
         pressed = to_dict(result)
         if pressed.get("pressed") is not True:
             raise _not_pressed(pressed)
-        response = await _answer(page, responses)
-    if response.status in _REDIRECTS:
-        raise await _redirected(page, market)
+        response = await _seen_through(await _answer(page, responses), detours)
     if response.lost:
         raise await _broken_off(page, response)
     return _rows(response, products, market)
@@ -142,8 +141,6 @@ async def submit_fetch(
     answer = await _call(
         page, "POST", market.portal_url + _LINKS_CALL, _body(products, sub_ids, market), ANSWER_WAIT
     )
-    if answer is None:
-        raise await _redirected(page, market)
     return _rows(answer, products, market)
 
 
@@ -157,8 +154,6 @@ async def read_product_fetch(
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
-    if answer is None:
-        raise ProductsRefused("the portal redirects the call for it")
     return _product(answer, market, default_cap)
 
 
@@ -169,7 +164,7 @@ async def read_product_page(
 
     Takes the tab elsewhere: it is not to be one that submits links.
     """
-    async with page.responses(_PRODUCT_CALL, method="GET") as responses:
+    async with page.responses(_PRODUCT_CALL, "GET") as responses, _detours(page) as detours:
         try:
             _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
             with trio.fail_after(PRODUCT_WAIT):
@@ -177,12 +172,11 @@ async def read_product_page(
                     response = await _next(page, responses)
                     if _asks_for(response.url, product):
                         break
+            response = await _seen_through(response, detours)
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
         except trio.TooSlowError:
-            raise PortalSilent("for product data", PRODUCT_WAIT) from None
-    if response.status in _REDIRECTS:
-        raise ProductsRefused("the portal redirects the call for it")
+            raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
     if response.lost and response.status not in NO_PERMISSION:
         raise PortalDown(f"its answer about a product broke off ({response.lost})")
     return _product(response, market, default_cap)
@@ -241,17 +235,38 @@ async def _answer(
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
         return await _next(page, responses)
-    raise PortalSilent("to the links that were submitted", ANSWER_WAIT)
+    raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
-async def _redirected(page: PortalPage, market: Market) -> MarketplaceFailed:
-    """The error for a submit that was redirected.
+_Detours = tuple[trio.MemoryReceiveChannel[PageResponse], trio.MemoryReceiveChannel[PageResponse]]
 
-    To the login, or to a human check: that cannot be seen from the page, and makes all the
-    difference for the account. Going where the owner would go shows it.
+
+@asynccontextmanager
+async def _detours(page: PortalPage) -> AsyncIterator[_Detours]:
+    """What the page asks for on its way to a login or a human check.
+
+    Where a call is redirected to cannot be read by the page, but it shows here, also when the
+    request is never sent; and which of the two it is makes all the difference for the account.
     """
-    await open_links_page(page, market)
-    return PortalDown("it redirects the call that makes links")
+    async with (
+        page.responses("/verify/", "GET") as checks,
+        page.responses("/login", "GET") as logins,
+    ):
+        yield (checks, logins)
+
+
+async def _seen_through(response: PageResponse, detours: _Detours) -> PageResponse:
+    """`response`; if it is a redirect, with the URL that it leads to in the place of its own."""
+    if response.status not in _REDIRECTS:
+        return response
+    with trio.move_on_after(_SETTLED_AFTER):
+        while True:
+            for detour in detours:
+                with suppress(trio.WouldBlock):
+                    led_to = detour.receive_nowait().url
+                    return _Answer(response.status, led_to, response.mime_type, response.body)
+            await trio.sleep(_LOOK_EVERY)
+    return response
 
 
 async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
@@ -279,30 +294,30 @@ async def _next(
 
 async def _call(
     page: PortalPage, method: str, url: str, body: str | None, wait: float
-) -> _Answer | None:
-    """A call in the page's session; None when it was redirected."""
-    result = to_dict(
-        await page.evaluate(
-            _CALL, method, url, body, wait * 1000, MAX_ANSWER, deadline=wait + _GRACE
+) -> PageResponse:
+    """A call in the page's session, and its answer."""
+    async with _detours(page) as detours:
+        result = to_dict(
+            await page.evaluate(
+                _CALL, method, url, body, wait * 1000, MAX_ANSWER, deadline=wait + _GRACE
+            )
         )
-    )
-    if result.get("redirected") is True:
-        return None
-    if failed := result.get("failed"):
-        if failed == "TimeoutError":
-            raise PortalSilent("a call", wait)
-        raise PortalDown(f"the call to it broke off ({failed})")
-    return _Answer(
-        status=to_int(result.get("status")) or 0,
-        url=str(result.get("url", "")),
-        mime_type=str(result.get("mimeType", "")),
-        body=str(result.get("body", "")),
-    )
+        if failed := result.get("failed"):
+            if failed == "TimeoutError":
+                raise PortalSilent(f"nothing to a call within {wait:g} seconds")
+            raise PortalDown(f"the call to it broke off ({failed})")
+        answer = _Answer(
+            status=to_int(result.get("status")) or 0,
+            url=str(result.get("url", "")),
+            mime_type=str(result.get("mimeType", "")),
+            body=str(result.get("body", "")),
+        )
+        return await _seen_through(answer, detours)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The answer to a call of ours: a `PageResponse`."""
+    """A `PageResponse` of our own making."""
 
     status: int
     url: str
@@ -349,7 +364,7 @@ def _rows(response: PageResponse, products: Sequence[links.Product], market: Mar
         return [UNKNOWN_ROW] * len(products)
     for product, row in zip(products, rows, strict=True):
         if row.fail_code is not FailCode.SUCCESS:
-            logger.warning("the portal made no link for %s: its code %s", product, row.portal_code)
+            logger.info("the portal made no link for %s: its code %s", product, row.portal_code)
     return rows
 
 

@@ -1,7 +1,8 @@
 // One call of the portal's own interface, from the portal's page and in its session.
 //
-// → {status, url, mimeType, body}, or {redirected: true}, or {failed: name of the DOMException}
-// A redirect is not followed: to the login page, on another host, it could not be read anyway.
+// → {status, url, mimeType, body}, or {failed: name of the DOMException}
+// A redirect is not followed: the login page, on another host, could not be read anyway. Its status
+// is hidden from scripts, so it is told as a plain 302.
 async (method, url, body, timeoutMs, maxBody) => {
   const token = document.cookie.split("; ").find((cookie) => cookie.startsWith("csrftoken="));
   const headers = { accept: "application/json", "affiliate-program-type": "1" };
@@ -18,10 +19,10 @@ async (method, url, body, timeoutMs, maxBody) => {
       redirect: "manual",
       signal: AbortSignal.timeout(timeoutMs),
     });
-    if (response.type === "opaqueredirect") return { redirected: true };
+    const redirected = response.type === "opaqueredirect";
     const text = await response.text();
     return {
-      status: response.status,
+      status: redirected ? 302 : response.status,
       url: response.url,
       mimeType: response.headers.get("content-type") ?? "",
       body: text.slice(0, maxBody),

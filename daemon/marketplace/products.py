@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -22,6 +22,7 @@ from daemon.marketplace.session import read_json
 from daemon.marketplace.values import (
     as_text,
     half_up,
+    not_negative,
     to_decimal,
     to_dict,
     to_int,
@@ -30,9 +31,9 @@ from daemon.marketplace.values import (
 )
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
-SCALE = Decimal(100000)
+_SCALE = Decimal(100000)
 _TOO_MANY_REQUESTS = 429
-N = TypeVar("N", int, Decimal)
+_REDIRECTS = range(300, 400)
 _IMAGE_HASH = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -115,8 +116,8 @@ def parse_portal_product(
     except SessionLost:
         raise ProductsRefused(f"the portal wants a login for it (HTTP {status})") from None
     except PortalDown:
-        if status == _TOO_MANY_REQUESTS:
-            raise ProductsRefused("the portal says that it was asked too often") from None
+        if status == _TOO_MANY_REQUESTS or status in _REDIRECTS:
+            raise ProductsRefused(f"the portal answered with HTTP {status}") from None
         raise
     code = to_int(answer.get("code"))
     if code not in (None, 0):
@@ -178,12 +179,7 @@ def _portal_rates(detail: dict[str, Any], shown: dict[str, Any]) -> Rates | None
 
 def _scaled(value: object) -> Decimal | None:
     number = to_decimal(value)
-    return None if number is None else number / SCALE
-
-
-def not_negative(value: N | None) -> N | None:
-    """`value`, or None for the -1 that the marketplace writes for "not known"."""
-    return value if value is not None and value >= 0 else None
+    return None if number is None else number / _SCALE
 
 
 def _positive(value: Decimal | None) -> Decimal | None:

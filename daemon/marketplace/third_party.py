@@ -19,8 +19,16 @@ from daemon.marketplace import links
 from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from daemon.marketplace.markets import Market
 from daemon.marketplace.plain_http import NoAnswer, Reply, call
-from daemon.marketplace.products import ProductData, link_of, not_negative
-from daemon.marketplace.values import as_text, half_up, to_decimal, to_dict, to_percent, to_text
+from daemon.marketplace.products import ProductData, link_of
+from daemon.marketplace.values import (
+    as_text,
+    half_up,
+    not_negative,
+    to_decimal,
+    to_dict,
+    to_percent,
+    to_text,
+)
 
 DEADLINE = 10.0  # seconds; product data is never worth more of a request's minute
 MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
@@ -69,7 +77,7 @@ class ThirdParty:
                 self._client, "GET", self._url(product), deadline=DEADLINE, max_body=MAX_BODY
             )
         except NoAnswer as silence:
-            raise PortalSilent(f"through the estimate service ({silence})", DEADLINE) from None
+            raise PortalSilent(f"the estimate service ({silence})") from None
         return self._read(reply, product)
 
     def _url(self, product: links.Product) -> str:

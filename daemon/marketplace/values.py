@@ -7,7 +7,9 @@ shortest decimal spelling, which is what the sender wrote.
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
+
+N = TypeVar("N", int, Decimal)
 
 # Larger than any amount there is, in either direction of the point. "1e999999999" is eleven
 # characters that would cost a gigabyte as a whole number.
@@ -47,6 +49,11 @@ def to_int(value: object) -> int | None:
     """`value` (a whole number or a string of one) as an int; None for anything else."""
     number = to_decimal(value)
     return int(number) if number is not None and number == number.to_integral_value() else None
+
+
+def not_negative(value: N | None) -> N | None:
+    """`value`, or None for the -1 that the marketplace writes for "not known"."""
+    return value if value is not None and value >= 0 else None
 
 
 def to_percent(value: object) -> Decimal | None:

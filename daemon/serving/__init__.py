@@ -22,7 +22,7 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    connection. A connection with bytes unread is reset at once, which can destroy the answer in
    flight (a 413, say): `Connection._read_data` reads on for a moment before it closes.
 4. `Request.get_json` answers 500 to bytes that are not UTF-8 and to deep nesting: bodies are read
-   by `daemon.api.openapi`, which never calls it.
+   by `daemon.api.bodies`, which never calls it.
 5. Quart's lifespan and background tasks swallow errors: there is no lifespan here at all, and
    `GuardedQuart` and `serve` refuse what would wait for one.
 6. hypercorn's `read_timeout` also cuts slow handlers, so it stays unset; a connection has

@@ -204,7 +204,7 @@ def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "security"),
+    ("bearer", "security"),
     [
         ("none", []),
         ("optional", [{}, {"bearer": []}]),
@@ -212,11 +212,11 @@ def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
     ],
 )
 def test_the_token_that_is_asked_for_is_documented(
-    app: GuardedQuart, token: Literal["none", "optional", "required"], security: Any
+    app: GuardedQuart, bearer: Literal["none", "optional", "required"], security: Any
 ) -> None:
     api = Api(app, "t", "1", failure=Failure)
 
-    @api.operation("GET", "/x", access=Access(owner, token=token), ok=Unknown)
+    @api.operation("GET", "/x", access=Access(owner, bearer=bearer), ok=Unknown)
     async def x(_: str) -> Unknown:
         return Unknown()
 

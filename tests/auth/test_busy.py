@@ -14,6 +14,7 @@ from daemon.auth import doorkeeper, passwords
 from daemon.auth.actor import Auth
 from daemon.auth.state import Saved, save
 from daemon.errors import Unavailable
+from daemon.supervision.actor import Overloaded
 
 Log_in = Callable[[Auth], Awaitable[str]]
 
@@ -58,9 +59,23 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
     await auth.revoke_all()
 
 
-async def test_a_burst_of_requests_is_answered(auth: Auth, log_in: Log_in) -> None:
+@pytest.mark.parametrize(("burst", "too_many"), [(1025, 0), (1026, 1)])
+async def test_a_burst_of_a_thousand_requests_is_answered(
+    burst: int, too_many: int, auth: Auth, log_in: Log_in
+) -> None:
+    """1024 wait, and the actor takes the first as it comes."""
     token = await log_in(auth)
+    overloaded = 0
+
+    async def check() -> None:
+        nonlocal overloaded
+        try:
+            await auth.check_session(token)
+        except Overloaded:
+            overloaded += 1
 
     async with trio.open_nursery() as nursery:
-        for _ in range(1000):
-            nursery.start_soon(auth.check_session, token)
+        for _ in range(burst):
+            nursery.start_soon(check)
+
+    assert overloaded == too_many

@@ -206,7 +206,7 @@ async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
         async with running(auth):
             token = await log_in(auth)
             monkeypatch.setattr(os, "fsync", only_files)
-            with pytest.raises(ActorRestarting):
+            with pytest.raises(ActorRestarting, match=r"^the auth part of the daemon"):
                 await auth.revoke_all()
             await trio.sleep_forever()
 

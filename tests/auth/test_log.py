@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from daemon.auth.actor import Auth, LoggedIn, SecondStep
+from daemon.auth.doorkeeper import Doorkeeper
 from daemon.errors import Refused
 
 HERE = "192.0.2.1"
@@ -37,6 +38,7 @@ async def test_the_log_tells_the_events_and_no_secret(
     assert isinstance(logged_in, LoggedIn)
     session = await auth.check_session(logged_in.token)
     setup = await auth.begin_setup()
+    half_way = repr(vars(await auth.mailbox.ask(itself)))
     code = shown(setup.secret)
     await refused(auth.enable(session, setup.secret, wrong_code(setup.secret), HERE))
     await auth.enable(session, setup.secret, code, HERE)
@@ -62,8 +64,9 @@ async def test_the_log_tells_the_events_and_no_secret(
         ("WARNING", "second factor switched off by the operator"),
         ("WARNING", "every session ended by the operator"),
     ]
-    said = caplog.text + repr([*errors, logged_in, half, session, setup, vars(auth)])
+    said = caplog.text + half_way + repr([*errors, logged_in, half, session, setup, vars(auth)])
     signing_secret = (tmp_path / "signing-secret").read_text().strip()
+    assert "_IssuedSetup(" in half_way
     for secret in (
         password,
         "the right one",
@@ -78,3 +81,7 @@ async def test_the_log_tells_the_events_and_no_secret(
         "$argon2id$",
     ):
         assert secret not in said
+
+
+async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:
+    return doorkeeper

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from trio.testing import MockClock
 
 from daemon.auth import passwords
-from daemon.auth.actor import Auth, LoggedIn, Session
+from daemon.auth.actor import Auth, LoggedIn, SecondStep, Session
 from daemon.auth.doorkeeper import Doorkeeper
 from daemon.auth.passwords import hash_password
 from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
@@ -58,6 +59,16 @@ async def test_by_default_it_is_the_machines_clock(tmp_path: Path, nursery: trio
     assert (await auth.check_session(answer.token)).expires == pytest.approx(
         time.time() + WEEK, abs=10
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [(LoggedIn(""), "token"), (SecondStep(""), "temp_token"), (Session("", "", 0), "expires")],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_answer_cannot_be_changed(answer: object, name: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(answer, name, "other")
 
 
 async def test_every_login_is_a_session_of_its_own(auth: Auth, log_in: Log_in) -> None:

@@ -148,6 +148,19 @@ async def test_logins_half_done_are_bounded(owner: Owner, monkeypatch: pytest.Mo
     await owner.verify(newest)
 
 
+@pytest.mark.parametrize(("others", "good"), [(1023, True), (1024, False)])
+async def test_a_thousand_logins_may_be_half_done(others: int, good: bool, owner: Owner) -> None:
+    temp_token = await owner.begin()
+    for _ in range(others):
+        await owner.begin()
+
+    if good:
+        await owner.verify(temp_token)
+    else:
+        with pytest.raises(NotAllowed, match=REFUSED):
+            await owner.verify(temp_token)
+
+
 async def test_revoking_ends_logins_half_done(owner: Owner) -> None:
     temp_token = await owner.begin()
 

@@ -32,9 +32,9 @@ GOOD = a_hash()
 async def test_tells_the_password_from_others() -> None:
     owner = Passwords(SecretStr(hash_password(PASSWORD)))
 
-    assert await owner.is_right(PASSWORD)
-    assert not await owner.is_right(PASSWORD + "!")
-    assert not await owner.is_right("")
+    assert await owner.is_right(PASSWORD) is True
+    assert await owner.is_right(PASSWORD + "!") is False
+    assert await owner.is_right("") is False
 
 
 @pytest.mark.parametrize("password", ["pässwörd", "nul\0byte", "lone \ud800 surrogate", "x" * 1024])

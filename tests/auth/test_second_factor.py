@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shutil
 import struct
 import subprocess
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
 from daemon.errors import Invalid
@@ -132,7 +134,9 @@ def test_more_remembered_steps_than_there_may_be_are_refused() -> None:
 
 @pytest.mark.parametrize("secret", ["", SECRET[:-1], SECRET + "A", SECRET[:-1] + "1"])
 def test_a_secret_that_is_none_is_refused_without_being_repeated(secret: str) -> None:
-    with pytest.raises(ValidationError, match="is no secret of 32 base32 characters") as refused:
+    with pytest.raises(
+        ValidationError, match="error, is no secret of 32 base32 characters"
+    ) as refused:
         SecondFactor(SecretStr(secret), ())
     assert SECRET[:-1] not in str(refused.value)
 
@@ -188,7 +192,25 @@ def test_the_qr_code_can_be_read_off_a_screen() -> None:
     assert width == height == (modules + 2 * quiet_zone) * scale
 
 
-def test_nothing_shows_the_secret() -> None:
+def test_a_factor_that_is_read_is_checked_without_repeating_it() -> None:
+    text = json.dumps({"secret": SECRET[1:], "used_steps": []})
+
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(SecondFactor).validate_json(text)
+    assert SECRET[1:] not in str(refused.value)
+
+
+def test_neither_a_factor_nor_a_setup_can_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        factor().used_steps = ()  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        new_setup().secret = SECRET  # type: ignore[misc]
+
+
+def test_nothing_but_the_file_shows_the_secret() -> None:
+    assert SECRET not in str(TypeAdapter(SecondFactor).dump_python(factor()))
+    assert SECRET in TypeAdapter(SecondFactor).dump_json(factor()).decode()
+
     setup = new_setup()
     in_force = SecondFactor(SecretStr(setup.secret), ())
 

@@ -6,6 +6,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_the_first_start_makes_a_state_and_says_so(
     ]
 
 
+def test_a_state_file_has_at_most_16_kib(tmp_path: Path) -> None:
+    write(tmp_path / "auth.json", json.dumps(good()).rjust(16384))
+    load(tmp_path)
+
+    write(tmp_path / "auth.json", json.dumps(good()).rjust(16385))
+    with pytest.raises(UnusableState):
+        load(tmp_path)
+
+
+def test_a_state_is_never_changed_in_place() -> None:
+    with pytest.raises(FrozenInstanceError):
+        STATE.epoch = "second"  # type: ignore[misc]
+
+
 def test_a_lost_state_brings_no_tokens_back(tmp_path: Path) -> None:
     before = load(tmp_path).epoch
     (tmp_path / "auth.json").unlink()
@@ -109,7 +124,6 @@ DAMAGED = {
     "cut off": json.dumps(good())[:-1],
     "no object": "[]",
     "not UTF-8": b"\xff",
-    "endless": " " * 16384 + json.dumps(good()),
     "newer": json.dumps({**good(), "version": 2}),
     "unknown field": json.dumps({**good(), "more": 1}),
     "no second factor": json.dumps({k: v for k, v in good().items() if k != "second_factor"}),
@@ -137,6 +151,7 @@ def test_a_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Pat
         "or delete it, which switches the second factor off and ends every session"
     )
     assert SECRET[1:] not in "".join(traceback.format_exception(refused.value))
+    assert SECRET[1:] not in str(refused.value.__context__)
     assert path.read_bytes() == before
 
 
@@ -227,9 +242,12 @@ def test_a_signing_secret_that_is_none_is_refused(content: str | bytes, tmp_path
 def test_a_given_signing_secret_that_is_none_is_refused_unrepeated() -> None:
     given = "hunter2"
 
-    with pytest.raises(ValueError, match=r"make one with: openssl rand -hex 32$") as refused:
+    with pytest.raises(ValueError, match="signing secret") as refused:
         parse_signing_secret(SecretStr(given))
 
+    assert str(refused.value) == (
+        "the signing secret must be 64 hexadecimal digits; make one with: openssl rand -hex 32"
+    )
     assert given not in "".join(traceback.format_exception(refused.value))
 
 
@@ -277,6 +295,23 @@ class TestReplaceFile:
             os.umask(before)
 
         assert mode(tmp_path / "file") == 0o600
+
+    def test_the_content_is_never_open_to_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        at_first = []
+
+        def fchmod(descriptor: int, _: int) -> None:
+            at_first.append(os.fstat(descriptor).st_mode & 0o777)
+
+        monkeypatch.setattr(os, "fchmod", fchmod)
+        before = os.umask(0)
+        try:
+            replace_file(tmp_path / "file", b"new")
+        finally:
+            os.umask(before)
+
+        assert at_first == [0o600]
 
     def test_the_content_and_then_the_name_reach_the_disk(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

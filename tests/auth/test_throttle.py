@@ -16,7 +16,7 @@ class Desk:
     """A throttle with a clock that is set by hand, and the usual ways to try."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = 0.0
         self.throttle = Throttle(lambda: self.now)
 
     def fail(self, address: str = HERE, *, times: int = 1, code: bool = False) -> None:
@@ -181,7 +181,7 @@ def test_twenty_wrong_codes_are_free_whoever_sends_them(desk: Desk) -> None:
 
 def test_then_one_wrong_code_a_minute(desk: Desk) -> None:
     desk.fail_codes(20)
-    for _ in range(3):
+    for _ in range(70):  # longer than the hour
         desk.now += 59
         assert desk.wait(code=True) == 1
         desk.now += 1
@@ -190,12 +190,16 @@ def test_then_one_wrong_code_a_minute(desk: Desk) -> None:
 
 
 def test_wrong_codes_are_forgotten_after_an_hour(desk: Desk) -> None:
-    desk.fail_codes(19)
-    desk.now += 3590
+    desk.fail_codes(1)
+    desk.now += 5
+    desk.fail_codes(18)
+    desk.now += 3585
     desk.fail_codes(1)
     assert desk.wait(code=True) == 10
     desk.now += 10
     desk.fail_codes(1)
+    assert desk.wait(code=True) == 5
+    desk.now += 5
     assert desk.wait(code=True) == 0
 
 
@@ -289,6 +293,32 @@ def test_of_equals_the_one_unused_for_longest_gives_way(small_desk: Desk) -> Non
 
     assert small_desk.wait(C) == small_desk.wait(A) == 1
     assert small_desk.wait(B) == 0
+
+
+def test_the_table_holds_4096_addresses(desk: Desk) -> None:
+    for n in range(4095):
+        desk.fail(f"10.0.{n // 256}.{n % 256}")
+
+    desk.fail(HERE, times=9)
+    assert desk.wait(HERE) == 0
+    desk.fail(THERE, times=9)
+    assert desk.wait(THERE) == 1
+
+
+def test_one_try_under_way_is_enough_to_stay(small_desk: Desk) -> None:
+    small_desk.fail(A, times=10)
+    small_desk.now += 1
+    with small_desk.under_way(A):
+        small_desk.fail(B, times=10)
+        small_desk.now += 60
+        small_desk.fail(B)
+        small_desk.fail(C, times=10)
+        small_desk.now += 60
+        small_desk.fail(C)
+
+        small_desk.leave(NEWCOMER)
+
+        assert small_desk.wait(A) == 1
 
 
 def test_an_address_with_a_try_under_way_keeps_its_record(small_desk: Desk) -> None:

@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +63,143 @@ async def conversation(peer: Peer, nursery: trio.Nursery) -> AsyncIterator[Conne
     async with converse(ours, "browser.test", "/devtools") as connection:
         yield connection
     nursery.cancel_scope.cancel()
+
+
+@dataclass
+class Request:
+    """What the site was asked."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Answer:
+    """What the site answers: after `wait`, if there is one."""
+
+    body: str | bytes = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "text/html"})
+    wait: trio.Event | None = None
+
+
+class Site:
+    """A web site on loopback. Every page of it that is not in `pages` is an empty one."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.pages: dict[str, Answer] = {}
+        self.requests: list[Request] = []
+
+    def url(self, path: str = "/", *, host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def put(self, path: str, body: str | bytes = "", **more: Any) -> str:
+        """Make a page. Returns its URL."""
+        self.pages[path] = Answer(body, **more)
+        return self.url(path)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        try:
+            request = await self._read(stream)
+            self.requests.append(request)
+            answer = self.pages.get(request.path.partition("?")[0], Answer("<title>t</title>"))
+            if answer.wait is not None:
+                await answer.wait.wait()
+            body = answer.body.encode() if isinstance(answer.body, str) else answer.body
+            head = {"Content-Length": str(len(body)), "Connection": "close", **answer.headers}
+            lines = [f"HTTP/1.1 {answer.status} X", *(f"{name}: {head[name]}" for name in head)]
+            await stream.send_all("\r\n".join([*lines, "", ""]).encode() + body)
+        except (trio.BrokenResourceError, EOFError):
+            pass  # the browser went away
+        await stream.aclose()
+
+    async def _read(self, stream: trio.SocketStream) -> Request:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += await self._more(stream)
+        head, _, body = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        method, path, _ = first.split(" ")
+        headers = {name.lower(): value for name, _, value in (x.partition(": ") for x in lines)}
+        while len(body) < int(headers.get("content-length", "0")):
+            body += await self._more(stream)
+        return Request(method, path, headers, body)
+
+    async def _more(self, stream: trio.SocketStream) -> bytes:
+        data = await stream.receive_some(65536)
+        if not data:
+            raise EOFError
+        return bytes(data)
+
+
+@pytest.fixture
+async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    site = Site(listeners[0].socket.getsockname()[1])
+    nursery.start_soon(trio.serve_listeners, site.serve, listeners)
+    yield site
+    nursery.cancel_scope.cancel()
+
+
+def _descriptors_and_children() -> tuple[set[str], set[str]]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return (
+        {entry.name for entry in os.scandir("/proc/self/fd")},
+        {pid for one in lists for pid in one.read_text(encoding="ascii").split()},
+    )
+
+
+def _living_in(folder: Path) -> list[str]:
+    """The processes, zombies aside, whose home is in `folder`: a Chromium's and its guardian."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={folder}".encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+        except (OSError, ProcessLookupError):
+            continue
+    return found
+
+
+@pytest.fixture
+def living_in() -> Callable[[Path], list[str]]:
+    return _living_in
+
+
+@pytest.fixture
+def profiles() -> Iterator[Path]:
+    """The folder for profiles. After the test nothing of any browser with one in it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-test-"))
+    folder.chmod(0o755)
+    before = _descriptors_and_children()
+    yield folder
+    left = [entry.name for entry in os.scandir(folder)]
+    shutil.rmtree(folder)
+    assert (left, _living_in(folder)) == ([], [])
+    assert _descriptors_and_children() == before
+
+
+@pytest.fixture
+def settings(profiles: Path) -> LaunchSettings:
+    return LaunchSettings(profiles=profiles)
+
+
+@pytest.fixture
+async def chromium(settings: LaunchSettings) -> AsyncIterator[Chromium]:
+    async with launch(settings) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+async def connection(chromium: Chromium) -> AsyncIterator[Connection]:
+    async with connect(chromium.endpoint) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def page(connection: Connection) -> Page:
+    """A tab in a context of its own."""
+    return await (await BrowserContext.create(connection, ())).new_page()

@@ -16,12 +16,9 @@ from daemon.browser.errors import (
     BrowserFailed,
     CallTimedOut,
     Disconnected,
-    PageGone,
     ProtocolError,
     SessionGone,
 )
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class Asker:
@@ -63,7 +60,7 @@ async def attached(conversation: Connection, peer: Any, nursery: trio.Nursery) -
 
 
 async def test_a_call_gets_its_result(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b", {"c": 1}))
     command = await peer.answer({"d": 2})
@@ -74,7 +71,7 @@ async def test_a_call_gets_its_result(
 
 
 async def test_answers_find_their_callers_in_any_order(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     first = await ask(nursery, partial(conversation.browser.call, "First"))
     second = await ask(nursery, partial(conversation.browser.call, "Second"))
@@ -87,7 +84,7 @@ async def test_answers_find_their_callers_in_any_order(
 
 
 async def test_a_session_names_itself_in_its_calls(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     asker = await ask(nursery, partial(session.call, "A.b"))
@@ -97,7 +94,7 @@ async def test_a_session_names_itself_in_its_calls(
 
 
 async def test_an_error_answer_is_raised_with_its_code(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
     command = await peer.take()
@@ -109,7 +106,7 @@ async def test_an_error_answer_is_raised_with_its_code(
 
 
 async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gone(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     asker = await ask(nursery, partial(session.call, "A.b"))
@@ -121,10 +118,10 @@ async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gon
 
 
 async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
-    with pytest.raises(CallTimedOut, match="did not answer A.b within 3 s"):
+    with pytest.raises(CallTimedOut, match=r"did not answer A\.b within 3 s"):
         await conversation.browser.call("A.b", deadline=3)
     assert trio.current_time() - began == 3
     await peer.answer({"late": True})
@@ -155,7 +152,11 @@ async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
     ids=str,
 )
 async def test_what_nobody_waits_for_is_ignored(
-    message: object, conversation: Connection, peer: Any, nursery: trio.Nursery
+    message: object,
+    conversation: Connection,
+    peer: Any,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     await peer.say(message)
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
@@ -170,7 +171,11 @@ async def test_what_nobody_waits_for_is_ignored(
     ids=lambda garbage: str(garbage[:8]),
 )
 async def test_a_frame_that_is_no_message_ends_the_connection(
-    garbage: str | bytes, conversation: Connection, peer: Any, nursery: trio.Nursery
+    garbage: str | bytes,
+    conversation: Connection,
+    peer: Any,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
     await peer.say(garbage)
@@ -180,7 +185,7 @@ async def test_a_frame_that_is_no_message_ends_the_connection(
 
 
 async def test_the_end_of_the_connection_fails_all_calls_at_once(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     began = trio.current_time()
@@ -198,23 +203,26 @@ async def test_the_end_of_the_connection_fails_all_calls_at_once(
         await conversation.browser.call("A.b")
 
 
+DETACHED = {"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}}
+CRASHED = {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"}
+
+
 @pytest.mark.parametrize(
-    ("event", "said"),
+    "end",
     [
-        (
-            {"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}},
-            "the tab was closed",
-        ),
-        (
-            {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"},
-            "the tab crashed: its renderer process ended",
-        ),
+        (DETACHED, "the tab was closed"),
+        (CRASHED, "the tab crashed: its renderer process ended"),
     ],
     ids=["detached", "crashed"],
 )
 async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
-    event: object, said: str, conversation: Connection, peer: Any, nursery: trio.Nursery
+    end: tuple[object, str],
+    conversation: Connection,
+    peer: Any,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
+    event, said = end
     session = await attached(conversation, peer, nursery)
     began = trio.current_time()
     other = await ask(nursery, partial(conversation.browser.call, "Other"))
@@ -232,7 +240,7 @@ async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
 
 
 async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.attach, "T"))
     command = await peer.take()
@@ -244,7 +252,7 @@ async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
 
 
 async def test_the_end_of_a_session_ends_those_that_came_through_it(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     child = {"method": "Target.attachedToTarget", "params": {"sessionId": "C"}, "sessionId": "S"}
@@ -261,7 +269,7 @@ async def test_the_end_of_a_session_ends_those_that_came_through_it(
 
 
 async def test_events_come_to_their_subscribers_in_order(
-    conversation: Connection, peer: Any
+    conversation: Connection, peer: Any, autojump_clock: MockClock
 ) -> None:
     with conversation.browser.events("A.x", "A.y") as events:
         for number, name in enumerate(("A.x", "A.z", "A.y")):
@@ -271,7 +279,7 @@ async def test_events_come_to_their_subscribers_in_order(
 
 
 async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with conversation.browser.events("A.x", behind=2) as events:
         for number in range(5):
@@ -284,7 +292,7 @@ async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
 
 
 async def test_who_waits_for_an_event_of_a_session_that_ends_is_told(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     with session.events("A.x") as events:
@@ -298,9 +306,9 @@ async def test_who_waits_for_an_event_of_a_session_that_ends_is_told(
 
 
 async def test_a_handler_is_called_by_the_reader_until_it_is_off(
-    conversation: Connection, peer: Any
+    conversation: Connection, peer: Any, autojump_clock: MockClock
 ) -> None:
-    seen = []
+    seen: list[object] = []
     conversation.browser.on("A.x", seen.append)
     await peer.say({"method": "A.x", "params": {"number": 1}})
     await wait_all_tasks_blocked()
@@ -315,6 +323,7 @@ async def test_a_handler_that_fails_does_not_end_the_reader(
     peer: Any,
     nursery: trio.Nursery,
     caplog: pytest.LogCaptureFixture,
+    autojump_clock: MockClock,
 ) -> None:
     conversation.browser.on("A.x", lambda params: params["missing"])
     await peer.say({"method": "A.x", "params": {}})
@@ -325,7 +334,9 @@ async def test_a_handler_that_fails_does_not_end_the_reader(
     assert "the handler of A.x failed" in caplog.text
 
 
-async def test_a_handler_can_post(conversation: Connection, peer: Any) -> None:
+async def test_a_handler_can_post(
+    conversation: Connection, peer: Any, autojump_clock: MockClock
+) -> None:
     conversation.browser.on(
         "A.opened", lambda params: conversation.browser.post("A.close", {"id": params["id"]})
     )
@@ -335,9 +346,9 @@ async def test_a_handler_can_post(conversation: Connection, peer: Any) -> None:
 
 
 async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
-    conversation: Connection, peer: Any
+    conversation: Connection, peer: Any, autojump_clock: MockClock
 ) -> None:
-    undone = []
+    undone: list[object] = []
     with trio.move_on_after(1):
         await conversation.browser.call("A.create", undo=undone.append)
     await peer.answer({"created": 1})
@@ -346,7 +357,7 @@ async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
 
 
 async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     undone: list[object] = []
     call = partial(conversation.browser.call, "A.create", undo=undone.append)
@@ -357,16 +368,12 @@ async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
 
 
 async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_more(
-    nursery: trio.Nursery, peer: Any
+    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
 ) -> None:
     ours, theirs = memory_stream_pair()
     nursery.start_soon(peer.accept, theirs, nursery)
     async with converse(ours, "browser.test", "/devtools") as connection:
-
-        async def stuck() -> None:
-            await trio.sleep_forever()
-
-        ours.send_stream.send_all_hook = stuck
+        ours.send_stream.send_all_hook = trio.sleep_forever
         calls = OUTGOING + 10  # more than the queue holds
         askers = [
             await ask(nursery, partial(connection.browser.call, "A.b", deadline=5))
@@ -381,13 +388,19 @@ async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
-    nursery: trio.Nursery, peer: Any
+    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
 ) -> None:
     ours, theirs = memory_stream_pair()
     nursery.start_soon(peer.accept, theirs, nursery)
     async with converse(ours, "browser.test", "/devtools") as connection:
-        go_on = trio.Event()
-        ours.send_stream.send_all_hook = go_on.wait
+        go_on, deliver = trio.Event(), ours.send_stream.send_all_hook
+
+        async def deliver_later() -> None:
+            await go_on.wait()
+            assert deliver is not None
+            await deliver()
+
+        ours.send_stream.send_all_hook = deliver_later
         for method in ("In.theSocket", "In.theQueue"):
             with pytest.raises(CallTimedOut):
                 await connection.browser.call(method, deadline=1)
@@ -399,7 +412,9 @@ async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
     nursery.cancel_scope.cancel()
 
 
-async def test_who_is_no_websocket_is_disconnected_at_once(nursery: trio.Nursery) -> None:
+async def test_who_is_no_websocket_is_disconnected_at_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     ours, theirs = memory_stream_pair()
     await theirs.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
     with pytest.raises(Disconnected, match="403"):
@@ -407,16 +422,21 @@ async def test_who_is_no_websocket_is_disconnected_at_once(nursery: trio.Nursery
             raise AssertionError("it was connected")
 
 
-async def test_who_does_not_answer_the_handshake_is_disconnected_in_time() -> None:
+async def test_who_does_not_answer_the_handshake_is_disconnected_in_time(
+    autojump_clock: MockClock,
+) -> None:
     ours, _theirs = memory_stream_pair()
     with pytest.raises(Disconnected, match="TooSlowError"):
         async with converse(ours, "browser.test", "/devtools"):
             raise AssertionError("it was connected")
 
 
-async def test_an_error_of_the_block_leaves_it_bare(conversation: Connection) -> None:
+async def test_an_error_of_the_block_leaves_it_bare(
+    peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     ours, theirs = memory_stream_pair()
-    assert issubclass(Disconnected, PageGone)
+    nursery.start_soon(peer.accept, theirs, nursery)
     with pytest.raises(KeyError, match="mine"):
-        async with trio.open_nursery():
+        async with converse(ours, "browser.test", "/devtools"):
             raise KeyError("mine")
+    nursery.cancel_scope.cancel()

@@ -281,6 +281,9 @@ class Bench:
         ]
 
 
+NewBench = Callable[[], Bench]
+
+
 class Strike(trio.abc.Instrument):
     """Does its deed right before the `at`-th step that any task takes after `arm`."""
 
@@ -318,6 +321,12 @@ def links() -> FakeLinks:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+@pytest.fixture
+def new_bench() -> NewBench:
+    """For a test that needs several, one after the other."""
+    return Bench
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ async def test_an_abandoned_piece_of_work_does_not_push_out_its_successor(
 ) -> None:
     async def stubborn() -> int:
         try:
-            await trio.sleep_forever()
+            await trio.sleep(1000)
         finally:
             with trio.CancelScope(shield=True):
                 await trio.sleep(0.2)

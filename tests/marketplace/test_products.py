@@ -232,6 +232,7 @@ def test_an_answer_without_a_product(found: object) -> None:
         (200, {"is_login": False, "error": 90309999}),
         (200, {"1": False, "2": False, "5": 90309999}),
         (429, {"code": 429}),
+        (302, {}),
     ],
 )
 def test_a_refusal_of_product_data(status: int, found: object) -> None:

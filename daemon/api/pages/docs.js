@@ -1,7 +1,7 @@
 // Reads openapi.json and lays it out. All text goes in as text, never as markup.
 "use strict";
 
-const DEEPEST = 2; // levels of nested objects that get rows of their own
+const DEEPEST = 3; // levels of nested objects that get rows of their own
 
 let definitions = {};
 
@@ -40,7 +40,7 @@ function wordsOfOne(schema) {
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
   switch (schema.type) {
     case "array":
-      return `array of ${words(schema.items ?? {})}${range(schema, "minItems", "maxItems", "")}`;
+      return `array${range(schema, "minItems", "maxItems", "")} of ${words(schema.items ?? {})}`;
     case "string":
       return `string${range(schema, "minLength", "maxLength", " characters")}`;
     case "integer":
@@ -72,12 +72,11 @@ function rows(schema, depth, marked) {
 
 function row(name, required, field, depth) {
   const description = field.description ?? (field.$ref ? resolve(field).description : "") ?? "";
-  const indent = ["", "deeper", "deepest"][depth];
   const mark = required ? [" ", element("span", { class: "required" }, "required")] : [];
   return element(
     "tr",
     {},
-    element("td", { class: indent }, element("code", {}, name), ...mark),
+    element("td", { class: `deep-${depth}` }, element("code", {}, name), ...mark),
     element("td", {}, words(field)),
     element("td", {}, description),
   );

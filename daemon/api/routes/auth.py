@@ -19,6 +19,7 @@ from daemon.api.schemas import (
     VerifyMfaRequest,
 )
 from daemon.auth.actor import Auth, LoggedIn, Session
+from daemon.patience import patience
 
 
 def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> None:
@@ -37,7 +38,8 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
 
         With the second factor on, the answer has a tempToken for `verify-mfa` in place of a token.
         """
-        outcome = await auth.login(body.password.get_secret_value(), caller.address)
+        with patience():
+            outcome = await auth.login(body.password.get_secret_value(), caller.address)
         if isinstance(outcome, LoggedIn):
             return LoggedInResponse(token=outcome.token)
         return SecondStepResponse(temp_token=outcome.temp_token)
@@ -52,9 +54,10 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse:
         """Finish a login with the code that the authenticator app shows."""
-        token = await auth.verify_mfa(
-            body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
-        )
+        with patience():
+            token = await auth.verify_mfa(
+                body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
+            )
         return TokenResponse(token=token)
 
     @api.operation(
@@ -66,7 +69,8 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def setup(session: Session) -> SetupResponse:  # noqa: ARG001 - having one is enough
         """A new secret for an authenticator app, as text and as a QR code; for 10 minutes."""
-        made = await auth.begin_setup()
+        with patience():
+            made = await auth.begin_setup()
         return SetupResponse(secret=made.secret, qr_code=made.qr_code)
 
     @api.operation(
@@ -79,12 +83,13 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def enable(session: Session, body: EnableRequest) -> MessageResponse:
         """Switch the second factor on. Ends every session but this one."""
-        await auth.enable(
-            session,
-            body.secret.get_secret_value(),
-            body.code.get_secret_value(),
-            _address(neighbourhood),
-        )
+        with patience():
+            await auth.enable(
+                session,
+                body.secret.get_secret_value(),
+                body.code.get_secret_value(),
+                _address(neighbourhood),
+            )
         return MessageResponse(message="the second factor is on; other sessions have ended")
 
     @api.operation(
@@ -100,7 +105,8 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
         body: DisableRequest,
     ) -> MessageResponse:
         """Switch the second factor off."""
-        await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
+        with patience():
+            await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
         return MessageResponse(message="the second factor is off")
 
 

@@ -9,6 +9,7 @@ from daemon.auth.actor import Session
 from daemon.conversion.desk import Converted, Desk, Entry, Order
 from daemon.errors import Invalid
 from daemon.metrics import Metrics
+from daemon.patience import patience
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie, parse_cookie
 
@@ -50,7 +51,8 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
             )
         if given:
             return parse_cookie(given)
-        record = await vault.current()
+        with patience():
+            record = await vault.current()
         return record.cookie if record is not None else None
 
 

@@ -11,6 +11,7 @@ from daemon.api.schemas import (
     SyncCookieResponse,
 )
 from daemon.conversion.desk import Desk
+from daemon.patience import patience
 from daemon.vault.actor import Vault
 
 NOT_NAMED = "Affiliate"
@@ -21,8 +22,10 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
     """Add these operations to `api`."""
 
     async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
-        record = await vault.store(body.cookie.get_secret_value(), body.account_name or not_named)
-        await desk.cookie_synced(record.cookie)
+        name = body.account_name or not_named
+        with patience():
+            record = await vault.store(body.cookie.get_secret_value(), name)
+            await desk.cookie_synced(record.cookie)
         return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
 
     @api.operation(
@@ -55,7 +58,8 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
     )
     async def stored_cookie(caller: None) -> StoredCookieResponse | Failure:  # noqa: ARG001
         """The stored cookie; with none stored, `ok` is false and the status still 200."""
-        record = await vault.current()
+        with patience():
+            record = await vault.current()
         if record is None:
             return Failure(error="no cookie was synced yet; send one to POST /api/sync-cookie")
         return StoredCookieResponse(

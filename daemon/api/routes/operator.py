@@ -37,8 +37,9 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
     @api.operation("GET", "/readyz", access=guards.anyone, ok=ReadyResponse, errors=(503,))
     async def readyz(caller: Caller) -> ReadyResponse:  # noqa: ARG001
         """Whether a conversion would be taken; if not, `error` is one word that says why."""
-        if browser is not None and not browser.ready:
-            raise Unavailable(browser.status().state, retry_after=2)
+        reason = services.operator.not_ready()
+        if reason is not None:
+            raise Unavailable(reason, retry_after=2)
         return ReadyResponse()
 
     @api.operation("GET", "/api/status", access=guards.session, ok=StatusReport)

@@ -1,0 +1,384 @@
+"""The whole daemon on a port of its own, a client of it, and a check of whatever it answers.
+
+Nothing is faked below HTTP: a test starts the real tree and speaks to it over loopback. Every JSON
+answer that a test gets is held against `/openapi.json` before the test sees it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon import tree
+from daemon.auth.actor import Auth
+from daemon.auth.passwords import hash_password
+from daemon.config import Settings, build
+from daemon.sandbox.open_api import APP_ID, SECRET
+from daemon.sandbox.server import Sandbox, open_sandbox
+
+PASSWORD = "correct horse battery staple"
+OTHER_PASSWORD = "another horse altogether"
+HASHES = {password: hash_password(password) for password in (PASSWORD, OTHER_PASSWORD)}
+
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711; SPC_ST=.st-of-4711; SPC_F=f-of-4711; csrftoken=t-4711"
+SYNC_KEY = "key-for-the-extension-0123456789"
+EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+REMOTE = "203.0.113.7"
+
+NOBODY = "http://127.0.0.1:1/graphql"
+"""An Open API that never answers: port 1 is nobody's."""
+
+HOLD = 0.5  # seconds that a slow answer of the sandbox takes
+PATIENCE = 15.0  # seconds; whatever takes longer hangs
+
+Json = dict[str, Any]
+Tables = Mapping[str, object]
+
+
+@dataclass
+class Wall:
+    """The machine's clock as the daemon sees it, `ahead` seconds off."""
+
+    ahead: float = 0.0
+    began: float = field(default_factory=time.time)
+
+    def now(self) -> float:
+        """Unix seconds. They stand still: a test has all the time it needs for one code."""
+        return self.began + self.ahead
+
+
+@dataclass
+class Daemon:
+    """A running daemon. A request is a connection of its own, so no test sees another's."""
+
+    url: str
+    state: Path
+    http: httpx.AsyncClient
+    scope: trio.CancelScope
+    ended: trio.Event
+
+    @property
+    def port(self) -> int:
+        return httpx.URL(self.url).port or 0
+
+    async def get(self, path: str, *, token: str = "", **headers: str) -> httpx.Response:
+        return await self.ask("GET", path, token=token, **headers)
+
+    async def post(
+        self, path: str, body: object, *, token: str = "", **headers: str
+    ) -> httpx.Response:
+        """A dict or list goes as JSON, bytes as they are."""
+        return await self.ask("POST", path, body, token=token, **headers)
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, token: str = "", **headers: str
+    ) -> httpx.Response:
+        """Header names are written with underscores."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        if isinstance(body, bytes):
+            given.setdefault("Content-Type", "application/json")
+            return await self.http.request(method, path, content=body, headers=given)
+        return await self.http.request(method, path, json=body, headers=given)
+
+    async def login(self, password: str = PASSWORD) -> str:
+        """A session token, with the second factor off."""
+        answer = await self.post("/api/auth/login", {"password": password})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["token"])
+
+    async def begin_login(self) -> str:
+        """A temporary token, with the second factor on."""
+        answer = await self.post("/api/auth/login", {"password": PASSWORD})
+        assert answer.json()["mfaRequired"] is True, answer.text
+        return str(answer.json()["tempToken"])
+
+    async def convert(
+        self, token: str, *links: str, cookie: str | None = None, sub_ids: object = None
+    ) -> httpx.Response:
+        body: Json = {"links": links}
+        if cookie is not None:
+            body["cookie"] = cookie
+        if sub_ids is not None:
+            body["subIds"] = sub_ids
+        return await self.post("/api/convert", body, token=token)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes and read to the end of file."""
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(request)
+                received = b""
+                while part := await stream.receive_some():
+                    received += part
+                return received
+
+    async def stop(self) -> None:
+        """End it, and wait for that."""
+        self.scope.cancel()
+        await self.ended.wait()
+        await self.http.aclose()
+
+
+class Conformity:
+    """Holds answers against the OpenAPI document that the daemon itself gives out."""
+
+    ALSO = {"Method Not Allowed": 405, "Not Found": 404}
+    """Answered outside of any operation, so nowhere in the document."""
+
+    def __init__(self) -> None:
+        self._document: Json = {}
+
+    async def learn(self, http: httpx.AsyncClient) -> None:
+        """Read the document, once: it does not depend on the configuration."""
+        if not self._document:
+            self._document = (await http.get("/openapi.json")).json()
+
+    async def check(self, answer: httpx.Response) -> None:
+        """An event hook of httpx. Fails where status, headers or body are not as documented."""
+        await answer.aread()
+        method = {"HEAD": "GET"}.get(answer.request.method, answer.request.method).lower()
+        path = answer.request.url.path
+        if not self._document or path in ("/openapi.json", "/metrics") or path.startswith("/docs"):
+            if answer.status_code == 200:
+                return
+        if answer.status_code == 204:  # the extension's preflight
+            assert answer.request.method == "OPTIONS"
+            return
+        where = f"{method} {path} → {answer.status_code}"
+        assert answer.headers["content-type"] == "application/json", where
+        assert answer.headers["cache-control"] == "no-store", where
+        documented = self._responses(method, path, answer.status_code, where)
+        for name, header in documented.get("headers", {}).items():
+            assert name in answer.headers or not header["required"], f"{where}: no {name}"
+            assert int(answer.headers[name]) >= header["schema"]["minimum"]
+        if answer.request.method == "HEAD":
+            assert answer.content == b""
+            return
+        schema = documented["content"]["application/json"]["schema"]
+        fault = self._fault(answer.json(), schema)
+        assert fault is None, f"{where}: {fault}: {answer.text}"
+
+    def operations(self) -> list[tuple[str, str, Json]]:
+        """Method, path and description of each operation."""
+        return [
+            (method.upper(), path, operation)
+            for path, methods in self._document["paths"].items()
+            for method, operation in methods.items()
+        ]
+
+    def _responses(self, method: str, path: str, status: int, where: str) -> Json:
+        operation = self._document["paths"].get(path, {}).get(method)
+        if operation is None:
+            assert status in (403, 404, 405, 500, 503), where
+            failure = {"$ref": "#/components/schemas/Failure"}
+            return {"content": {"application/json": {"schema": failure}}}
+        assert str(status) in operation["responses"], f"{where} is not documented"
+        documented: Json = operation["responses"][str(status)]
+        return documented
+
+    def _fault(self, value: object, schema: Json) -> str | None:
+        """What is wrong with a value, by the keywords of JSON Schema that the document uses."""
+        if "$ref" in schema:
+            name = schema["$ref"].removeprefix("#/components/schemas/")
+            return self._fault(value, self._document["components"]["schemas"][name])
+        if "anyOf" in schema:
+            faults = [self._fault(value, each) for each in schema["anyOf"]]
+            return None if None in faults else f"none of: {faults}"
+        if "const" in schema and value != schema["const"]:
+            return f"is not {schema['const']}"
+        if "enum" in schema and value not in schema["enum"]:
+            return f"is not one of {schema['enum']}"
+        if not _IS[schema["type"]](value):
+            return f"{value!r} is no {schema['type']}"
+        if isinstance(value, list):
+            found = ((str(n), self._fault(each, schema["items"])) for n, each in enumerate(value))
+        elif isinstance(value, dict):
+            missing = set(schema.get("required", ())) - set(value)
+            if missing:
+                return f"{missing} are missing"
+            known, others = schema.get("properties", {}), schema.get("additionalProperties")
+            if others is None and (unknown := set(value) - set(known)):
+                return f"{unknown} are not documented"
+            found = ((k, self._fault(each, known.get(k, others))) for k, each in value.items())
+        else:
+            return None
+        return next((f"{key}: {fault}" for key, fault in found if fault), None)
+
+
+_IS: dict[str, Callable[[object], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+
+Start = Callable[..., Awaitable[Daemon]]
+OathTool = Callable[..., str]
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
+    """The clock that tokens and codes go by, in the test's hand."""
+    made = Wall()
+    monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
+    return made
+
+
+@pytest.fixture
+def clock(mock_clock: MockClock) -> MockClock:
+    """Trio's clock at its usual pace, which a test can set forward by `jump`."""
+    mock_clock.rate = 1.0
+    return mock_clock
+
+
+@pytest.fixture(scope="session")
+def conformity() -> Conformity:
+    return Conformity()
+
+
+@pytest.fixture
+def settings_of(tmp_path: Path) -> Callable[..., Settings]:
+    """Settings for a daemon that makes links by an Open API; sections given replace keys."""
+
+    def settings(password: str = PASSWORD, **sections: Tables) -> Settings:
+        tables: dict[str, dict[str, object]] = {
+            "server": {"bind": "127.0.0.1:0"},
+            "state": {"directory": str(tmp_path / "state")},
+            "auth": {"password_hash": HASHES[password]},
+            "links": {"source": "open_api"},
+            "products": {"source": "none"},
+            "open_api": {"app_id": APP_ID, "secret": SECRET, "url": NOBODY},
+        }
+        for name, given in sections.items():
+            tables.setdefault(name, {}).update(given)
+        return build(tables)
+
+    return settings
+
+
+@pytest.fixture
+async def start(
+    nursery: trio.Nursery, settings_of: Callable[..., Settings], conformity: Conformity
+) -> Start:
+    """Starts a daemon, always on the same state directory: `start(server={"max_body": 4096})`."""
+
+    async def start(*, source_address: str | None = None, **given: Any) -> Daemon:
+        settings = settings_of(**given)
+        scope, ended = trio.CancelScope(), trio.Event()
+
+        async def run(task_status: trio.TaskStatus[tree.Listening]) -> None:
+            with scope:
+                await tree.serve(settings, task_status=task_status)
+            ended.set()
+
+        listening = await nursery.start(run)
+        http = httpx.AsyncClient(
+            base_url=listening.urls[0],
+            transport=httpx.AsyncHTTPTransport(
+                verify=False,
+                limits=httpx.Limits(max_keepalive_connections=0),
+                local_address=source_address,
+            ),
+            trust_env=False,
+            timeout=PATIENCE,
+            event_hooks={"response": [conformity.check]},
+        )
+        await conformity.learn(http)
+        return Daemon(listening.urls[0], settings.state.directory, http, scope, ended)
+
+    return start
+
+
+@pytest.fixture
+async def daemon(start: Start) -> Daemon:
+    """A daemon as it comes, without a browser; its client is local."""
+    return await start()
+
+
+@pytest.fixture
+async def token(daemon: Daemon) -> str:
+    """A session token of `daemon`."""
+    return await daemon.login()
+
+
+@pytest.fixture
+async def sandbox() -> Any:
+    """A sandbox portal, whose Open API makes the links."""
+    async with open_sandbox(hold=HOLD) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def selling(start: Start, sandbox: Sandbox) -> Daemon:
+    """A daemon that makes its links at the sandbox."""
+    return await start(
+        marketplace={
+            "portal_url": sandbox.portal_url,
+            "shop_url": sandbox.shop_url,
+            "short_urls": [sandbox.short_url],
+        },
+        open_api={"url": sandbox.open_api_url},
+    )
+
+
+@pytest.fixture
+def shown(wall: Wall) -> OathTool:
+    """What the owner's phone shows, by another implementation: `shown(secret, ahead=30)`."""
+
+    def code(secret: str, *, ahead: float = 0) -> str:
+        moment = datetime.fromtimestamp(wall.now() + ahead, UTC)
+        answer = subprocess.run(
+            ["oathtool", "--totp", "--base32", f"--now={moment:%Y-%m-%d %H:%M:%S} UTC", "-"],
+            input=secret,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = answer.stdout.strip()
+        assert re.fullmatch(r"[0-9]{6}", found)
+        return found
+
+    return code
+
+
+@pytest.fixture
+def wrong_code(shown: OathTool) -> Callable[[str], str]:
+    """A code that is not good now."""
+
+    def wrong(secret: str) -> str:
+        good = {shown(secret, ahead=30 * step) for step in range(-2, 3)}
+        return next(text for n in range(6) if (text := f"{n:06}") not in good)
+
+    return wrong
+
+
+@pytest.fixture
+def enable(shown: OathTool, wall: Wall) -> Callable[[Daemon, str], Awaitable[str]]:
+    """Switches the second factor on, goes on to the next code, and returns the secret."""
+
+    async def switch_on(daemon: Daemon, token: str) -> str:
+        secret = str((await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"])
+        body = {"secret": secret, "code": shown(secret)}
+        answer = await daemon.post("/api/auth/2fa/enable", body, token=token)
+        assert answer.status_code == 200, answer.text
+        wall.ahead += 30
+        return secret
+
+    return switch_on

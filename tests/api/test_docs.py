@@ -1,0 +1,94 @@
+"""`/openapi.json` and the page that shows it, which asks nobody else for anything."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from pydantic import BaseModel
+
+from daemon.api import docs
+from daemon.api.openapi import OPEN, Api
+from daemon.serving import GuardedQuart
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Addresses(HTMLParser):
+    """The addresses that a page loads or links to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.scripts_inside = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.found += [value for key in ("src", "href") if (value := attributes.get(key))]
+        self.scripts_inside += tag == "style" or (tag == "script" and "src" not in attributes)
+
+
+@pytest.fixture
+def app() -> GuardedQuart:
+    made = GuardedQuart()
+    api = Api(made, "t", "1", failure=Nothing)
+
+    @api.operation("GET", "/x", access=OPEN, ok=Nothing)
+    async def x(_: None) -> Nothing:
+        return Nothing()
+
+    docs.register(made, api)
+    return made
+
+
+async def get(app: GuardedQuart, path: str) -> str:
+    response = await app.test_client().get(path)
+    assert response.status_code == 200
+    return await response.get_data(as_text=True)
+
+
+async def test_the_document_is_served_as_json(app: GuardedQuart) -> None:
+    response = await app.test_client().get("/openapi.json")
+    assert response.headers["Content-Type"] == "application/json"
+    assert (await response.get_json())["paths"].keys() == {"/x"}
+
+
+async def test_everything_the_page_names_is_served(app: GuardedQuart) -> None:
+    found = Addresses(await get(app, "/docs")).found
+    assert len(found) >= 3
+    for address in found:
+        await get(app, f"/{address}")
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs/docs.css", "/docs/docs.js"])
+async def test_nothing_names_another_server(app: GuardedQuart, path: str) -> None:
+    text = await get(app, path)
+    assert not re.search(r"https?:|[\"'(]//", text)
+
+
+async def test_the_policy_allows_our_own_files_alone(app: GuardedQuart) -> None:
+    response = await app.test_client().get("/docs")
+    policy = dict(
+        directive.split(" ", 1)
+        for directive in response.headers["Content-Security-Policy"].split("; ")
+    )
+    assert policy["default-src"] == "'none'"
+    assert set(policy.values()) == {"'none'", "'self'"}
+    assert Addresses(await response.get_data(as_text=True)).scripts_inside == 0
+
+
+async def test_text_never_becomes_markup(app: GuardedQuart) -> None:
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|eval", await get(app, "/docs/docs.js")
+    )
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+async def test_only_reading_is_allowed(app: GuardedQuart, path: str) -> None:
+    response = await app.test_client().post(path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}

@@ -1,0 +1,263 @@
+"""Launching a real Chromium, and what is left of it: nothing. The last is in `profiles`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import daemon
+from daemon.browser.cdp import Connection, connect
+from daemon.browser.chromium import Chromium, LaunchSettings, SandboxState, launch, sandbox_state
+from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from daemon.browser.executable import CANDIDATES
+from daemon.browser.page import BrowserContext, Page
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
+
+
+def pretender(folder: Path, script: str) -> Path:
+    """A program in the place of the browser, which knows its version."""
+    program = folder.with_name(f"{folder.name}-pretender")
+    program.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo 1.0; exit; fi\n{script}\n')
+    program.chmod(0o755)
+    return program
+
+
+def process(pid: int) -> tuple[dict[str, str], int]:
+    """The environment and the user id of a process."""
+    told = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
+    environment = dict(line.split("=", 1) for line in told.split("\0") if line)
+    return environment, Path(f"/proc/{pid}").stat().st_uid
+
+
+def is_empty(folder: Path) -> bool:
+    return not any(folder.iterdir())
+
+
+@asynccontextmanager
+async def launched(settings: LaunchSettings) -> AsyncIterator[tuple[Chromium, Connection]]:
+    async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
+        yield chromium, connection
+
+
+async def a_page(connection: Connection) -> Page:
+    return await (await BrowserContext.create(connection, ())).new_page()
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize(
+    "executable",
+    [
+        pytest.param(
+            Path(name),
+            id=Path(name).name,
+            marks=pytest.mark.skipif(not Path(name).exists(), reason="not installed"),
+        )
+        for name in CANDIDATES[:2]  # Debian's two
+    ],
+)
+async def test_each_debian_browser_runs_script_in_its_sandbox(
+    executable: Path, settings: LaunchSettings
+) -> None:
+    async with launched(replace(settings, executable=executable)) as (chromium, connection):
+        assert chromium.version.startswith("Chromium ")
+        assert await (await a_page(connection)).evaluate("(a, b) => a + b", 1, 2) == 3
+        assert (await sandbox_state(connection)).on
+        assert await chromium.memory() > 50_000_000
+
+
+async def test_without_a_page_there_is_no_sandbox_to_look_at(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(peer.answer, {"processInfo": [{"type": "browser", "id": 1}]})
+    with pytest.raises(BrowserFailed, match="no page is open"):
+        await sandbox_state(conversation)
+
+
+@pytest.mark.chromium
+async def test_no_sandbox_is_loud_and_visible(
+    settings: LaunchSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with launched(replace(settings, no_sandbox=True)) as (_, connection):
+        await a_page(connection)
+        state = await sandbox_state(connection)
+    assert state == SandboxState(seccomp=False, user_namespace=False, pid_namespace=False)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "browser.no_sandbox" in caplog.text
+
+
+@as_root
+@pytest.mark.chromium
+async def test_it_gets_a_private_home_another_user_and_none_of_our_environment(
+    settings: LaunchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
+    async with launch(settings) as chromium:
+        (home,) = settings.profiles.iterdir()
+        environment, owner = process(chromium.pid)
+        assert (home.stat().st_mode & 0o777, home.stat().st_uid) == (0o700, owner)
+    assert environment["HOME"] == environment["TMPDIR"] == str(home)
+    assert environment.keys() <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ"}
+    assert owner != 0
+
+
+@pytest.mark.chromium
+async def test_it_says_that_it_is_automated(page: Page) -> None:
+    assert await page.evaluate("() => navigator.webdriver") is True
+
+
+@pytest.mark.chromium
+async def test_pages_of_an_origin_cannot_connect_to_it(chromium: Chromium) -> None:
+    host, _, path = chromium.endpoint.removeprefix("ws://").partition("/")
+    stream = await trio.open_tcp_stream("127.0.0.1", int(host.rpartition(":")[2]))
+    async with stream:
+        await stream.send_all(
+            f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Origin: http://evil.example\r\n\r\n".encode()
+        )
+        assert (await stream.receive_some(1024)).startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.chromium
+async def test_killed_it_fails_what_is_under_way_at_once(settings: LaunchSettings) -> None:
+    async with launched(settings) as (chromium, connection):
+        page = await a_page(connection)
+        with trio.fail_after(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_is_disconnected, page)
+                await page.evaluate("() => 1")  # and by now the other one is under way
+                chromium.kill()
+            assert (await chromium.wait()).signal == signal.SIGKILL
+            assert "the connection to the browser has ended" in await connection.wait_closed()
+            await _is_disconnected(page)
+
+
+async def _is_disconnected(page: Page) -> None:
+    with pytest.raises(Disconnected):
+        await page.evaluate("() => new Promise(() => {})", deadline=60)
+
+
+@pytest.mark.chromium
+async def test_stopped_it_costs_each_call_its_deadline_and_can_be_left(
+    settings: LaunchSettings,
+) -> None:
+    async with launched(settings) as (chromium, connection):
+        page = await a_page(connection)
+        os.kill(chromium.pid, signal.SIGSTOP)
+        for call in (page.evaluate("() => 1", deadline=0.2), page.goto("data:,", deadline=0.2)):
+            with pytest.raises(BrowserFailed, match=r"within 0\.2 s"):
+                await call
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize("milliseconds", [0, 10, 30, 45, 60, 75, 90, 120])
+async def test_a_launch_that_is_cancelled_leaves_nothing(
+    milliseconds: int, settings: LaunchSettings
+) -> None:
+    with trio.move_on_after(milliseconds / 1000) as scope:
+        async with launched(settings) as (_, connection):
+            await a_page(connection)
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+DAEMON = """
+import sys, trio
+from pathlib import Path
+from daemon.browser.chromium import LaunchSettings, launch
+
+async def main():
+    async with launch(LaunchSettings(profiles=Path(sys.argv[1]))) as chromium:
+        print(chromium.pid, flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+@pytest.mark.chromium
+async def test_a_killed_daemon_leaves_no_browser_and_no_profile(
+    profiles: Path, living_in: Callable[[Path], list[str]]
+) -> None:
+    with subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
+        [sys.executable, "-c", DAEMON, str(profiles)],
+        cwd=Path(daemon.__file__).parents[1],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as victim:
+        assert victim.stdout is not None
+        assert int(victim.stdout.readline())
+        os.kill(victim.pid, signal.SIGKILL)
+        with trio.fail_after(3):  # it takes a tenth of a second
+            while living_in(profiles) or not is_empty(profiles):  # noqa: ASYNC110 - nothing of ours sets an event
+                await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo '[1:ERROR:x.cc:1] No usable sandbox! Blah.' >&2; exit 1", "browser.no_sandbox"),
+        ("echo 'Running as root without --no-sandbox is not' >&2; exit 1", "browser.user"),
+        ("echo '[1:ERROR:x.cc:1] out of luck' >&2; echo noise >&2; exit 3", "code 3: out of luck"),
+        ("exit 4", "exit code 4: it said nothing"),
+        ("kill -SEGV $$", "signal 11"),
+    ],
+    ids=["sandbox", "root", "unknown", "silent", "crash"],
+)
+async def test_a_browser_that_ends_at_once_says_why(
+    script: str, said: str, settings: LaunchSettings
+) -> None:
+    program = pretender(settings.profiles, script)
+    with pytest.raises(LaunchFailed, match=said):
+        async with launch(replace(settings, executable=program)):
+            raise AssertionError("it was launched")
+    program.unlink()
+
+
+async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(
+    settings: LaunchSettings,
+) -> None:
+    program = pretender(settings.profiles, "echo half > $HOME/DevToolsActivePort; sleep 1000")
+    with pytest.raises(LaunchFailed, match=r"within 0\.3 s \(browser\.start_timeout\)"):
+        async with launch(replace(settings, executable=program, start_timeout=0.3)):
+            raise AssertionError("it was launched")
+    program.unlink()
+
+
+@as_root
+async def test_a_user_that_is_not_there_is_named(settings: LaunchSettings) -> None:
+    with pytest.raises(LaunchFailed, match=r"browser\.user: there is no user 'no-such-user'"):
+        async with launch(replace(settings, user="no-such-user")):
+            raise AssertionError("it was launched")
+
+
+@as_root
+async def test_a_program_that_its_user_may_not_run_is_named(settings: LaunchSettings) -> None:
+    program = pretender(settings.profiles, "exit 0")
+    program.chmod(0o700)
+    with pytest.raises(LaunchFailed, match=r"as user nobody \(browser\.user\): .*denied"):
+        async with launch(replace(settings, executable=program)):
+            raise AssertionError("it was launched")
+    program.unlink()
+
+
+@pytest.mark.chromium
+async def test_an_os_error_of_the_block_is_not_taken_for_a_failed_launch(
+    settings: LaunchSettings,
+) -> None:
+    with pytest.raises(FileNotFoundError, match="mine"):
+        async with launch(settings):
+            raise FileNotFoundError("mine")

@@ -1,0 +1,334 @@
+"""Tabs of a real Chromium, on pages that do what pages do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.browser.cdp import Connection
+from daemon.browser.errors import (
+    CallTimedOut,
+    ContextLost,
+    NavigationFailed,
+    PageGone,
+    ProtocolError,
+    ScriptFailed,
+    SessionGone,
+)
+from daemon.browser.page import BODY_LIMIT, BrowserContext, CookieParam, Page, Response
+
+pytestmark = pytest.mark.chromium
+
+
+async def pages_of(connection: Connection) -> list[str]:
+    targets = await connection.browser.call("Target.getTargets")
+    return [target["targetId"] for target in targets["targetInfos"] if target["type"] == "page"]
+
+
+async def renderers(connection: Connection) -> set[int]:
+    answer = await connection.browser.call("SystemInfo.getProcessInfo")
+    return {entry["id"] for entry in answer["processInfo"] if entry["type"] == "renderer"}
+
+
+async def test_goto_follows_redirects_of_both_kinds_and_says_where_it_ended(
+    page: Page, site: Any
+) -> None:
+    end = site.put("/end", "<p id=x>there</p>")
+    by_script = site.put("/script", f"<script>location.replace('{end}?q=1#f')</script>")
+    by_http = site.put("/http", status=302, headers={"Location": by_script})
+    assert await page.goto(by_http) == f"{end}?q=1#f"
+    assert await page.evaluate("() => document.getElementById('x').textContent") == "there"
+    assert await page.goto(f"{end}?q=1#g") == f"{end}?q=1#g"  # within the document
+    assert await page.url() == f"{end}?q=1#g"
+
+
+async def test_goto_does_not_wait_for_what_a_page_loads_later(page: Page, site: Any) -> None:
+    never = trio.Event()
+    image = site.put("/image", wait=never)
+    with trio.fail_after(5):
+        await page.goto(site.put("/", f"<img src='{image}'>"))
+
+
+async def test_a_page_that_answers_with_an_error_is_a_page(page: Page, site: Any) -> None:
+    url = site.put("/error", "<p>sorry</p>", status=503)
+    assert await page.goto(url) == url
+
+
+async def test_what_cannot_be_loaded_is_named_without_its_query(page: Page, site: Any) -> None:
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    closed = listener.socket.getsockname()[1]
+    await listener.aclose()
+    with pytest.raises(NavigationFailed) as refused:
+        await page.goto(f"http://127.0.0.1:{closed}/path?token=secret")
+    assert str(refused.value) == (
+        f"http://127.0.0.1:{closed}/path could not be loaded: net::ERR_CONNECTION_REFUSED"
+    )
+    download = site.put("/file", "x", headers={"Content-Disposition": "attachment"})
+    with pytest.raises(NavigationFailed, match="net::ERR_ABORTED"):
+        await page.goto(download)
+    with pytest.raises(NavigationFailed, match="invalid URL"):
+        await page.goto("nonsense")
+    never = trio.Event()
+    with pytest.raises(NavigationFailed, match=r"not there within 0\.2 s"):
+        await page.goto(site.put("/slow", wait=never), deadline=0.2)
+
+
+async def test_a_function_gets_its_arguments_as_json_and_gives_json(page: Page) -> None:
+    argument = {"quotes": "'\"`</script>${1}\u2028\\", "list": [1, 2.5, True, None, {}]}
+    assert await page.evaluate("(a) => a", argument) == argument
+    assert await page.evaluate("async (a, b) => { await null; return [b, a] }", 1, "x") == ["x", 1]
+    assert await page.evaluate("() => undefined") is None
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("() => { throw new TypeError('first\\nsecond') }", r"TypeError: first$"),
+        ("() => Promise.reject('a text')", "a text$"),
+        ("async () => { throw {an: 'object'} }", "Object$"),
+        ("() => NaN", "NaN"),
+        ("() => 10n", "10n"),
+        ("() => { const a = {}; a.a = a; return a }", "reference chain"),
+        ("not a function (", "SyntaxError"),
+    ],
+    ids=["throws", "rejects", "object", "nan", "bigint", "cycle", "syntax"],
+)
+async def test_a_script_that_fails_says_how(function: str, said: str, page: Page) -> None:
+    with pytest.raises(ScriptFailed, match=said):
+        await page.evaluate(function)
+    assert await page.evaluate("() => 'fine'") == "fine"
+
+
+async def test_a_navigation_in_the_middle_of_a_script_is_context_lost(
+    page: Page, site: Any
+) -> None:
+    await page.goto(site.put("/here"))
+    there = site.put("/there")
+    with pytest.raises(ContextLost):
+        await page.evaluate("(url) => new Promise(() => { location.href = url })", there)
+    with trio.fail_after(5):
+        while await page.evaluate("() => location.pathname") != "/there":
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_page_in_an_endless_loop_times_out_and_can_be_closed(
+    connection: Connection, page: Page
+) -> None:
+    with pytest.raises(CallTimedOut):
+        await page.evaluate("() => { for (;;); }", deadline=0.2)
+    with trio.fail_after(2):
+        assert await page.url() == "about:blank"  # answered by the browser
+        await page.close()
+    with pytest.raises(SessionGone):
+        await page.evaluate("() => 1")
+    await page.close()
+
+
+async def test_a_killed_renderer_fails_its_page_at_once_and_no_other(
+    connection: Connection,
+) -> None:
+    context = await BrowserContext.create(connection, ())
+    other = await context.new_page()
+    before = await renderers(connection)
+    page = await context.new_page()
+    await page.goto("data:text/html,x")
+    (renderer,) = await renderers(connection) - before
+    with trio.fail_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_is_gone, page)
+            await page.evaluate("() => 1")  # and by now the other one is under way
+            os.kill(renderer, signal.SIGKILL)
+        await _is_gone(page)
+        await page.close()
+        assert await other.evaluate("() => 1") == 1
+
+
+async def _is_gone(page: Page) -> None:
+    with pytest.raises(SessionGone):
+        await page.evaluate("() => new Promise(() => {})", deadline=60)
+
+
+async def test_dialogs_are_dismissed(page: Page) -> None:
+    assert await page.evaluate("() => [alert('x'), confirm('x'), prompt('x')]") == [
+        None,
+        False,
+        None,
+    ]
+
+
+async def test_a_page_that_asks_to_stay_is_left(page: Page, site: Any) -> None:
+    await page.goto(site.put("/stay", "<script>onbeforeunload = () => 'stay'</script>"))
+    await page.evaluate("() => document.body.click()")
+    assert await page.goto(site.put("/next")) == site.url("/next")
+
+
+async def test_a_pop_up_is_closed_at_once(connection: Connection, page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    before = await pages_of(connection)
+    await page.evaluate("(url) => { window.w = window.open(url) }", site.put("/pop-up"))
+    with trio.fail_after(5):
+        while not await page.evaluate("() => w === null || w.closed"):
+            await trio.lowlevel.checkpoint()
+    assert await pages_of(connection) == before
+
+
+async def test_permissions_are_denied(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    for name in ("geolocation", "notifications", "camera", "clipboard-read"):
+        state = "async (name) => (await navigator.permissions.query({name})).state"
+        assert await page.evaluate(state, name) == "denied"
+
+
+async def test_two_tabs_of_a_context_are_both_visible_and_share_it(
+    connection: Connection, site: Any
+) -> None:
+    cookie = CookieParam(name="name", value="value", url=site.url())
+    context = await BrowserContext.create(connection, [cookie])
+    for _ in range(2):
+        page = await context.new_page()
+        await page.goto(site.put("/here"))
+        seen = await page.evaluate("() => [document.cookie, document.visibilityState]")
+        assert seen == ["name=value", "visible"]
+
+
+async def test_two_contexts_share_nothing(connection: Connection, site: Any) -> None:
+    cookie = CookieParam(name="name", value="value", url=site.url())
+    await BrowserContext.create(connection, [cookie])
+    other = await (await BrowserContext.create(connection, [])).new_page()
+    await other.goto(site.put("/here"))
+    assert await other.evaluate("() => document.cookie") == ""
+    assert all("cookie" not in request.headers for request in site.requests)
+
+
+@pytest.mark.parametrize(
+    ("host", "cookie", "arrives_at"),
+    [
+        ("127.0.0.1", {}, {"127.0.0.1"}),
+        ("shop.localhost", {}, {"shop.localhost"}),
+        (
+            "shop.localhost",
+            {"domain": ".shop.localhost"},
+            {"shop.localhost", "portal.shop.localhost"},
+        ),
+        ("127.0.0.1", {"name": "__Host-n", "secure": True}, {"127.0.0.1"}),
+        ("shop.localhost", {"name": "__Host-n", "secure": True}, {"shop.localhost"}),
+    ],
+    ids=["address", "host", "domain", "__Host- address", "__Host- host"],
+)
+async def test_cookies_are_where_they_belong_before_the_first_page(
+    host: str, cookie: CookieParam, arrives_at: set[str], connection: Connection, site: Any
+) -> None:
+    placed = CookieParam(name="n", value="v", url=site.url(host=host), path="/")
+    placed.update(cookie)
+    page = await (await BrowserContext.create(connection, [placed])).new_page()
+    visible_at, sent_to = set(), set()
+    for target in ("127.0.0.1", "localhost", "shop.localhost", "portal.shop.localhost"):
+        await page.goto(site.url(f"/{target}", host=target))
+        if await page.evaluate("() => document.cookie") == f"{placed['name']}=v":
+            visible_at.add(target)
+    for request in site.requests:
+        if request.headers.get("cookie") == f"{placed['name']}=v":
+            sent_to.add(request.path.removeprefix("/"))
+    assert visible_at == sent_to == arrives_at
+
+
+async def test_a_cookie_that_chromium_refuses_leaves_no_context_and_is_not_shown(
+    connection: Connection, site: Any
+) -> None:
+    contexts = await connection.browser.call("Target.getBrowserContexts")
+    bad = CookieParam(name="n", value="secret;secret", url=site.url())
+    with pytest.raises(ProtocolError, match="refused Storage.setCookies") as refused:
+        await BrowserContext.create(connection, [bad])
+    assert "secret" not in str(refused.value)
+    assert await connection.browser.call("Target.getBrowserContexts") == contexts
+
+
+async def test_a_disposed_context_takes_its_tabs_with_it(connection: Connection) -> None:
+    before = await pages_of(connection)
+    context = await BrowserContext.create(connection, ())
+    page = await context.new_page()
+    await context.dispose()
+    with pytest.raises(PageGone):
+        await page.evaluate("() => 1")
+    assert await pages_of(connection) == before
+
+
+POST = "async (url) => { const r = await fetch(url, {method: 'POST'}); return r.status }"
+
+
+async def captured(page: Page, do: Callable[[], Awaitable[object]]) -> Response:
+    """What the page's first POST to something with /api/ in it was answered."""
+    async with page.responses("/api/") as responses:
+        await do()
+        with trio.fail_after(5):
+            return await responses.receive()
+
+
+async def test_the_answers_to_a_pages_requests_are_told(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    json = {"Content-Type": "application/json"}
+    wanted = site.put("/api/x", '{"a": "ế"}', status=403, headers=json)
+    unwanted = site.put("/other", "x")
+
+    async def requests() -> None:
+        await page.evaluate("async (url) => { await fetch(url) }", wanted)  # a GET
+        await page.evaluate(POST, unwanted)
+        await page.evaluate(POST, f"{wanted}?q=1")
+
+    response = await captured(page, requests)
+    assert response == Response(403, f"{wanted}?q=1", "application/json", '{"a": "ế"}')
+    assert "q=1" not in repr(response)
+
+
+async def test_a_redirect_is_an_answer(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", status=302, headers={"Location": site.put("/login")})
+    response = await captured(page, lambda: page.evaluate(POST, wanted))
+    assert (response.status, response.url, response.body) == (302, wanted, "")
+
+
+async def test_a_request_without_an_answer_is_told_with_the_reason(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "x", headers={"Content-Length": "nonsense"})
+    response = await captured(
+        page, lambda: page.evaluate("(url) => fetch(url, {method: 'POST'}).catch(() => 0)", wanted)
+    )
+    assert response.status == 0
+    assert response.lost.startswith("net::ERR_")
+
+
+async def test_a_body_over_the_limit_is_not_kept(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "x" * (BODY_LIMIT + 1))
+    response = await captured(page, lambda: page.evaluate(POST, wanted))
+    assert (response.status, response.body) == (200, "")
+    assert response.lost
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["same site", "another site"])
+async def test_an_answer_that_the_page_does_not_wait_for_is_told(
+    host: str, page: Page, site: Any
+) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "x", wait=trio.Event())
+    site.put("/there")
+
+    async def leave() -> None:
+        await page.evaluate("(url) => { fetch(url, {method: 'POST'}) }", wanted)
+        await page.goto(site.url("/there", host=host))
+
+    response = await captured(page, leave)
+    assert (response.status, response.url, response.body) == (0, wanted, "")
+    assert response.lost
+
+
+async def test_who_waits_for_an_answer_is_told_of_the_pages_end(page: Page) -> None:
+    with trio.fail_after(5), pytest.raises(SessionGone):
+        async with page.responses("/api/") as responses:
+            await page.close()
+            await responses.receive()

@@ -1,0 +1,386 @@
+"""When not all is well: what is answered part-way, what is raised, what a pause stops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.desk import AT_ONCE, Converted, Failed, Order
+from daemon.errors import Refused, Unavailable, UpstreamFailed
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Bench
+
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
+FOREIGN = "https://example.org/a-thing-i.7.1"
+PATIENCE = 60.0
+
+BUSY = Unavailable("the browser is starting", retry_after=2)
+DOWN = PortalDown("HTTP 500")
+
+
+# Part-way
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [(SessionLost(), 40300), (HumanCheck(), 40300), (DOWN, -1), (BUSY, -1)],
+    ids=["session lost", "human check", "portal down", "browser gone"],
+)
+async def test_what_was_converted_is_answered_and_the_rest_says_why_not(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, refusal: Refused, code: int
+) -> None:
+    await bench.open(nursery, chunk=2)
+    bench.links.script = [1.0, refusal, refusal]
+    links = [bench.link(number) for number in range(1, 6)]
+    codes = await bench.codes(*links, FOREIGN)
+    assert sorted(codes[:5]) == sorted([0, 0, code, code, code])
+    assert codes[5] == 10
+
+
+@pytest.mark.parametrize("check", [HumanCheck(), SessionLost()])
+async def test_after_a_lost_session_or_a_human_check_the_rest_is_not_submitted(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, check: Refused
+) -> None:
+    await bench.open(nursery, chunk=1)
+    bench.links.script = [1.0, check]
+    await bench.codes(*map(bench.link, range(1, 6)))
+    assert len(bench.links.submits) == 2
+
+
+async def test_a_remembered_link_is_answered_beside_a_lost_session(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    await bench.convert(bench.link(1))
+    bench.links.script = [SessionLost()]
+    assert await bench.codes(bench.link(1), bench.link(2)) == [0, 40300]
+
+
+# Nothing converted
+
+
+@pytest.mark.parametrize("refusal", [SessionLost(), HumanCheck(), DOWN, BUSY])
+async def test_with_nothing_converted_the_refusal_is_the_requests(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, refusal: Refused
+) -> None:
+    await bench.open(nursery)
+    bench.links.script = [refusal]
+    with pytest.raises(type(refusal)) as caught:
+        await bench.convert(FOREIGN, bench.link(1), bench.link(2))
+    assert caught.value is refusal
+
+
+@pytest.mark.parametrize(
+    ("refusals", "gravest"),
+    [
+        ([BUSY, DOWN, HumanCheck()], HumanCheck),
+        ([BUSY, DOWN, SessionLost()], SessionLost),
+        ([BUSY, DOWN], PortalDown),
+        ([DOWN, BUSY], PortalDown),
+    ],
+)
+async def test_of_several_refusals_the_gravest_is_raised(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusals: list[Refused],
+    gravest: type[Refused],
+) -> None:
+    await bench.open(nursery, chunk=1)
+    bench.links.script = list(refusals)
+    with pytest.raises(Refused) as caught:
+        await bench.convert(*[bench.link(number + 1) for number in range(len(refusals))])
+    assert type(caught.value) is gravest
+    assert len(bench.links.submits) == len(refusals)
+
+
+async def test_a_human_check_is_graver_than_a_lost_session(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    bench.resolver.known = {bench.short("two"): bench.item(2)}
+    bench.resolver.slow = {bench.short("two"): 5.0}
+    bench.links.script = [SessionLost(), HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1), bench.short("two"))
+
+
+async def test_rows_that_all_failed_are_an_answer_and_no_refusal(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    bench.links.script = [[Row(None, None, FailCode.UNKNOWN)] * 2]
+    assert await bench.codes(bench.link(1), bench.link(2)) == [-1, -1]
+
+
+async def test_a_failed_row_beside_a_refusal_does_not_hide_it(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=1)
+    bench.links.script = [[Row(None, None, FailCode.INVALID_LINK)], lost := SessionLost()]
+    with pytest.raises(SessionLost) as caught:
+        await bench.convert(bench.link(1), bench.link(2))
+    assert caught.value is lost
+
+
+async def test_a_row_too_few_is_a_bug_and_ends_the_desk(
+    autojump_clock: MockClock, bench: Bench
+) -> None:
+    with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await bench.open(nursery)
+            bench.links.script = [[]]
+            with pytest.raises(Unavailable):
+                await bench.convert(bench.link(1))
+
+
+# Deadlines
+
+
+async def test_what_is_still_queued_at_the_deadline_is_unavailable(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, patience=PATIENCE)
+    bench.links.script = [bench.silent]
+    first = ask(lambda: bench.convert(bench.link(1)))
+    await wait_all_tasks_blocked()
+    second = ask(lambda: bench.convert(bench.link(2), FOREIGN))
+    await trio.sleep(2 * PATIENCE)
+    assert isinstance(second.refusal, Unavailable)
+    assert second.refusal.retry_after > 0
+    assert (first.at, second.at) == (PATIENCE, PATIENCE)
+
+
+async def test_an_upstream_that_is_silent_until_the_deadline_has_failed(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, patience=PATIENCE, chunk=1)
+    bench.links.script = [bench.silent]
+    asked = ask(lambda: bench.convert(bench.link(1), bench.link(2)))
+    await trio.sleep(2 * PATIENCE)
+    assert isinstance(asked.refusal, UpstreamFailed)
+    assert asked.at == PATIENCE
+    assert len(bench.links.cut) == 1
+
+
+async def test_short_links_that_are_silent_until_the_deadline_have_failed(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, patience=PATIENCE)
+    bench.resolver.slow = {bench.short("one"): bench.silent}
+    asked = ask(lambda: bench.convert(bench.short("one")))
+    await trio.sleep(2 * PATIENCE)
+    assert isinstance(asked.refusal, UpstreamFailed)
+    assert bench.resolver.at_work == 0
+
+
+async def test_what_is_there_at_the_deadline_is_answered_and_the_rest_is_unknown(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, patience=PATIENCE, chunk=2)
+    bench.links.script = [1.0, bench.silent]
+    links = [FOREIGN, *map(bench.link, range(1, 5))]
+    asked = ask(lambda: bench.codes(*links))
+    await trio.sleep(2 * PATIENCE)
+    assert asked.at == PATIENCE
+    assert asked.answer[0] == 10
+    assert sorted(asked.answer[1:]) == [-1, -1, 0, 0]
+
+
+async def test_at_the_deadline_a_link_counts_although_its_product_data_is_not_there_yet(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    assert bench.products is not None
+    bench.products.seconds = 5.0
+    await bench.open(nursery, patience=3.0)
+    asked = ask(lambda: bench.convert(bench.link(1)))
+    await trio.sleep(20)
+    assert asked.answer == {bench.link(1): bench.entry(1, data=False)}
+    assert asked.at == 3
+
+
+async def test_the_deadline_includes_the_wait_for_a_desk_that_is_not_there(
+    bench: Bench, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    bench.make(patience=PATIENCE)
+    asked = ask(lambda: bench.convert(bench.link(1)))
+    await trio.sleep(2 * PATIENCE)
+    assert isinstance(asked.refusal, Unavailable)
+    assert asked.at == PATIENCE + 1
+
+
+async def test_a_desk_that_comes_too_late_begins_nothing(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    desk = bench.make(patience=PATIENCE)
+    asked = ask(lambda: bench.convert(bench.link(1), bench.short("one")))
+    await trio.sleep(PATIENCE + 0.5)
+    await nursery.start(desk.run)
+    await asked.over.wait()
+    assert isinstance(asked.refusal, Unavailable)
+    assert bench.resolver.asked == []
+
+
+# Paused
+
+
+async def test_a_paused_account_is_answered_from_memory_and_asks_nobody(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    assert bench.products is not None
+    await bench.open(nursery)
+    remembered = await bench.convert(bench.link(1))
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    submits, reads = len(bench.links.submits), len(bench.products.reads)
+    assert await bench.convert(bench.link(1)) == remembered
+    assert await bench.codes(bench.link(1), bench.link(2)) == [0, 40300]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2), bench.link(3))
+    assert (len(bench.links.submits), len(bench.products.reads)) == (submits, reads)
+
+
+async def test_a_paused_account_reads_no_products_for_remembered_links(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    assert bench.products is not None
+    await bench.open(nursery, products_remember=10)
+    await bench.convert(bench.link(1))
+    await trio.sleep(10)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
+    assert bench.products.items == [1]
+
+
+async def test_a_pause_is_the_accounts_alone(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1))
+    assert await bench.codes(bench.link(1), cookie=OTHER) == [0]
+    with pytest.raises(HumanCheck):  # of the account, whatever the cookie
+        await bench.convert(bench.link(1), cookie=RENEWED)
+    standings = {account: it.standing for account, it in (await desk.status()).accounts.items()}
+    assert standings == {"1001": "paused", "2002": "active"}
+
+
+async def test_a_new_cookie_ends_a_pause_and_the_same_one_does_not(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    for cookie in (OTHER, bench.cookie):
+        with pytest.raises(HumanCheck):
+            await bench.convert(bench.link(1))
+        await desk.cookie_synced(cookie)
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1))
+    await desk.cookie_synced(RENEWED)
+    assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
+
+
+async def test_the_owner_ends_a_pause(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1))
+    assert await desk.clear_accounts() == 1
+    assert await bench.codes(bench.link(1)) == [0]
+
+
+# Full
+
+
+async def test_a_full_queue_refuses_a_request_as_a_whole_and_serves_what_is_remembered(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery, chunk=1, queue=2)
+    await bench.convert(bench.link(1))
+    bench.links.seconds = 30.0
+    for number in (2, 3, 4):
+        ask(lambda number=number: bench.convert(bench.link(number)))  # type: ignore[misc]
+    await wait_all_tasks_blocked()
+    assert (await desk.status()).waiting_submits == 2
+    with pytest.raises(Unavailable, match=r"browser\.queue"):
+        await bench.convert(FOREIGN, bench.link(5), bench.link(6))
+    assert await bench.codes(bench.link(1), FOREIGN) == [0, 10]
+    assert (await desk.status()).waiting_submits == 2
+
+
+async def test_a_request_that_finds_room_gets_all_its_links_in(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=1, queue=1)
+    assert await bench.codes(*map(bench.link, range(1, 16))) == [0] * 15
+
+
+async def test_requests_at_the_same_moment_do_not_get_past_the_bound_together(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery, chunk=1, queue=4)
+    asked = [
+        ask(lambda number=number: bench.codes(bench.link(number), bench.link(number + 1)))  # type: ignore[misc]
+        for number in range(1, 41, 2)
+    ]
+    await wait_all_tasks_blocked()
+    assert (await desk.status()).waiting_submits in (4, 5)
+    await trio.sleep(30)
+    refused = [one for one in asked if isinstance(one.refusal, Unavailable)]
+    served = [one for one in asked if one.refusal is None]
+    assert [one.answer for one in served] == [[0, 0]] * len(served)
+    assert len(served) in (2, 3)
+    assert len(served) + len(refused) == 20
+
+
+async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questions(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery, queue=AT_ONCE, patience=PATIENCE)
+    bench.links.script = [bench.silent]
+    order = Order((bench.link(1),), (), bench.cookie)
+    asked = []
+    for _ in range(AT_ONCE):
+        asked.append(ask(lambda: desk.convert(order)))
+        if len(asked) % 100 == 0:
+            await wait_all_tasks_blocked()
+    await wait_all_tasks_blocked()
+    with pytest.raises(Unavailable, match=str(AT_ONCE)):
+        await desk.convert(order)
+    status = await desk.status()
+    await desk.cookie_synced(RENEWED)
+    assert await desk.clear_accounts() == 0
+    assert status.waiting_requests == AT_ONCE
+    assert trio.current_time() == 0
+    await trio.sleep(2 * PATIENCE)
+    assert {type(one.refusal) for one in asked} == {UpstreamFailed}
+
+
+# What a request makes of all this is never a half-made entry
+
+
+async def test_no_entry_is_both_made_and_failed(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=1)
+    bench.links.script = [1.0, [Row(None, None, FailCode.UNKNOWN)], DOWN]
+    entries = await bench.convert(*map(bench.link, range(1, 4)))
+    kinds = sorted(type(entry).__name__ for entry in entries.values())
+    assert kinds == ["Converted", "Failed", "Failed"]
+    for entry in entries.values():
+        assert isinstance(entry, Converted) or (isinstance(entry, Failed) and entry.fail_code != 0)

@@ -1,0 +1,134 @@
+"""Short links, the Open API and an estimate service: the sandbox's, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
+from daemon.marketplace.links import NotALink, Product, Short, parse
+from daemon.marketplace.markets import Market, market
+from daemon.marketplace.open_api import OpenApi
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.shortlinks import Unresolved, resolve
+from daemon.marketplace.third_party import ThirdParty
+from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
+from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.shortlinks import CODES
+
+LIPSTICK = Product(88201679, 23456789012)
+HEADPHONES = Product(55104422, 21334455667)
+
+
+@dataclass
+class World:
+    sandbox: Sandbox
+    market: Market
+    client: httpx.AsyncClient
+
+    def open_api(self, app_id: str = APP_ID, secret: str = SECRET) -> OpenApi:
+        return OpenApi(self.client, self.market, app_id, SecretStr(secret))
+
+
+@asynccontextmanager
+async def open_world() -> AsyncIterator[World]:
+    async with open_sandbox() as sandbox, open_client() as client:
+        place = market(
+            "vn",
+            portal_url=sandbox.portal_url,
+            shop_url=sandbox.shop_url,
+            short_urls=[sandbox.short_url],
+            open_api_url=sandbox.open_api_url,
+        )
+        yield World(sandbox, place, client)
+
+
+async def test_every_code_of_the_short_link_host() -> None:
+    found: dict[str, type] = {}
+    async with open_world() as world:
+        for code in CODES:
+            short = parse(f"{world.sandbox.short_url}/{code.code}", world.market)
+            found[code.code] = type(short)
+            if isinstance(short, Short):
+                deadline = 0.5 if code.code == "slow" else 5
+                result = await resolve(world.client, short, world.market, hop_deadline=deadline)
+                found[code.code] = type(result)
+        counted = dict(world.sandbox.state.counters)
+    expected = {code.code: Product if code.good else NotALink for code in CODES}
+    assert found == expected | {"slow": Unresolved, "broken": Unresolved}
+    assert not [name for name in counted if "cookie" in name or "dlink" in name], counted
+
+
+async def test_links_by_the_open_api() -> None:
+    async with open_world() as world:
+        row = await world.open_api().short_link(LIPSTICK, ["a", "b"])
+        assert row.fail_code is FailCode.SUCCESS
+        assert (row.short_link or "").startswith(world.sandbox.short_url)
+        assert row.long_link == row.short_link
+        wrong = await world.open_api().short_link(LIPSTICK, ["not alphanumeric"])
+        assert wrong == Row(None, None, FailCode.UNKNOWN, 11001)
+
+
+@pytest.mark.parametrize(
+    ("app_id", "secret", "error"),
+    [
+        (APP_ID, "wrong", OpenApiRefused),
+        ("99", SECRET, OpenApiRefused),
+        (LIMITED_APP_ID, SECRET, OpenApiBusy),
+        (REFUSED_APP_ID, SECRET, OpenApiRefused),
+    ],
+)
+async def test_refusals_of_the_open_api(app_id: str, secret: str, error: type[Exception]) -> None:
+    async with open_world() as world:
+        caught: Exception | None = None
+        try:
+            await world.open_api(app_id, secret).short_link(LIPSTICK, [])
+        except error as refusal:
+            caught = refusal
+    assert caught is not None
+    assert SECRET not in str(caught)
+
+
+EXPECTED = {
+    "price": 5_290_000,
+    "rating": "4.9",
+    "sales": 2_481,
+    "commission": 198_700,
+    "commissionRate": "10%",
+    "sellerCommission": 158_700,
+    "platformCommission": 40_000,
+    "isXtra": True,
+    "cap": 40_000,
+}
+
+
+async def test_every_source_says_the_same_of_a_product() -> None:
+    async with open_world() as world:
+        estimates = ThirdParty(world.client, world.market, world.sandbox.estimate_url, {})
+        by_api = await world.open_api().product(HEADPHONES, default_cap=40_000)
+        by_estimate = await estimates.product(HEADPHONES)
+        assert world.sandbox.state.counters["estimate with cookie"] == 0
+    assert by_api == by_estimate
+    dumped = by_api.model_dump()
+    assert {name: dumped[name] for name in EXPECTED} == EXPECTED
+
+
+async def test_faults_of_the_estimate_service() -> None:
+    found: dict[str, type] = {}
+    async with open_world() as world:
+        for fault in ("estimate_500", "estimate_html"):
+            world.sandbox.state.faults.arm(fault, times=1)
+            try:
+                await ThirdParty(
+                    world.client, world.market, world.sandbox.estimate_url, {}
+                ).product(HEADPHONES)
+            except (PortalDown, NotThere) as failure:
+                found[fault] = type(failure)
+    assert found == {"estimate_500": PortalDown, "estimate_html": PortalDown}

@@ -1,0 +1,156 @@
+"""Where the cookies of a header string are put, for every shape of shop and portal."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.marketplace.jar import JarCookie, jar
+from daemon.marketplace.markets import MARKET_CODES, Market, market
+from daemon.vault.cookie import parse_cookie
+
+VN = market("vn")
+
+
+def placed(text: str, where: Market = VN) -> list[tuple[str, str, str | None]]:
+    """Name, URL and domain of each, in order."""
+    return [(one["name"], one["url"], one.get("domain")) for one in jar(where, parse_cookie(text))]
+
+
+def overridden(portal: str, shop: str) -> Market:
+    return market("vn", portal_url=portal, shop_url=shop)
+
+
+def test_a_cookie_as_the_browser_is_given_it() -> None:
+    assert jar(VN, parse_cookie("SPC_EC=a=b==")) == [
+        JarCookie(
+            name="SPC_EC",
+            value="a=b==",
+            url="https://shopee.vn",
+            domain=".shopee.vn",
+            path="/",
+            secure=True,
+        )
+    ]
+
+
+def test_session_cookies_are_the_shops_whole_domain_s() -> None:
+    assert placed("SPC_EC=1; SPC_ST=2; SPC_U=3") == [
+        (name, "https://shopee.vn", ".shopee.vn") for name in ("SPC_EC", "SPC_ST", "SPC_U")
+    ]
+
+
+def test_csrftoken_is_the_portals_own_too() -> None:
+    assert placed("csrftoken=t") == [
+        ("csrftoken", "https://shopee.vn", ".shopee.vn"),
+        ("csrftoken", "https://affiliate.shopee.vn", None),
+    ]
+
+
+@pytest.mark.parametrize("code", MARKET_CODES)
+def test_each_market_has_a_domain_of_shop_and_portal(code: str) -> None:
+    where = market(code)
+    domain = where.shop_url.replace("https://", ".")
+    assert placed("SPC_EC=1", where) == [("SPC_EC", where.shop_url, domain)]
+
+
+def test_order_and_values_are_kept() -> None:
+    cookies = jar(VN, parse_cookie("b=2; a=1; c="))
+    assert [(one["name"], one["value"]) for one in cookies] == [("b", "2"), ("a", "1"), ("c", "")]
+
+
+@pytest.mark.parametrize(
+    ("portal", "shop"),
+    [
+        ("http://127.0.0.1:9001", "http://127.0.0.1:9002"),
+        ("http://[::1]:9001", "http://[::1]:9002"),
+        ("http://localhost:9001", "http://localhost:9002"),
+        ("http://127.0.0.1:9001", "http://127.0.0.1:9001"),
+    ],
+)
+def test_on_one_address_there_is_one_host_only_cookie_of_each_name(portal: str, shop: str) -> None:
+    where = overridden(portal, shop)
+    assert placed("SPC_EC=1; csrftoken=t", where) == [
+        ("SPC_EC", shop, None),
+        ("csrftoken", shop, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("portal", "shop"),
+    [
+        ("http://127.0.0.2:9001", "http://127.0.0.1:9002"),
+        ("http://127.0.0.1", "http://localhost"),
+        ("http://portal.localhost:9001", "http://localhost:9002"),
+        ("http://portal.example", "http://shop.example"),
+        ("https://evil-shopee.vn", "https://shopee.vn"),
+        # An address is nobody's domain, also where the text would fit.
+        ("http://9.127.0.0.1.example", "http://127.0.0.1"),
+    ],
+)
+def test_on_hosts_that_share_no_domain_each_has_its_own(portal: str, shop: str) -> None:
+    where = overridden(portal, shop)
+    assert placed("SPC_EC=1; csrftoken=t", where) == [
+        ("SPC_EC", shop, None),
+        ("SPC_EC", portal, None),
+        ("csrftoken", shop, None),
+        ("csrftoken", portal, None),
+    ]
+
+
+def test_a_portal_on_the_shops_own_host_has_no_second_csrftoken() -> None:
+    where = overridden("https://shop.example:8443", "https://shop.example")
+    assert placed("SPC_EC=1; csrftoken=t", where) == [
+        ("SPC_EC", "https://shop.example", ".shop.example"),
+        ("csrftoken", "https://shop.example", ".shop.example"),
+    ]
+
+
+def test_a_portal_below_an_overridden_shop_shares_its_domain() -> None:
+    where = overridden("http://portal.shop.test:9001", "http://shop.test:9002")
+    assert placed("SPC_EC=1", where) == [("SPC_EC", "http://shop.test:9002", ".shop.test")]
+
+
+# A browser knows the prefixes in any case.
+@pytest.mark.parametrize("name", ["__Host-x", "__host-x", "__HOST-x", "__Host-csrftoken"])
+def test_a_host_cookie_is_host_only_and_secure_everywhere(name: str) -> None:
+    assert placed(f"{name}=1") == [
+        (name, "https://shopee.vn", None),
+        (name, "https://affiliate.shopee.vn", None),
+    ]
+    where = overridden("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    [cookie] = jar(where, parse_cookie(f"{name}=1"))
+    assert cookie["secure"] is True
+    assert cookie["path"] == "/"
+    assert "domain" not in cookie
+
+
+@pytest.mark.parametrize("name", ["__Secure-x", "__secure-x"])
+def test_a_secure_cookie_is_secure_and_may_have_a_domain(name: str) -> None:
+    assert placed(f"{name}=1") == [(name, "https://shopee.vn", ".shopee.vn")]
+    where = overridden("http://portal.shop.test", "http://shop.test")
+    [cookie] = jar(where, parse_cookie(f"{name}=1"))
+    assert cookie["secure"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [("__Http-x", ".shopee.vn"), ("__http-x", ".shopee.vn"), ("__Host-Http-x", None)],
+)
+def test_a_cookie_that_no_script_may_read_says_so(name: str, domain: str | None) -> None:
+    cookie = jar(VN, parse_cookie(f"{name}=1"))[0]
+    assert cookie["httpOnly"] is True
+    assert cookie["secure"] is True
+    assert cookie.get("domain") == domain
+
+
+def test_other_cookies_are_open_to_script_and_as_secure_as_their_host() -> None:
+    where = overridden("http://affiliate.shop.example", "https://shop.example")
+    assert [
+        (one["name"], one["secure"], "httpOnly" in one)
+        for one in jar(where, parse_cookie("SPC_EC=1; csrftoken=t; x__Host-y=1"))
+    ] == [
+        ("SPC_EC", True, False),
+        ("csrftoken", True, False),
+        ("csrftoken", False, False),
+        ("x__Host-y", True, False),
+    ]

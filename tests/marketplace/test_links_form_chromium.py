@@ -1,0 +1,174 @@
+"""The form's script in a real Chromium, on forms as the portal might build them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from daemon.browser.cdp import connect
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.page import BrowserContext, Page
+from daemon.marketplace import portal
+
+pytestmark = pytest.mark.chromium
+
+LINKS = ["https://shop.example/product/1/2", "https://shop.example/product/3/4"]
+
+# What a button does in all of these pages: it notes what the form holds.
+NOTE = """<script>
+window.noted = [];
+const note = (event) => {
+  event.preventDefault();
+  noted.push([...document.querySelectorAll("[data-mine]")].map((it) => it.value));
+};
+</script>"""
+FIELDS = {
+    "by id": '<input data-mine id="customLink_sub_id{n}">',
+    "by an id in other letters": '<input data-mine id="Custom_Link_Sub_ID{n}">',
+    "by placeholder": '<input data-mine placeholder="Sub_id {n}">',
+    "by label": '<label for="f{n}">Sub_id{n}: (?)</label><input data-mine id="f{n}">',
+    "by label around": "<label>sub id {n}<input data-mine></label>",
+    "by aria-label": '<input data-mine aria-label="Sub-ID{n}">',
+}
+AREA = '<div id="customLink_original_url"><textarea data-mine></textarea></div>'
+BUTTON = '<button type="submit" onclick="note(event)"><span>Get</span></button>'
+
+
+def subs(kind: str = "by id", numbers: str = "12345") -> str:
+    return "".join(FIELDS[kind].replace("{n}", n) for n in numbers)
+
+
+@asynccontextmanager
+async def tab() -> AsyncIterator[Page]:
+    async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection:
+        context = await BrowserContext.create(connection, [])
+        yield await context.new_page()
+
+
+async def show(page: Page, html: str) -> None:
+    await page.goto("data:text/html;charset=utf-8," + quote(f"<!doctype html>{NOTE}{html}"))
+
+
+async def submit(page: Page, *sub_ids: str, links: list[str] = LINKS, wait: float = 1000) -> Any:
+    return await page.evaluate(portal._FORM, "submit", links, list(sub_ids), wait)
+
+
+async def noted(page: Page) -> Any:
+    return await page.evaluate("() => noted")
+
+
+OVERLAY = (
+    '<div role="dialog"><textarea>old results</textarea><input id="getLinkModal_sub_id1">'
+    '<button type="submit" class="ant-btn-primary" onclick="alert()">No</button>'
+    '<button class="ant-modal-close" onclick="this.parentElement.remove()">x</button></div>'
+)
+WIPE = """<script>
+document.querySelector("[role=dialog] .ant-modal-close").addEventListener("click", () =>
+  setTimeout(() => document.querySelectorAll("[data-mine]").forEach((it) => { it.value = ""; }), 60)
+);
+</script>"""
+LATE_BUTTON = """<script>
+document.querySelector("textarea").addEventListener("input", () =>
+  setTimeout(() => { document.querySelector("button[type=submit]").disabled = false; }, 150));
+</script>"""
+
+DULL_BUTTON = BUTTON.replace("<button", "<button disabled")
+
+FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | {
+    "no form element": (
+        f"<div><div>{AREA}</div><div>{subs()}</div>"
+        '<div><button class="ant-btn-primary" onclick="note(event)">Get</button></div></div>'
+    ),
+    "a plain button": f"<form>{AREA}{subs()}<button onclick='note(event)'>Get</button></form>",
+    "another text area first": f"<textarea>chat</textarea><form>{AREA}{subs()}{BUTTON}</form>",
+    "an overlay with fields of its own": f"{OVERLAY}<form>{AREA}{subs()}{BUTTON}</form>",
+    "an overlay that cannot be closed": (
+        f"<div role=dialog><textarea></textarea></div><form>{AREA}{subs()}{BUTTON}</form>"
+    ),
+    "a form that is wiped when the overlay goes": (
+        f"{OVERLAY}<form>{AREA}{subs()}{BUTTON}</form>{WIPE}"
+    ),
+    "a button that comes to life late": (f"<form>{AREA}{subs()}{DULL_BUTTON}</form>{LATE_BUTTON}"),
+    "old values": (
+        f"<form>{AREA}{subs()}{BUTTON}</form><script>"
+        'document.querySelectorAll("[data-mine]").forEach((it) => { it.value = "old"; })</script>'
+    ),
+}
+
+
+async def test_the_form_is_found_and_filled_in_whatever_its_shape() -> None:
+    expected = [["\n".join(LINKS), "a", "", "c", "", ""]]
+    found = {}
+    async with tab() as page:
+        for shape, html in FORMS.items():
+            await show(page, html)
+            pressed = await submit(page, "a", "", "c")
+            found[shape] = (pressed, await noted(page))
+    assert found == dict.fromkeys(FORMS, ({"pressed": True}, expected))
+
+
+REFUSED = {
+    "it has no text area for the links": f"<form>{subs()}{BUTTON}</form>",
+    "it has no button": f"<form>{AREA}{subs()}</form>",
+    "it has no field for sub-id 3": f"<form>{AREA}{subs(numbers='12')}{BUTTON}</form>",
+    "disabled": f"<form><fieldset disabled>{AREA}{subs()}{BUTTON}</fieldset></form>",
+    "its button stays disabled": (
+        f"<form>{AREA}{subs()}<p role=alert> Too many. </p>{DULL_BUTTON}</form>"
+    ),
+}
+
+
+async def test_a_form_that_cannot_be_used_is_not_pressed() -> None:
+    found = {}
+    async with tab() as page:
+        for html in REFUSED.values():
+            await show(page, html)
+            refused = await submit(page, "a", "", "c", wait=200)
+            assert refused["pressed"] is False
+            found[refused["why"]] = html
+            if refused["why"] == "its button stays disabled":
+                assert refused["hint"] == "Too many."
+            assert await noted(page) == []
+    assert found == REFUSED
+
+
+async def test_a_missing_field_that_is_not_needed_is_no_fault() -> None:
+    async with tab() as page:
+        await show(page, f"<form>{AREA}{BUTTON}</form>")
+        assert await submit(page) == {"pressed": True}
+        assert await submit(page, "", "") == {"pressed": True}
+        assert await noted(page) == [["\n".join(LINKS)]] * 2
+
+
+async def test_what_is_given_stays_text() -> None:
+    odd = '"); alert(1); ("</textarea>\\u0041${1}`'
+    async with tab() as page:
+        await show(page, f"<form>{AREA}{subs()}{BUTTON}</form>")
+        assert await submit(page, odd, links=[odd]) == {"pressed": True}
+        assert (await noted(page))[0][:2] == [odd, odd]
+
+
+LOOKS = {
+    f"<form>{AREA}{subs()}{BUTTON}</form>": ("ready", False),
+    f"<form>{AREA}{subs()}{DULL_BUTTON}</form>": ("ready", False),
+    f"<form><fieldset disabled>{AREA}{BUTTON}</fieldset></form>": ("disabled", False),
+    f"<form>{AREA.replace('data-mine', 'readonly')}{BUTTON}</form>": ("disabled", False),
+    f"<form>{AREA}</form>": ("disabled", False),
+    OVERLAY: ("none", False),
+    "<form><input name=loginKey><input type=password></form>": ("none", True),
+    "": ("none", False),
+}
+
+
+async def test_a_look_tells_what_there_is() -> None:
+    found = {}
+    async with tab() as page:
+        for html in LOOKS:
+            await show(page, html)
+            seen: Any = await page.evaluate(portal._FORM, "look", [], [], 0)
+            found[html] = (seen["form"], seen["password"])
+    assert found == LOOKS

@@ -1,0 +1,342 @@
+"""The control socket, over a real one: who may use it, what it answers, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from daemon.control import CONNECTIONS, MAX_QUESTION, SOCKET_NAME, Answer, Control, NotRunning, call
+from daemon.errors import Unavailable
+
+PATIENCE = 5.0  # seconds; what takes that long hangs
+NOBODY = 65534
+
+
+class Owner:
+    """What the commands do."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.waits = trio.Event()
+        self.may_end = trio.Event()
+
+    async def greet(self) -> Answer:
+        self.done.append("greet")
+        return {"message": "good day"}
+
+    async def refuse(self) -> Answer:
+        raise Unavailable("the desk restarts; try again", retry_after=1)
+
+    async def wait(self) -> Answer:
+        self.waits.set()
+        await self.may_end.wait()
+        return {}
+
+    async def much(self) -> Answer:
+        return {"text": "x" * 500_000}
+
+    async def blunder(self) -> Answer:
+        raise ValueError("a bug")
+
+    def commands(self) -> dict[str, Any]:
+        return {
+            "greet": self.greet,
+            "refuse": self.refuse,
+            "wait": self.wait,
+            "much": self.much,
+            "blunder": self.blunder,
+        }
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def control(tmp_path: Path, owner: Owner) -> Control:
+    return Control(tmp_path, owner.commands())
+
+
+@pytest.fixture
+async def running(control: Control, tmp_path: Path) -> AsyncIterator[Path]:
+    """The directory of a daemon that answers."""
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run)
+            yield tmp_path
+            nursery.cancel_scope.cancel()
+
+
+async def said_to(directory: Path, question: bytes, *, more: bool = False) -> bytes:
+    """All that comes back for `question`; nothing is sent after it unless there is `more`."""
+    async with await trio.open_unix_socket(directory / SOCKET_NAME) as stream:
+        await stream.send_all(question)
+        if not more:
+            await stream.send_eof()
+        answer = b""
+        try:
+            async for part in stream:
+                answer += part
+        except trio.BrokenResourceError:
+            pass  # cut off with bytes unread
+        return answer
+
+
+async def assert_serves(directory: Path) -> None:
+    assert await call(directory, "greet") == {"ok": True, "message": "good day"}
+
+
+# Commands
+
+
+async def test_a_command_is_done_and_answered(running: Path, owner: Owner) -> None:
+    assert await call(running, "greet") == {"ok": True, "message": "good day"}
+    assert owner.done == ["greet"]
+
+
+async def test_on_the_wire_it_is_a_line_of_json_each_way(running: Path) -> None:
+    answer = await said_to(running, b'{"command": "greet"}\n', more=True)
+    assert answer.endswith(b"\n")
+    assert json.loads(answer) == {"ok": True, "message": "good day"}
+
+
+async def test_a_question_may_come_in_pieces(running: Path) -> None:
+    async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
+        for piece in (b'{"comm', b'and": "gre', b'et"}', b"\n"):
+            await stream.send_all(piece)
+            await wait_all_tasks_blocked(0.01)
+        assert json.loads(await stream.receive_some())["ok"] is True
+
+
+async def test_a_refused_command_says_why(running: Path) -> None:
+    assert await call(running, "refuse") == {"ok": False, "error": "the desk restarts; try again"}
+
+
+async def test_an_unknown_command_is_answered_with_the_known_ones(running: Path) -> None:
+    answer = await call(running, "grete")
+    assert answer["ok"] is False
+    assert answer["error"] == ("command: 'grete' is not one of blunder, greet, much, refuse, wait")
+
+
+async def test_a_large_answer_arrives_whole(running: Path) -> None:
+    assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
+
+
+async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> None:
+    answers: list[Answer] = []
+
+    async def wait() -> None:
+        answers.append(await call(running, "wait"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await owner.waits.wait()
+        await assert_serves(running)
+        assert answers == []
+        owner.may_end.set()
+    assert answers == [{"ok": True}]
+
+
+# Bad questions
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        b"greet",
+        b"",
+        b"[]",
+        b'"greet"',
+        b"null",
+        b"{}",
+        b'{"command": null}',
+        b'{"command": ["greet"]}',
+        b'{"command": {"greet": 1}}',
+        b'{"command": "greet"} {"command": "greet"}',
+        b'{"command": "\xff"}',
+        b"\xff\xfe",
+        b"[" * (MAX_QUESTION - 1),
+        b'{"a":' * 800,
+    ],
+    ids=lambda question: repr(question[:24]),
+)
+async def test_a_question_that_is_no_command_is_answered_as_an_unknown_one(
+    running: Path, owner: Owner, question: bytes
+) -> None:
+    answer = json.loads(await said_to(running, question + b"\n"))
+    assert answer["ok"] is False
+    assert "is not one of" in answer["error"]
+    assert owner.done == []
+    await assert_serves(running)
+
+
+async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
+    longest = b'{"command": "greet"}'.ljust(MAX_QUESTION - 1) + b"\n"
+    assert json.loads(await said_to(running, longest))["ok"] is True
+    assert await said_to(running, b" " + longest) == b""
+    await assert_serves(running)
+
+
+async def test_a_line_without_an_end_is_cut_off_at_the_limit(running: Path) -> None:
+    assert await said_to(running, b" " * (MAX_QUESTION + 1), more=True) == b""
+    await assert_serves(running)
+
+
+@pytest.mark.parametrize("half", [b"", b'{"command": "greet"', b'{"command": "greet"}'])
+async def test_half_a_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
+    assert await said_to(running, half) == b""
+    assert owner.done == []
+    await assert_serves(running)
+
+
+async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
+    running: Path, owner: Owner
+) -> None:
+    for command in (b"greet", b"much"):
+        async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
+            await stream.send_all(b'{"command": "%s"}\n' % command)
+    await assert_serves(running)
+
+
+async def test_clients_that_say_nothing_are_dropped_and_make_room(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.control.DEADLINE", 0.1)
+    streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(CONNECTIONS)]
+    for stream in streams:
+        assert await stream.receive_some() == b""  # its end
+        await stream.aclose()
+    monkeypatch.undo()
+    await assert_serves(running)
+
+
+async def test_a_bug_in_a_command_ends_the_part_and_is_not_hidden(
+    control: Control, tmp_path: Path
+) -> None:
+    with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run)
+            with pytest.raises(NotRunning):
+                await call(tmp_path, "blunder")
+            await trio.sleep(PATIENCE)
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
+# The socket
+
+
+async def test_the_socket_is_its_owners_alone(running: Path) -> None:
+    mode = (running / SOCKET_NAME).stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
+    (running / "file").touch()
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert stat.S_IMODE((running / "file").stat().st_mode) == 0o666 & ~mask
+    assert mask != 0o177
+
+
+async def test_the_socket_goes_with_the_daemon(control: Control, tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.run)
+        assert (tmp_path / SOCKET_NAME).exists()
+        nursery.cancel_scope.cancel()
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
+async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
+    control: Control, tmp_path: Path, owner: Owner
+) -> None:
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run)
+            stream = await trio.open_unix_socket(tmp_path / SOCKET_NAME)
+            await stream.send_all(b'{"command": "wait"}\n')
+            await owner.waits.wait()
+            nursery.cancel_scope.cancel()
+        async with stream:
+            assert await stream.receive_some() == b""
+
+
+async def test_a_socket_that_a_killed_daemon_left_is_replaced(
+    control: Control, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / SOCKET_NAME))
+    (tmp_path / SOCKET_NAME).chmod(0o666)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.run)
+        assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
+        await assert_serves(tmp_path)
+        nursery.cancel_scope.cancel()
+
+
+# Nobody there
+
+
+async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(NotRunning) as why:
+            await call(directory, "status")
+        assert str(why.value).startswith(f"no daemon answers on {directory / SOCKET_NAME}; ")
+
+
+async def test_a_socket_that_nobody_serves_is_no_daemon(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / SOCKET_NAME))
+    with pytest.raises(NotRunning, match="no daemon answers"):
+        await call(tmp_path, "status")
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"ok": tr', b"what?\n"])
+async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes) -> None:
+    async def answering(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        listener = trio.socket.socket(trio.socket.AF_UNIX)
+        await listener.bind(str(tmp_path / SOCKET_NAME))
+        listener.listen()
+        nursery.start_soon(trio.serve_listeners, answering, [trio.SocketListener(listener)])
+        with pytest.raises(NotRunning, match="no daemon answers"):
+            await call(tmp_path, "status")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_daemon_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.control.DEADLINE", 0.05)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / SOCKET_NAME))
+        silent.listen()
+        with pytest.raises(NotRunning, match=r"did not answer on .* within 0\.05 s"):
+            await call(tmp_path, "status")
+
+
+async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:
+    (running / SOCKET_NAME).chmod(0)
+    root = os.geteuid() == 0
+    if root:  # whom no mode keeps out
+        os.seteuid(NOBODY)
+    try:
+        with pytest.raises(NotRunning, match=r"belongs to another user; run this as root"):
+            await call(running, "status")
+    finally:
+        if root:
+            os.seteuid(0)
