@@ -91,7 +91,10 @@ def shown(text: str) -> str:
 
 def without_query(url: str) -> str:
     """`url` as far as it may be shown: user info, query and fragment can hold secrets."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "that address"
     if not parts.netloc:
         return "that address"
     host = parts.netloc.rpartition("@")[2]

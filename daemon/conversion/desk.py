@@ -283,7 +283,7 @@ class _Desk:
     ) -> Sequence[Row]:
         rows = await self._links.create(cookie, products, sub_ids)
         for product, row in zip(products, rows, strict=True):
-            if row.fail_code == FailCode.SUCCESS:
+            if row.short_link is not None:
                 self._rows.put((_whose(cookie), product, sub_ids), row)
         return rows
 

@@ -47,7 +47,7 @@ class Remembered(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Remember `value`, in the place of an older one."""
-        if self._seconds <= 0 or self._limit <= 0:
+        if self._seconds <= 0:
             return
         self._results[key] = (trio.current_time() + self._seconds, value)
         self._results.move_to_end(key)

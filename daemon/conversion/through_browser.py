@@ -10,7 +10,13 @@ from daemon.browser.contexts import Place
 from daemon.browser.page import Page
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
-from daemon.marketplace.errors import NotThere
+from daemon.marketplace.errors import (
+    MarketplaceFailed,
+    NotThere,
+    PortalDown,
+    PortalSilent,
+    ProductsRefused,
+)
 from daemon.marketplace.jar import jar
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
@@ -68,16 +74,21 @@ class BrowserProducts:
         fetch = self._method == "fetch"
         reading = portal.read_product_fetch if fetch else portal.read_product_page
 
-        async def read(page: Page) -> ProductData | None:
-            # In here, since an error that leaves the page spoils it, and this one says nothing
-            # against the page.
+        async def read(page: Page) -> ProductData | MarketplaceFailed:
+            # Handed out as values: an error that leaves a page spoils it and its whole context,
+            # and these say nothing against the page.
             try:
                 return await reading(page, self._market, product, default_cap=self._default_cap)
-            except NotThere:
-                return None
+            except (NotThere, ProductsRefused, PortalDown, PortalSilent) as failed:
+                return failed
 
         tab, at_once = ("products", READS_AT_ONCE) if fetch else ("product page", 1)
-        return await self._browser.use(place(cookie, self._market, tab, at_once=at_once), read)
+        found = await self._browser.use(place(cookie, self._market, tab, at_once=at_once), read)
+        if isinstance(found, NotThere):
+            return None
+        if isinstance(found, MarketplaceFailed):
+            raise found
+        return found
 
 
 def place(cookie: Cookie | None, market: Market, tab: str, *, at_once: int) -> Place:

@@ -20,7 +20,7 @@ command's start. Arguments, all required, an empty one where there is nothing to
     USER       `UID:GID` that the command drops to, without supplementary groups; empty: stay.
     REMOVE     a folder to remove with all it holds once the tree has ended; empty: none.
     COMMAND…   program and arguments, run in an own session with the guardian's own environment,
-               working folder and standard streams, and with no_new_privs.
+               working folder and standard streams, with no_new_privs and without core files.
 
 Exit code 0: the tree has ended and the folder is gone. 1: something is left (standard error says
 what). Rejected: a process group (see above), a control group (not everywhere ours to make), and a
@@ -33,6 +33,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import select
 import signal
 import sys
@@ -131,6 +132,8 @@ def become_command(
 ) -> None:
     """In the child: take the command's place. Every OSError names its step as the file name."""
     os.setsid()
+    # What is in its memory (cookies, keys) is not to end up on a disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if user:
         uid, gid = (int(number) for number in user.split(":"))
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -144,13 +145,14 @@ def _addresses() -> tuple[Address, Address]:
 
 def _sever(here: Address, there: Address) -> None:
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths, are wanted
-        # Not a socket, or closed since it was listed: not the one.
-        with (
-            suppress(OSError),
-            socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as connection,
-        ):
-            if (connection.getsockname(), connection.getpeername()) == (here, there):
-                no_linger = struct.pack("ii", 1, 0)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
-                connection.shutdown(socket.SHUT_RD)
-                return
+        with suppress(OSError):  # closed since it was listed, or of another family: not the one
+            # Looked at first: the duplicate that `fromfd` makes of what is no socket is never
+            # closed, and keeps a pipe open that somebody waits for the end of.
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as connection:
+                if (connection.getsockname(), connection.getpeername()) == (here, there):
+                    no_linger = struct.pack("ii", 1, 0)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+                    connection.shutdown(socket.SHUT_RD)
+                    return

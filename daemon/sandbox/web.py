@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
-from quart import Response, redirect, render_template, request, send_from_directory
+from quart import Response, redirect, render_template, request
+from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response as Redirect
 
 from daemon.errors import Invalid
@@ -43,9 +45,14 @@ def new_app(state: State) -> GuardedQuart:
     def invalid(error: Invalid) -> Response:
         return as_json({"ok": False, "error": str(error)}, status=400)
 
-    @app.get("/static/<path:name>")
+    # From memory: a tab that is closed while a file is sent to it would leave that file open.
+    static = {path.name: path.read_bytes() for path in (PAGES / "static").iterdir()}
+
+    @app.get("/static/<name>")
     async def static_file(name: str) -> Response:
-        return await send_from_directory(PAGES / "static", name, cache_timeout=0)
+        if name not in static:
+            raise NotFound
+        return Response(static[name], content_type=guess_type(name)[0])
 
     @app.get("/favicon.ico")
     async def no_icon() -> Response:

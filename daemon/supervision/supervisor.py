@@ -315,7 +315,9 @@ class Supervisor:
     async def _start_the_due(self, nursery: trio.Nursery) -> None:
         """Start, in order, what is due. A failure puts off the rest of its group with it."""
         for child in self._children:
-            if child.retry_at > trio.current_time() or self._stopping:
+            if self._ended or self._stopping:
+                return  # the base of those that are still due may have ended
+            if child.retry_at > trio.current_time():
                 continue
             child.restarts += 1
             error = await self._start(nursery, child)

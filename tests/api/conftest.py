@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ import trio
 from trio.testing import MockClock
 
 from daemon import tree
+from daemon.auth import passwords
 from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
 from daemon.config import Settings, build
+from daemon.marketplace.plain_http import open_client
 from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.server import Sandbox, open_sandbox
 
@@ -233,6 +235,20 @@ Start = Callable[..., Awaitable[Daemon]]
 OathTool = Callable[..., str]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_start() -> Iterator[None]:
+    """Do once a module what takes most of the time of a start, and is the same at each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_matches", cache(passwords._matches))
+        # No certificates are read: all that the daemon calls here is on loopback, without TLS.
+        patch.setattr(tree, "open_client", lambda: open_client(plain_transport()))
+        yield
+
+
+def plain_transport() -> httpx.AsyncHTTPTransport:
+    return httpx.AsyncHTTPTransport(verify=False, limits=httpx.Limits(max_keepalive_connections=0))
+
+
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     """The clock that tokens and codes go by, in the test's hand."""
@@ -279,7 +295,7 @@ async def start(
 ) -> Start:
     """Starts a daemon, always on the same state directory: `start(server={"max_body": 4096})`."""
 
-    async def start(*, source_address: str | None = None, **given: Any) -> Daemon:
+    async def start(**given: Any) -> Daemon:
         settings = settings_of(**given)
         scope, ended = trio.CancelScope(), trio.Event()
 
@@ -291,11 +307,7 @@ async def start(
         listening = await nursery.start(run)
         http = httpx.AsyncClient(
             base_url=listening.urls[0],
-            transport=httpx.AsyncHTTPTransport(
-                verify=False,
-                limits=httpx.Limits(max_keepalive_connections=0),
-                local_address=source_address,
-            ),
+            transport=plain_transport(),
             trust_env=False,
             timeout=PATIENCE,
             event_hooks={"response": [conformity.check]},

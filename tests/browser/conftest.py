@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,7 @@ from trio.testing import memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from daemon.browser.cdp import Connection, connect, converse
-from daemon.browser.chromium import Chromium, LaunchSettings, launch
+from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.page import BrowserContext, Page
 
 
@@ -187,15 +189,31 @@ def settings(profiles: Path) -> LaunchSettings:
     return LaunchSettings(profiles=profiles)
 
 
-@pytest.fixture
-async def chromium(settings: LaunchSettings) -> AsyncIterator[Chromium]:
-    async with launch(settings) as chromium:
-        yield chromium
+@pytest.fixture(scope="module")
+def shared_endpoint() -> Iterator[str]:
+    """One Chromium for all tests of a module; each has connections and contexts of its own.
+
+    It lives on a trio of its own in a thread, since a test's trio ends with the test.
+    """
+    told: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue()
+
+    async def keep() -> None:
+        async with launch(LaunchSettings()) as chromium:
+            token, over = trio.lowlevel.current_trio_token(), trio.Event()
+            told.put((chromium.endpoint, lambda: token.run_sync_soon(over.set)))
+            await over.wait()
+
+    thread = threading.Thread(target=trio.run, args=(keep,))
+    thread.start()
+    endpoint, end = told.get(timeout=30)
+    yield endpoint
+    end()
+    thread.join()
 
 
 @pytest.fixture
-async def connection(chromium: Chromium) -> AsyncIterator[Connection]:
-    async with connect(chromium.endpoint) as connection:
+async def connection(shared_endpoint: str) -> AsyncIterator[Connection]:
+    async with connect(shared_endpoint) as connection:
         yield connection
 
 

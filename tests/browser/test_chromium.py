@@ -118,8 +118,8 @@ async def test_it_says_that_it_is_automated(page: Page) -> None:
 
 
 @pytest.mark.chromium
-async def test_pages_of_an_origin_cannot_connect_to_it(chromium: Chromium) -> None:
-    host, _, path = chromium.endpoint.removeprefix("ws://").partition("/")
+async def test_pages_of_an_origin_cannot_connect_to_it(shared_endpoint: str) -> None:
+    host, _, path = shared_endpoint.removeprefix("ws://").partition("/")
     stream = await trio.open_tcp_stream("127.0.0.1", int(host.rpartition(":")[2]))
     async with stream:
         await stream.send_all(

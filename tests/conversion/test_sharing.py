@@ -60,8 +60,8 @@ async def test_beyond_the_limit_the_least_recently_used_goes() -> None:
 async def test_with_no_time_or_no_room_nothing_is_remembered(seconds: float, limit: int) -> None:
     results = Remembered[str, int](seconds=seconds, limit=limit)
     results.put("a", 1)
-    assert results.get("a") is None
     assert len(results) == 0
+    assert results.get("a") is None
 
 
 class Work:

@@ -131,6 +131,10 @@ async def test_its_signals_are_as_a_program_expects_them() -> None:
     assert [int(word, 16) for word in told.split()[1::2]] == [0, 0]
 
 
+async def test_it_leaves_no_core_file() -> None:
+    assert await output("ulimit -Hc >&2") == "0\n"
+
+
 async def test_it_cannot_gain_privileges() -> None:
     assert (await output("grep NoNewPrivs /proc/$$/status >&2")).split() == ["NoNewPrivs:", "1"]
 

@@ -126,6 +126,16 @@ async def test_a_full_mailbox_says_so_at_once(
     assert sorted(desk.begun) == ["a", "anything else", "b"]
 
 
+async def test_a_mailbox_is_bounded_where_nobody_says_how(nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    for _ in range(64):
+        nursery.start_soon(mailbox.ask, Desk.work, "a")
+    await wait_all_tasks_blocked()
+    with pytest.raises(Overloaded):
+        await mailbox.ask(Desk.work, "a")
+    nursery.cancel_scope.cancel()
+
+
 async def test_the_size_counts_those_that_wait_and_not_those_in_hand(
     desk: Desk, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

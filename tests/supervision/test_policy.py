@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow
+from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
 
 
 class Fixed(random.Random):
@@ -18,6 +18,11 @@ class Fixed(random.Random):
 
     def random(self) -> float:
         return self._value
+
+
+def test_the_words_are_otps() -> None:
+    assert [str(restart) for restart in Restart] == ["permanent", "transient", "temporary"]
+    assert [str(strategy) for strategy in Strategy] == ["one_for_one", "rest_for_one"]
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,23 @@ async def test_a_dependant_that_ends_for_want_of_its_base_does_not_count(
         await tree.over.wait()
 
 
+async def test_nobody_starts_again_on_a_base_that_ended_meanwhile(
+    a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    async def lose_the_base() -> None:
+        if b.incarnations == 2:
+            a.fail(ValueError("broken again"))
+            await trio.sleep(5)
+
+    b.before = lose_the_base
+    grow(rest_for_one(a.spec(), b.spec(), c.spec()))
+    await trio.sleep(1)
+    a.fail(ValueError("broken"))
+    await trio.sleep(20)
+    assert [child.incarnations for child in (a, b, c)] == [3, 3, 2]
+    assert all(child.serving for child in (a, b, c))
+
+
 async def test_a_temporary_dependant_stops_and_does_not_come_back(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:

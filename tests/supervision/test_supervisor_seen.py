@@ -45,6 +45,11 @@ async def take_three_seconds() -> None:
     await trio.sleep(3)
 
 
+def test_the_words_of_a_childs_life_are_those_that_monitors_know() -> None:
+    words = ["down", "starting", "running", "waiting", "stopping"]
+    assert [str(state) for state in State] == words
+
+
 async def test_a_snapshot_before_the_start_is_all_down(
     a: Child, b: Child, autojump_clock: MockClock
 ) -> None:

@@ -1,0 +1,99 @@
+"""What ends a session before its time, what does not, and where this is kept.
+
+| promised (contract 1) | test |
+|---|---|
+| a new password ends all of them | `test_a_new_password_ends_every_session` |
+| the second factor ends all but one | `test_second_factor.py` |
+| an operator's "revoke all" | `test_the_operator_ends_every_session` |
+| the client then sees 403 and logs in again | all of them |
+| signing secret and state survive restarts | `test_a_restart_ends_no_session` |
+| the signing secret given as a credential | `test_a_signing_secret_of_ones_own_is_kept_nowhere` |
+| files of mode 0600 | `test_what_is_kept_is_for_nobody_else` |
+| 2fa off, for a lost phone | `test_the_operator_switches_the_second_factor_off` |
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from daemon.control import call
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Daemon, OathTool, Start, Wall
+
+    Enable = Callable[[Daemon, str], Awaitable[str]]
+
+OTHER_PASSWORD = "another horse altogether"
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+
+
+async def is_good(daemon: Daemon, token: str) -> bool:
+    return (await daemon.get("/api/status", token=token)).status_code == 200
+
+
+async def test_a_restart_ends_no_session(start: Start) -> None:
+    first = await start()
+    token = await first.login()
+    await first.stop()
+    assert await is_good(await start(), token)
+
+
+async def test_a_restart_forgets_the_cookie(start: Start) -> None:
+    first = await start()
+    await first.post("/api/sync-cookie", {"cookie": COOKIE})
+    await first.stop()
+    assert (await (await start()).get("/api/sync-cookie")).json()["ok"] is False
+
+
+async def test_a_new_password_ends_every_session(start: Start) -> None:
+    first = await start()
+    tokens = [await first.login(), await first.login()]
+    await first.stop()
+    second = await start(password=OTHER_PASSWORD)
+    assert [await is_good(second, token) for token in tokens] == [False, False]
+    assert (await second.post("/api/auth/login", {"password": "no"})).status_code == 401
+    assert await is_good(second, await second.login(OTHER_PASSWORD))
+
+
+async def test_the_operator_ends_every_session(daemon: Daemon) -> None:
+    tokens = [await daemon.login(), await daemon.login()]
+    assert (await call(daemon.state, "tokens revoke"))["ok"] is True
+    assert [await is_good(daemon, token) for token in tokens] == [False, False]
+    assert await is_good(daemon, await daemon.login())
+
+
+async def test_the_operator_ends_the_session_that_enable_spared(
+    wall: Wall, daemon: Daemon, token: str, enable: Enable, shown: OathTool
+) -> None:
+    secret = await enable(daemon, token)
+    waiting = {"tempToken": await daemon.begin_login(), "code": shown(secret)}
+    await call(daemon.state, "tokens revoke")
+    assert not await is_good(daemon, token)
+    assert (await daemon.post("/api/auth/verify-mfa", waiting)).status_code == 403
+
+
+async def test_the_operator_switches_the_second_factor_off(
+    wall: Wall, daemon: Daemon, token: str, enable: Enable
+) -> None:
+    await enable(daemon, token)
+    assert (await call(daemon.state, "2fa off"))["ok"] is True
+    assert await is_good(daemon, await daemon.login())
+
+
+async def test_a_signing_secret_of_ones_own_is_kept_nowhere(start: Start) -> None:
+    first = await start(auth={"signing_secret": "ab" * 32})
+    token = await first.login()
+    await first.stop()
+    assert not (first.state / "signing-secret").exists()
+    second = await start(auth={"signing_secret": "ab" * 32})
+    assert await is_good(second, token)
+    await second.stop()
+    assert not await is_good(await start(auth={"signing_secret": "cd" * 32}), token)
+
+
+async def test_what_is_kept_is_for_nobody_else(daemon: Daemon, token: str) -> None:
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in daemon.state.iterdir()}
+    assert modes == dict.fromkeys(("auth.json", "signing-secret", "lock", "control.sock"), 0o600)
+    assert stat.S_IMODE(daemon.state.stat().st_mode) == 0o700

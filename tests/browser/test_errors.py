@@ -1,0 +1,35 @@
+"""What the errors of the browser show, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.browser.errors import FOREIGN_TEXT, LaunchFailed, NavigationFailed, shown
+from daemon.errors import Unavailable
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("https://a.example/b/c?token=secret#secret", "https://a.example/b/c could"),
+        ("https://user:secret@a.example:8443/b", "https://a.example:8443/b could"),
+        ("data:text/html,secret", "that address could"),
+        ("secret", "that address could"),
+        ("http://[secret", "that address could"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, said: str) -> None:
+    text = str(NavigationFailed(url, "net::ERR_FAILED"))
+    assert text.startswith(said)
+    assert "secret" not in text
+
+
+def test_a_foreign_text_is_cut_to_its_first_line() -> None:
+    assert shown("  first\nsecond") == "first"
+    assert shown("x" * 10_000) == "x" * FOREIGN_TEXT + "…"
+
+
+def test_a_failed_launch_is_worth_another_try() -> None:
+    failed = LaunchFailed("no")
+    assert isinstance(failed, Unavailable)
+    assert failed.retry_after == 5
