@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.waiting = 0
         self.waits = trio.Event()
         self.may_end = trio.Event()
 
@@ -37,6 +39,7 @@ class Owner:
         raise Unavailable("the desk restarts; try again", retry_after=1)
 
     async def wait(self) -> Answer:
+        self.waiting += 1
         self.waits.set()
         await self.may_end.wait()
         return {}
@@ -145,6 +148,24 @@ async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> No
         assert answers == []
         owner.may_end.set()
     assert answers == [{"ok": True}]
+
+
+async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: Owner) -> None:
+    async def ask(command: str) -> None:
+        answer = await call(running, command)
+        answers[command] += answer["ok"]
+
+    answers = Counter[str]()
+    async with trio.open_nursery() as nursery:
+        for _ in range(CONNECTIONS):
+            nursery.start_soon(ask, "wait")
+        while owner.waiting < CONNECTIONS:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(ask, "greet")
+        await wait_all_tasks_blocked(0.02)
+        assert owner.done == []
+        owner.may_end.set()
+    assert answers == {"wait": CONNECTIONS, "greet": 1}
 
 
 # Bad questions
@@ -282,6 +303,11 @@ async def test_a_socket_that_a_killed_daemon_left_is_replaced(
         assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
         await assert_serves(tmp_path)
         nursery.cancel_scope.cancel()
+
+
+async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:
+    with pytest.RaisesGroup(FileNotFoundError, allow_unwrapped=True):
+        await Control(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
 
 
 # Nobody there

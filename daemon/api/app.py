@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 from quart import Response, g, request
 from werkzeug.exceptions import MethodNotAllowed
@@ -19,7 +21,10 @@ from daemon.serving import GuardedQuart
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
-_SYNC_METHODS = {"/api/sync-cookie": ("GET", "POST"), "/api/sync-cookie-local": ("POST",)}
+_SYNC_METHODS = {
+    "/api/sync-cookie": ("GET", "HEAD", "POST"),
+    "/api/sync-cookie-local": ("POST",),
+}
 
 
 def build_app(services: Services) -> GuardedQuart:
@@ -45,26 +50,11 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
     """
     if not origins:
         return
-
-    async def preflight() -> Response:
-        methods = _SYNC_METHODS[request.path]
-        asks = "Access-Control-Request-Method" in request.headers
-        if not asks or request.headers.get("Origin") not in origins:
-            raise MethodNotAllowed(valid_methods=methods)
-        return Response(
-            status=204,
-            headers={
-                "Access-Control-Allow-Methods": ", ".join(methods),
-                "Access-Control-Allow-Headers": "Authorization, Content-Type",
-                "Access-Control-Max-Age": str(PREFLIGHT_AGE),
-            },
-        )
-
-    for path in _SYNC_METHODS:
+    for path, methods in _SYNC_METHODS.items():
         app.add_url_rule(
             path,
             f"preflight {path}",
-            preflight,
+            partial(_preflight, origins, methods),
             methods=["OPTIONS"],
             provide_automatic_options=False,
         )
@@ -76,6 +66,21 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers.add("Vary", "Origin")
         return response
+
+
+async def _preflight(origins: frozenset[str], methods: tuple[str, ...]) -> Response:
+    """What a browser asks for the extension; any other OPTIONS is a wrong method."""
+    asks = "Access-Control-Request-Method" in request.headers
+    if not asks or request.headers.get("Origin") not in origins:
+        raise MethodNotAllowed(valid_methods=methods)
+    return Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": ", ".join(methods),
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Max-Age": str(PREFLIGHT_AGE),
+        },
+    )
 
 
 def _measure(app: GuardedQuart, services: Services) -> None:

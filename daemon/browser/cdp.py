@@ -32,7 +32,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import trio
@@ -47,11 +47,10 @@ from daemon.browser.errors import (
     SessionGone,
     shown,
 )
+from daemon.browser.events import Events, JsonObject
 from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
-
-JsonObject: TypeAlias = dict[str, Any]
 
 # Half a millisecond is usual. A loaded machine may take a second; ten mean that nothing will come.
 CALL_DEADLINE = 10.0
@@ -71,44 +70,6 @@ CALLS_KEPT = 256
 NO_SUCH_SESSION = -32001
 SESSION_CLOSED = "the tab was closed"
 SESSION_CRASHED = "the tab crashed: its renderer process ended"
-
-
-class Event(NamedTuple):
-    """What the browser told on its own account."""
-
-    method: str
-    params: JsonObject
-
-
-class Events:
-    """A subscription: iterate over it, or take the `next()`. `lost` counts what did not fit."""
-
-    def __init__(self, session: Session, behind: int) -> None:
-        self.lost = 0
-        self._session = session
-        self._send, self._receive = trio.open_memory_channel[Event](behind)
-
-    async def next(self) -> Event:
-        """Wait for the next event. Raises the session's PageGone when none will come."""
-        try:
-            return await self._receive.receive()
-        except trio.EndOfChannel:
-            raise self._session._gone_error() from None
-
-    def __aiter__(self) -> Events:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self.next()
-
-    def _put(self, method: str, params: JsonObject) -> None:
-        try:
-            self._send.send_nowait(Event(method, params))
-        except trio.WouldBlock:
-            self.lost += 1
-
-    def _end(self) -> None:
-        self._send.close()
 
 
 class Session:
@@ -161,13 +122,13 @@ class Session:
     @contextmanager
     def events(self, *methods: str, behind: int = EVENTS_BEHIND) -> Iterator[Events]:
         """Subscribe to events while the block runs. At most `behind` wait; more are lost."""
-        events = Events(self, behind)
-        handlers = [(method, partial(events._put, method)) for method in methods]
+        events = Events(behind, self._gone_error)
+        handlers = [(method, partial(events.put, method)) for method in methods]
         for method, handler in handlers:
             self.on(method, handler)
         self._subscriptions.add(events)
         if self.gone is not None:
-            events._end()
+            events.end()
         try:
             yield events
         finally:
@@ -201,7 +162,7 @@ class Session:
         self.gone = why
         self._ended.set()
         for events in self._subscriptions:
-            events._end()
+            events.end()
 
 
 class _Call:

@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+STARTS_AT_ONCE = 2
+"""Contexts and tabs being made at the same time. Each starts a process: a dozen at once keep a
+small machine, and the browser's own main thread, from everything else for seconds."""
+
 DISPOSE_PATIENCE = 2.0
 """Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
 
@@ -70,6 +74,7 @@ class Contexts:
         self._limit = limit
         self._idle = idle
         self._warm: dict[str, _Warm] = {}
+        self._starts = trio.Semaphore(STARTS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._warm)
@@ -104,13 +109,15 @@ class Contexts:
 
     async def _context(self, warm: _Warm, place: Place) -> BrowserContext:
         if warm.context is None:
-            warm.context = await BrowserContext.create(self._connection, place.cookies)
+            async with self._starts:
+                warm.context = await BrowserContext.create(self._connection, place.cookies)
         return warm.context
 
     async def _page(self, context: BrowserContext, tab: _Tab, place: Place) -> Page:
         async with tab.opening:
             if tab.page is None:
-                page = await context.new_page()
+                async with self._starts:
+                    page = await context.new_page()
                 await place.open_tab(page)
                 tab.page = page
             return tab.page

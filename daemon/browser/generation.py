@@ -163,7 +163,7 @@ class Generation:
                 await self._beat(canary)
             except (trio.TooSlowError, Refused) as miss:
                 self._missed += 1
-                logger.warning("the browser's canary missed a beat: %s", miss or "too slow")
+                logger.warning("the browser's canary missed a beat: %s", str(miss) or "too slow")
         self._over_with(EndKind.UNRESPONSIVE, f"no script ran for {MISSES} beats")
 
     async def _watch_process(self, chromium: Chromium) -> None:

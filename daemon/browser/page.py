@@ -21,19 +21,17 @@ closed, which works for one in an endless loop too.
 
 from __future__ import annotations
 
-import base64
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, TypedDict, cast
 
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.cdp import CALL_DEADLINE, Connection, Events, JsonObject, Session
+from daemon.browser.capture import Response, capture
+from daemon.browser.cdp import CALL_DEADLINE, Connection, Session
 from daemon.browser.errors import (
     CallTimedOut,
     ContextLost,
@@ -42,9 +40,8 @@ from daemon.browser.errors import (
     ProtocolError,
     ScriptFailed,
     shown,
-    without_query,
 )
-from daemon.processes.background import background
+from daemon.browser.events import Events, JsonObject
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +53,8 @@ Argument: TypeAlias = (
 # A page of the portal takes two or three seconds to load; a slow line several times that.
 NAVIGATION_DEADLINE = 30.0
 # Frames tell some ten events each while a page loads.
-LIFECYCLE_BEHIND = 1024
-# A page sends a hundred requests while it loads, with four events each.
-NETWORK_BEHIND = 2048
-# Requests of interest that may be under way, and answers that may wait to be taken.
-EXCHANGES = 64
-RESPONSES_WAITING = 16
-# A body is text of a few kilobytes. What is larger is not what anybody waits for.
-BODY_LIMIT = 4 * 1024 * 1024
-# What a renderer may keep of bodies, all requests of its page together.
-BODIES_KEPT = 32 * 1024 * 1024
-
+ARRIVAL_BEHIND = 1024
+_ARRIVAL = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
 # Chromium's words for "the document that this was about is not there any more".
 _CONTEXT_LOST = (
     "Inspected target navigated or closed",
@@ -86,21 +74,6 @@ class CookieParam(TypedDict, total=False):
     domain: str
     path: str
     secure: bool
-
-
-@dataclass(frozen=True)
-class Response:
-    """The answer to a request of the page.
-
-    `status` is 0 when there was none. `lost` says why there is no body, where there was one to be
-    had: the page went elsewhere, the transfer broke off, it was larger than BODY_LIMIT.
-    """
-
-    status: int
-    url: str = field(repr=False)
-    mime_type: str
-    body: str = field(repr=False)
-    lost: str = ""
 
 
 class BrowserContext:
@@ -188,6 +161,7 @@ class Page:
         self._browser = browser
         self._session = session
         self._target_id = target_id  # which is its main frame's id too
+        self._url = "about:blank"
 
     async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
         """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
@@ -199,13 +173,12 @@ class Page:
         try:
             with (
                 trio.fail_after(deadline),
-                self._session.events("Page.lifecycleEvent", behind=LIFECYCLE_BEHIND) as events,
+                self._session.events(*_ARRIVAL, behind=ARRIVAL_BEHIND) as events,
             ):
                 answer = await self._session.call("Page.navigate", {"url": url}, deadline=math.inf)
                 if answer.get("errorText"):
                     raise NavigationFailed(url, answer["errorText"])
-                if "loaderId" in answer:  # else the same document, at another fragment
-                    await self._dom_loaded(events, answer["loaderId"])
+                await self._arrival(events, answer.get("loaderId"))
                 return await self.url()
         except ProtocolError as refusal:
             raise NavigationFailed(url, refusal.reason) from None
@@ -213,9 +186,11 @@ class Page:
             raise NavigationFailed(url, f"it was not there within {deadline:g} s") from None
 
     async def url(self) -> str:
-        """Where it is now. Answered without the page's help."""
-        answer = await self._session.call("Page.getNavigationHistory")
-        return str(answer["entries"][answer["currentIndex"]]["url"])
+        """Where it is now. Known without asking, so also of a page that hangs."""
+        await trio.lowlevel.checkpoint()
+        if self._session.gone is not None:
+            raise await self._session.wait_gone()
+        return self._url
 
     async def evaluate(
         self, function: str, *arguments: Argument, deadline: float = CALL_DEADLINE
@@ -250,26 +225,15 @@ class Page:
             raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
         return cast(JsonValue, value.get("value"))
 
-    @asynccontextmanager
-    async def responses(
+    def responses(
         self, url_part: str, method: str = "POST"
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Response]]:
         """The answers to the page's requests of `method` whose URL contains `url_part`.
 
-        Of those requests that start in the block. Every one of them is reported, with its body as
-        text or with the reason why there is none (see `Response`). A redirect is an answer, without
-        a body; where it leads is a request of its own. The block is cancelled, and PageGone leaves
-        it, when the page ends; so nobody waits for an answer that cannot come.
+        See `daemon/browser/capture.py`: every request that starts in the block is answered by one
+        `Response`, and PageGone leaves the block when the page ends.
         """
-        await self._session.call(
-            "Network.enable",
-            {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT},
-        )
-        send, receive = trio.open_memory_channel[Response](RESPONSES_WAITING)
-        capture = _Capture(self._session, send, url_part, method)
-        with self._session.events(*_Capture.EVENTS, behind=NETWORK_BEHIND) as events, send, receive:
-            async with background(partial(capture.run, events)):
-                yield receive
+        return capture(self._session, url_part, method)
 
     async def close(self) -> None:
         """Close the tab and wait until it is. Fine for one that has gone, loops or hangs."""
@@ -288,6 +252,8 @@ class Page:
 
     async def _set_up(self) -> None:
         self._session.on("Page.javascriptDialogOpening", self._dismiss)
+        self._session.on("Page.frameNavigated", self._navigated)
+        self._session.on("Page.navigatedWithinDocument", self._moved)
         await self._session.call("Page.enable")
         await self._session.call("Inspector.enable")  # tells of crashes
         await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
@@ -297,11 +263,28 @@ class Page:
         leaving = params.get("type") == "beforeunload"
         self._session.post("Page.handleJavaScriptDialog", {"accept": leaving})
 
-    async def _dom_loaded(self, events: Events, loader_id: str) -> None:
+    def _navigated(self, told: JsonObject) -> None:
+        """Another document. These events come in order with answers, the history does not."""
+        frame = told.get("frame", {})
+        if frame.get("id") == self._target_id:
+            self._url = frame["url"] + frame.get("urlFragment", "")
+
+    def _moved(self, told: JsonObject) -> None:
+        """Another fragment of the document, or what its script calls another address."""
+        if told.get("frameId") == self._target_id:
+            self._url = told["url"]
+
+    async def _arrival(self, events: Events, loader_id: str | None) -> None:
+        """Wait for the end of a navigation. Without a loader it is one within the document."""
         begun = False
         async for event in events:
-            told = event.params
-            if told.get("frameId") == self._target_id:
+            method, told = event
+            if told.get("frameId") != self._target_id:
+                continue
+            if loader_id is None:
+                if method == "Page.navigatedWithinDocument":
+                    return
+            elif method == "Page.lifecycleEvent":
                 begun = begun or told.get("loaderId") == loader_id
                 if begun and told.get("name") == "DOMContentLoaded":
                     return
@@ -319,118 +302,6 @@ class Page:
         if "exceptionDetails" in answer:
             raise ScriptFailed(f"the script failed: {_thrown(answer['exceptionDetails'])}")
         return cast(JsonObject, answer["result"])
-
-
-class _Exchange:
-    """A request of interest, and what is known of its answer."""
-
-    def __init__(self, url: str, loader_id: str) -> None:
-        self.url = url
-        self.loader_id = loader_id
-        self.status = 0
-        self.mime_type = ""
-
-
-class _Capture:
-    """Follows requests through CDP's Network events and sends on their answers."""
-
-    EVENTS = (
-        "Network.requestWillBeSent",
-        "Network.responseReceived",
-        "Network.loadingFinished",
-        "Network.loadingFailed",
-        "Page.frameNavigated",
-    )
-
-    def __init__(
-        self,
-        session: Session,
-        send: trio.MemorySendChannel[Response],
-        url_part: str,
-        method: str,
-    ) -> None:
-        self._session = session
-        self._send = send
-        self._url_part = url_part
-        self._method = method
-        self._exchanges: dict[str, _Exchange] = {}
-
-    async def run(self, events: Events) -> None:
-        """Until the page ends, which is raised, or cancelled."""
-        steps = {
-            "Network.requestWillBeSent": self._requested,
-            "Network.responseReceived": self._responded,
-            "Network.loadingFinished": self._finished,
-            "Network.loadingFailed": self._failed,
-            "Page.frameNavigated": self._navigated,
-        }
-        async for event in events:
-            await steps[event.method](event.params)
-            if events.lost:
-                logger.warning("%d network events were lost: too many at once", events.lost)
-                events.lost = 0
-
-    async def _requested(self, told: JsonObject) -> None:
-        request_id, request = told["requestId"], told["request"]
-        redirect = told.get("redirectResponse")
-        if redirect is not None:
-            before = self._exchanges.pop(request_id, None)
-            if before is not None:
-                before.status = redirect["status"]
-                await self._report(before)
-        if request["method"] == self._method and self._url_part in request["url"]:
-            if len(self._exchanges) >= EXCHANGES:
-                logger.warning("a request to %s is not followed", without_query(request["url"]))
-                return
-            self._exchanges[request_id] = _Exchange(request["url"], told["loaderId"])
-
-    async def _responded(self, told: JsonObject) -> None:
-        exchange = self._exchanges.get(told["requestId"])
-        if exchange is not None:
-            exchange.status = told["response"]["status"]
-            exchange.mime_type = told["response"]["mimeType"]
-
-    async def _finished(self, told: JsonObject) -> None:
-        exchange = self._exchanges.pop(told["requestId"], None)
-        if exchange is None:
-            return
-        try:
-            answer = await self._session.call(
-                "Network.getResponseBody", {"requestId": told["requestId"]}
-            )
-        except ProtocolError as refusal:
-            await self._report(exchange, lost=shown(refusal.reason))
-            return
-        except CallTimedOut as late:
-            await self._report(exchange, lost=str(late))
-            return
-        body = answer["body"]
-        if answer["base64Encoded"]:
-            body = base64.b64decode(body).decode(errors="replace")
-        if len(body) > BODY_LIMIT:
-            await self._report(exchange, lost=f"it is larger than {BODY_LIMIT} characters")
-        else:
-            await self._report(exchange, body=body)
-
-    async def _failed(self, told: JsonObject) -> None:
-        exchange = self._exchanges.pop(told["requestId"], None)
-        if exchange is not None:
-            await self._report(exchange, lost=shown(told["errorText"]))
-
-    async def _navigated(self, told: JsonObject) -> None:
-        """What a document had under way is over with it, and Chromium does not always say so."""
-        frame = told["frame"]
-        if "parentId" in frame:
-            return
-        for request_id, exchange in list(self._exchanges.items()):
-            if exchange.loader_id != frame["loaderId"]:
-                del self._exchanges[request_id]
-                await self._report(exchange, lost="the page went elsewhere")
-
-    async def _report(self, exchange: _Exchange, *, body: str = "", lost: str = "") -> None:
-        await self._send.send(
-            Response(exchange.status, exchange.url, exchange.mime_type, body, lost)
-        )
 
 
 def _context(answer: JsonObject) -> dict[str, str]:

@@ -6,7 +6,6 @@ answer that a test gets is held against `/openapi.json` before the test sees it.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,7 +18,6 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from trio.testing import MockClock
 
 from daemon import tree
 from daemon.auth import passwords
@@ -59,6 +57,39 @@ class Wall:
     def now(self) -> float:
         """Unix seconds. They stand still: a test has all the time it needs for one code."""
         return self.began + self.ahead
+
+
+@dataclass
+class Phone:
+    """An authenticator app of other people's making."""
+
+    wall: Wall
+
+    def shows(self, secret: str, *, ahead: float = 0) -> str:
+        """The code for a secret in base32, now or so many seconds ahead."""
+        moment = datetime.fromtimestamp(self.wall.now() + ahead, UTC)
+        answer = subprocess.run(
+            ["oathtool", "--totp", "--base32", f"--now={moment:%Y-%m-%d %H:%M:%S} UTC", "-"],
+            input=secret,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return answer.stdout.strip()
+
+    def wrong(self, secret: str) -> str:
+        """A code that is not good now."""
+        good = {self.shows(secret, ahead=30 * step) for step in range(-2, 3)}
+        return next(text for n in range(6) if (text := f"{n:06}") not in good)
+
+    async def enable(self, daemon: Daemon, token: str) -> str:
+        """Switch the second factor on, go on to the next code, and return the secret."""
+        secret = str((await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"])
+        body = {"secret": secret, "code": self.shows(secret)}
+        answer = await daemon.post("/api/auth/2fa/enable", body, token=token)
+        assert answer.status_code == 200, answer.text
+        self.wall.ahead += 30
+        return secret
 
 
 @dataclass
@@ -138,9 +169,6 @@ class Daemon:
 class Conformity:
     """Holds answers against the OpenAPI document that the daemon itself gives out."""
 
-    ALSO = {"Method Not Allowed": 405, "Not Found": 404}
-    """Answered outside of any operation, so nowhere in the document."""
-
     def __init__(self) -> None:
         self._document: Json = {}
 
@@ -154,9 +182,9 @@ class Conformity:
         await answer.aread()
         method = {"HEAD": "GET"}.get(answer.request.method, answer.request.method).lower()
         path = answer.request.url.path
-        if not self._document or path in ("/openapi.json", "/metrics") or path.startswith("/docs"):
-            if answer.status_code == 200:
-                return
+        no_json = path.startswith(("/openapi.json", "/metrics", "/docs"))
+        if no_json and answer.status_code == 200:
+            return
         if answer.status_code == 204:  # the extension's preflight
             assert answer.request.method == "OPTIONS"
             return
@@ -171,8 +199,7 @@ class Conformity:
             assert answer.content == b""
             return
         schema = documented["content"]["application/json"]["schema"]
-        fault = self._fault(answer.json(), schema)
-        assert fault is None, f"{where}: {fault}: {answer.text}"
+        assert self._faults(answer.json(), schema) == [], where
 
     def operations(self) -> list[tuple[str, str, Json]]:
         """Method, path and description of each operation."""
@@ -192,33 +219,30 @@ class Conformity:
         documented: Json = operation["responses"][str(status)]
         return documented
 
-    def _fault(self, value: object, schema: Json) -> str | None:
+    def _faults(self, value: object, schema: Json) -> list[str]:
         """What is wrong with a value, by the keywords of JSON Schema that the document uses."""
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/components/schemas/")
-            return self._fault(value, self._document["components"]["schemas"][name])
+            return self._faults(value, self._document["components"]["schemas"][name])
         if "anyOf" in schema:
-            faults = [self._fault(value, each) for each in schema["anyOf"]]
-            return None if None in faults else f"none of: {faults}"
-        if "const" in schema and value != schema["const"]:
-            return f"is not {schema['const']}"
-        if "enum" in schema and value not in schema["enum"]:
-            return f"is not one of {schema['enum']}"
-        if not _IS[schema["type"]](value):
-            return f"{value!r} is no {schema['type']}"
+            each = [self._faults(value, one) for one in schema["anyOf"]]
+            return [] if [] in each else [f"none of {each}"]
+        if not _IS[schema["type"]](value) or value != schema.get("const", value):
+            return [f"{value!r} is no {schema.get('const', schema['type'])}"]
         if isinstance(value, list):
-            found = ((str(n), self._fault(each, schema["items"])) for n, each in enumerate(value))
-        elif isinstance(value, dict):
-            missing = set(schema.get("required", ())) - set(value)
-            if missing:
-                return f"{missing} are missing"
-            known, others = schema.get("properties", {}), schema.get("additionalProperties")
-            if others is None and (unknown := set(value) - set(known)):
-                return f"{unknown} are not documented"
-            found = ((k, self._fault(each, known.get(k, others))) for k, each in value.items())
-        else:
-            return None
-        return next((f"{key}: {fault}" for key, fault in found if fault), None)
+            return [fault for one in value for fault in self._faults(one, schema["items"])]
+        return self._faults_inside(value, schema) if isinstance(value, dict) else []
+
+    def _faults_inside(self, value: Json, schema: Json) -> list[str]:
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        faults = [f"{name} is missing" for name in schema.get("required", ()) if name not in value]
+        for name, each in value.items():
+            if name not in known and others is None:
+                faults.append(f"{name} is not documented")
+            else:
+                found = self._faults(each, known.get(name, others))
+                faults += [f"{name}: {fault}" for fault in found]
+        return faults
 
 
 _IS: dict[str, Callable[[object], bool]] = {
@@ -232,7 +256,6 @@ _IS: dict[str, Callable[[object], bool]] = {
 }
 
 Start = Callable[..., Awaitable[Daemon]]
-OathTool = Callable[..., str]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -255,13 +278,6 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     made = Wall()
     monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
     return made
-
-
-@pytest.fixture
-def clock(mock_clock: MockClock) -> MockClock:
-    """Trio's clock at its usual pace, which a test can set forward by `jump`."""
-    mock_clock.rate = 1.0
-    return mock_clock
 
 
 @pytest.fixture(scope="session")
@@ -291,7 +307,10 @@ def settings_of(tmp_path: Path) -> Callable[..., Settings]:
 
 @pytest.fixture
 async def start(
-    nursery: trio.Nursery, settings_of: Callable[..., Settings], conformity: Conformity
+    nursery: trio.Nursery,
+    settings_of: Callable[..., Settings],
+    conformity: Conformity,
+    wall: Wall,
 ) -> Start:
     """Starts a daemon, always on the same state directory: `start(server={"max_body": 4096})`."""
 
@@ -351,46 +370,6 @@ async def selling(start: Start, sandbox: Sandbox) -> Daemon:
 
 
 @pytest.fixture
-def shown(wall: Wall) -> OathTool:
-    """What the owner's phone shows, by another implementation: `shown(secret, ahead=30)`."""
-
-    def code(secret: str, *, ahead: float = 0) -> str:
-        moment = datetime.fromtimestamp(wall.now() + ahead, UTC)
-        answer = subprocess.run(
-            ["oathtool", "--totp", "--base32", f"--now={moment:%Y-%m-%d %H:%M:%S} UTC", "-"],
-            input=secret,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = answer.stdout.strip()
-        assert re.fullmatch(r"[0-9]{6}", found)
-        return found
-
-    return code
-
-
-@pytest.fixture
-def wrong_code(shown: OathTool) -> Callable[[str], str]:
-    """A code that is not good now."""
-
-    def wrong(secret: str) -> str:
-        good = {shown(secret, ahead=30 * step) for step in range(-2, 3)}
-        return next(text for n in range(6) if (text := f"{n:06}") not in good)
-
-    return wrong
-
-
-@pytest.fixture
-def enable(shown: OathTool, wall: Wall) -> Callable[[Daemon, str], Awaitable[str]]:
-    """Switches the second factor on, goes on to the next code, and returns the secret."""
-
-    async def switch_on(daemon: Daemon, token: str) -> str:
-        secret = str((await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"])
-        body = {"secret": secret, "code": shown(secret)}
-        answer = await daemon.post("/api/auth/2fa/enable", body, token=token)
-        assert answer.status_code == 200, answer.text
-        wall.ahead += 30
-        return secret
-
-    return switch_on
+def phone(wall: Wall) -> Phone:
+    """The owner's phone."""
+    return Phone(wall)

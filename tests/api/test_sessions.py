@@ -15,15 +15,12 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from daemon.control import call
 
 if TYPE_CHECKING:
-    from tests.api.conftest import Daemon, OathTool, Start, Wall
-
-    Enable = Callable[[Daemon, str], Awaitable[str]]
+    from tests.api.conftest import Daemon, Phone, Start
 
 OTHER_PASSWORD = "another horse altogether"
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
@@ -65,19 +62,19 @@ async def test_the_operator_ends_every_session(daemon: Daemon) -> None:
 
 
 async def test_the_operator_ends_the_session_that_enable_spared(
-    wall: Wall, daemon: Daemon, token: str, enable: Enable, shown: OathTool
+    daemon: Daemon, token: str, phone: Phone
 ) -> None:
-    secret = await enable(daemon, token)
-    waiting = {"tempToken": await daemon.begin_login(), "code": shown(secret)}
+    secret = await phone.enable(daemon, token)
+    waiting = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
     await call(daemon.state, "tokens revoke")
     assert not await is_good(daemon, token)
     assert (await daemon.post("/api/auth/verify-mfa", waiting)).status_code == 403
 
 
 async def test_the_operator_switches_the_second_factor_off(
-    wall: Wall, daemon: Daemon, token: str, enable: Enable
+    daemon: Daemon, token: str, phone: Phone
 ) -> None:
-    await enable(daemon, token)
+    await phone.enable(daemon, token)
     assert (await call(daemon.state, "2fa off"))["ok"] is True
     assert await is_good(daemon, await daemon.login())
 

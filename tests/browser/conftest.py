@@ -138,6 +138,15 @@ class Site:
 
 
 @pytest.fixture
+async def closed_port() -> int:
+    """A port of 127.0.0.1 where nobody listens."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port: int = listener.socket.getsockname()[1]
+    await listener.aclose()
+    return port
+
+
+@pytest.fixture
 async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     site = Site(listeners[0].socket.getsockname()[1])
@@ -154,34 +163,21 @@ def _descriptors_and_children() -> tuple[set[str], set[str]]:
     )
 
 
-def _living_in(folder: Path) -> list[str]:
-    """The processes, zombies aside, whose home is in `folder`: a Chromium's and its guardian."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"HOME={folder}".encode() in (entry / "environ").read_bytes():
-                found.append(entry.name)
-        except (OSError, ProcessLookupError):
-            continue
-    return found
-
-
 @pytest.fixture
-def living_in() -> Callable[[Path], list[str]]:
-    return _living_in
+def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
+    """The folder for profiles. After the test nothing of any browser with one in it is left.
 
-
-@pytest.fixture
-def profiles() -> Iterator[Path]:
-    """The folder for profiles. After the test nothing of any browser with one in it is left."""
+    A guardian waits for the end of all that it guards, or complains.
+    """
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-test-"))
     folder.chmod(0o755)
     before = _descriptors_and_children()
     yield folder
     left = [entry.name for entry in os.scandir(folder)]
     shutil.rmtree(folder)
-    assert (left, _living_in(folder)) == ([], [])
+    assert left == []
     assert _descriptors_and_children() == before
+    assert "its guardian" not in caplog.text
 
 
 @pytest.fixture
@@ -189,9 +185,9 @@ def settings(profiles: Path) -> LaunchSettings:
     return LaunchSettings(profiles=profiles)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_endpoint() -> Iterator[str]:
-    """One Chromium for all tests of a module; each has connections and contexts of its own.
+    """One Chromium for all tests that leave it up; each has its own connection and contexts.
 
     It lives on a trio of its own in a thread, since a test's trio ends with the test.
     """

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,19 @@ from daemon.browser.page import BrowserContext, Page
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
 
 
-def pretender(folder: Path, script: str) -> Path:
-    """A program in the place of the browser, which knows its version."""
-    program = folder.with_name(f"{folder.name}-pretender")
-    program.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo 1.0; exit; fi\n{script}\n')
-    program.chmod(0o755)
-    return program
+@pytest.fixture
+def pretend(profiles: Path) -> Iterator[Callable[[str], Path]]:
+    """`pretend(script)`: a program in the place of the browser, which knows its version."""
+    program = profiles.with_name(f"{profiles.name}-pretender")
+
+    def write(script: str) -> Path:
+        knows = 'if [ "$1" = --version ]; then echo 1.0; exit; fi'
+        program.write_text(f"#!/bin/sh\n{knows}\n{script}\n")
+        program.chmod(0o755)
+        return program
+
+    yield write
+    program.unlink()
 
 
 def process(pid: int) -> tuple[dict[str, str], int]:
@@ -41,14 +48,27 @@ def process(pid: int) -> tuple[dict[str, str], int]:
     return environment, Path(f"/proc/{pid}").stat().st_uid
 
 
+def session(leader: int) -> list[int]:
+    """The processes of a Chromium: they stay in the session of the first. Zombies count."""
+    found = []
+    for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found
+
+
 def is_empty(folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
 @asynccontextmanager
 async def launched(settings: LaunchSettings) -> AsyncIterator[tuple[Chromium, Connection]]:
+    """A Chromium and a connection to it; after the block all its processes are gone."""
     async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
+        assert len(session(chromium.pid)) > 1
         yield chromium, connection
+    assert session(chromium.pid) == []
 
 
 async def a_page(connection: Connection) -> Page:
@@ -189,9 +209,7 @@ trio.run(main)
 
 
 @pytest.mark.chromium
-async def test_a_killed_daemon_leaves_no_browser_and_no_profile(
-    profiles: Path, living_in: Callable[[Path], list[str]]
-) -> None:
+async def test_a_killed_daemon_leaves_no_browser_and_no_profile(profiles: Path) -> None:
     with subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
         [sys.executable, "-c", DAEMON, str(profiles)],
         cwd=Path(daemon.__file__).parents[1],
@@ -199,10 +217,10 @@ async def test_a_killed_daemon_leaves_no_browser_and_no_profile(
         text=True,
     ) as victim:
         assert victim.stdout is not None
-        assert int(victim.stdout.readline())
+        pid = int(victim.stdout.readline())
         os.kill(victim.pid, signal.SIGKILL)
         with trio.fail_after(3):  # it takes a tenth of a second
-            while living_in(profiles) or not is_empty(profiles):  # noqa: ASYNC110 - nothing of ours sets an event
+            while session(pid) or not is_empty(profiles):  # noqa: ASYNC110 - nothing of ours sets an event
                 await trio.sleep(0.005)
 
 
@@ -218,23 +236,21 @@ async def test_a_killed_daemon_leaves_no_browser_and_no_profile(
     ids=["sandbox", "root", "unknown", "silent", "crash"],
 )
 async def test_a_browser_that_ends_at_once_says_why(
-    script: str, said: str, settings: LaunchSettings
+    script: str, said: str, settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
-    program = pretender(settings.profiles, script)
+    program = pretend(script)
     with pytest.raises(LaunchFailed, match=said):
         async with launch(replace(settings, executable=program)):
             raise AssertionError("it was launched")
-    program.unlink()
 
 
 async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(
-    settings: LaunchSettings,
+    settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
-    program = pretender(settings.profiles, "echo half > $HOME/DevToolsActivePort; sleep 1000")
+    program = pretend("echo half > $HOME/DevToolsActivePort; sleep 1000")
     with pytest.raises(LaunchFailed, match=r"within 0\.3 s \(browser\.start_timeout\)"):
         async with launch(replace(settings, executable=program, start_timeout=0.3)):
             raise AssertionError("it was launched")
-    program.unlink()
 
 
 @as_root
@@ -245,13 +261,14 @@ async def test_a_user_that_is_not_there_is_named(settings: LaunchSettings) -> No
 
 
 @as_root
-async def test_a_program_that_its_user_may_not_run_is_named(settings: LaunchSettings) -> None:
-    program = pretender(settings.profiles, "exit 0")
+async def test_a_program_that_its_user_may_not_run_is_named(
+    settings: LaunchSettings, pretend: Callable[[str], Path]
+) -> None:
+    program = pretend("exit 0")
     program.chmod(0o700)
     with pytest.raises(LaunchFailed, match=r"as user nobody \(browser\.user\): .*denied"):
         async with launch(replace(settings, executable=program)):
             raise AssertionError("it was launched")
-    program.unlink()
 
 
 @pytest.mark.chromium

@@ -170,6 +170,29 @@ async def test_the_line_starts_again_after_it_was_empty(
     assert links.times == [0, 5]
 
 
+async def test_links_of_nobodys_session_are_merged_too(
+    take: Take, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    for number in (1, 2):
+        take(number, cookie=None)
+    await trio.sleep(5)
+    assert [(submit.cookie, submit.items) for submit in links.submits] == [(None, {1, 2})]
+
+
+async def test_a_ticket_knows_whether_its_submit_has_begun(
+    take: Take, line: Line, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    take(1)
+    await wait_all_tasks_blocked()
+    ticket = line.ticket(COOKIE, item(2), ())
+    ask(waiting(line, ticket))
+    submitted = []
+    for _ in range(3):
+        submitted.append(ticket.submitted)
+        await trio.sleep(0.9)
+    assert submitted == [False, False, True]
+
+
 async def test_a_failed_submit_does_not_stop_the_line(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:

@@ -127,7 +127,7 @@ async def test_it_gets_no_descriptor_of_ours_and_leads_a_session() -> None:
 
 
 async def test_its_signals_are_as_a_program_expects_them() -> None:
-    told = await output("grep -E 'Sig(Blk|Ign)' /proc/$$/status >&2")
+    told = await output("exec grep -E 'Sig(Blk|Ign)' /proc/self/status >&2")
     assert [int(word, 16) for word in told.split()[1::2]] == [0, 0]
 
 

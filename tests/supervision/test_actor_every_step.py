@@ -71,7 +71,7 @@ def test_the_asker_leaves_at_every_step(
         assert counter.begun == counter.ended
         assert mailbox.waiting == 0
 
-    assert at_every_step(scenario) > 10
+    assert at_every_step(scenario) >= 5
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -100,7 +100,7 @@ def test_the_actor_is_cancelled_at_every_step(at_every_step: AtEveryStep, at_onc
         assert len(restarting) == 3 - done
         assert len(restarting) <= at_once
 
-    assert at_every_step(scenario) > 10
+    assert at_every_step(scenario) >= 10
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -128,4 +128,4 @@ def test_the_actor_ends_for_good_at_every_step(at_every_step: AtEveryStep, at_on
         assert counter.total == kinds.count(int)
         assert counter.begun == counter.ended == 3 - kinds.count(ActorGone)
 
-    assert at_every_step(scenario) > 10
+    assert at_every_step(scenario) >= 10

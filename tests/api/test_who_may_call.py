@@ -1,0 +1,176 @@
+"""Who may call the endpoints that the seed leaves open, over real connections.
+
+| promised (contract 1, "Who may call the open endpoints") | test |
+|---|---|
+| open to clients in `cookie.open_to`, loopback by default | `[loopback]`, `[another address]` |
+| anyone else: session token or sync key | `test_a_key_opens_it[…]` |
+| 403 without | `[nobody is local]`, `test_another_key_does_not[…]` |
+| counts as the forwarded address | `[forwarded for a stranger]`, `[forwarded for a neighbour]` |
+| believed only from `server.trusted_proxies` | `[forwarded by a stranger]` and those after it |
+| a `Host` of somebody's own (DNS rebinding) | `[rebinding]`, `[public host]`, `…_a_host_…` |
+| no cross-origin request | `[foreign page]`, `[null origin]`, `[own page]`, `[extension]` |
+| `open_to` every address: the seed to the letter | `[everybody]`, `test_a_public_address_…` |
+| a reverse proxy on the same host | `[nobody is local]` |
+| metrics: local clients | `test_metrics_are_for_the_same_callers[…]` |
+| metrics: else a session token | `test_a_session_token_opens_metrics`, `…_opens_nothing_else` |
+
+All rows in brackets are of `test_who_is_local` and `test_metrics_are_for_the_same_callers`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Daemon, Start
+
+SYNC_KEY = "key-for-the-extension-0123456789"
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+CALLS: list[tuple[str, str, Any]] = [
+    ("POST", "/api/sync-cookie", {"cookie": COOKIE}),
+    ("POST", "/api/sync-cookie-local", {"cookie": COOKIE}),
+    ("GET", "/api/sync-cookie", None),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A configuration, what a request looks like, and whether it is local then."""
+
+    local: bool
+    headers: dict[str, str] = field(default_factory=dict)
+    cookie: dict[str, Any] = field(default_factory=dict)
+    server: dict[str, Any] = field(default_factory=dict)
+
+
+PROXY = {"trusted_proxies": ["127.0.0.1"]}
+ROWS = {
+    "loopback": Row(True),
+    "localhost": Row(True, {"Host": "localhost:8787"}),
+    "IPv6 literal": Row(True, {"Host": "[::1]:8787"}),
+    "another address": Row(False, cookie={"open_to": ["127.0.0.2"]}),
+    "nobody is local": Row(False, cookie={"open_to": []}),
+    "forwarded by a stranger": Row(False, {"X_Forwarded_For": "127.0.0.1"}),
+    "Forwarded by a stranger": Row(False, {"Forwarded": "for=127.0.0.1"}),
+    "real IP by a stranger": Row(False, {"X_Real_IP": "127.0.0.1"}),
+    "via a stranger": Row(False, {"Via": "1.1 proxy"}),
+    "forwarded for a stranger": Row(False, {"X_Forwarded_For": "203.0.113.7"}, server=PROXY),
+    "forwarded for a neighbour": Row(
+        True, {"X_Forwarded_For": "192.0.2.9"}, {"open_to": ["192.0.2.0/24"]}, PROXY
+    ),
+    "forged in front of the proxy's": Row(
+        False,
+        {"X_Forwarded_For": "192.0.2.9, 203.0.113.7"},
+        {"open_to": ["192.0.2.0/24"]},
+        PROXY,
+    ),
+    "forwarded for nonsense": Row(False, {"X_Forwarded_For": "unknown"}, server=PROXY),
+    "everybody": Row(
+        True, {"X_Forwarded_For": "203.0.113.7"}, {"open_to": ["0.0.0.0/0", "::/0"]}, PROXY
+    ),
+    "rebinding": Row(False, {"Host": "evil.example:8787"}),
+    "rebinding, everybody": Row(False, {"Host": "evil.example"}, {"open_to": ["0.0.0.0/0"]}),
+    "public host": Row(
+        True, {"Host": "links.example.org"}, server={"public_hosts": ["links.example.org"]}
+    ),
+    "below a public host": Row(
+        False, {"Host": "x.links.example.org"}, server={"public_hosts": ["links.example.org"]}
+    ),
+    "foreign page": Row(False, {"Origin": "https://evil.example"}),
+    "null origin": Row(False, {"Origin": "null"}),
+    "own page": Row(True, {"Origin": "http://localhost:8787", "Host": "localhost:8787"}),
+    "extension": Row(True, {"Origin": EXTENSION}),
+}
+
+
+async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
+    return {
+        (await daemon.ask(method, path, body, token=token, **headers)).status_code
+        for method, path, body in CALLS
+    }
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+async def test_who_is_local(start: Start, row: Row) -> None:
+    daemon = await start(cookie=row.cookie, server=row.server)
+    assert await statuses(daemon, **row.headers) == {200 if row.local else 403}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+async def test_metrics_are_for_the_same_callers(start: Start, row: Row) -> None:
+    daemon = await start(cookie=row.cookie, server=row.server)
+    answer = await daemon.get("/metrics", **row.headers)
+    assert answer.status_code == (200 if row.local else 403)
+
+
+async def test_without_a_host_nobody_is_local(daemon: Daemon) -> None:
+    request = b"GET /api/sync-cookie HTTP/1.0\r\n\r\n"
+    assert b" 403 " in (await daemon.raw(request)).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("key", ["sync key", "session token"])
+async def test_a_key_opens_it(start: Start, key: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    token = SYNC_KEY if key == "sync key" else await daemon.login()
+    assert await statuses(daemon, token) == {200}
+    # whatever else is wrong with the caller
+    assert await statuses(daemon, token, Host="evil.example", Via="1.1 proxy") == {200}
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "wrong", SYNC_KEY + "x", SYNC_KEY[:-1], SYNC_KEY.upper(), "k\u00e9y"],
+    ids=["none", "another", "longer", "shorter", "upper case", "not ASCII"],
+)
+async def test_another_key_does_not(start: Start, given: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    request = (
+        f"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Authorization: Bearer {given}\r\n\r\n"
+    )
+    answer = await daemon.raw(request.encode("latin1"))
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"sync key" in answer
+
+
+async def test_with_no_key_configured_no_key_opens_it(start: Start) -> None:
+    daemon = await start(cookie={"open_to": []})
+    for header in ("Bearer", "Bearer x", "Basic Og=="):
+        assert await statuses(daemon, Authorization=header) == {403}
+
+
+async def test_a_local_caller_needs_no_key_that_is_right(daemon: Daemon) -> None:
+    assert await statuses(daemon, "expired") == {200}
+
+
+@pytest.mark.parametrize("path", ["/api/status", "/metrics", "/api/auth/2fa/setup"])
+async def test_the_sync_key_opens_nothing_else(start: Start, path: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    assert (await daemon.get(path, token=SYNC_KEY)).status_code == 403
+
+
+async def test_a_session_token_opens_metrics(start: Start) -> None:
+    daemon = await start(cookie={"open_to": []})
+    assert (await daemon.get("/metrics", token=await daemon.login())).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/docs.js"]
+)
+async def test_these_are_for_everybody(start: Start, path: str) -> None:
+    daemon = await start(cookie={"open_to": []})
+    answer = await daemon.get(path, Host="evil.example", Origin="https://evil.example")
+    assert answer.status_code == 200
+
+
+async def test_a_public_address_that_is_open_to_all_is_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        await start(server={"bind": "0.0.0.0:0"}, cookie={"open_to": ["0.0.0.0/0"]})
+    assert "cookie.open_to" in caplog.text

@@ -1,0 +1,96 @@
+"""What a page's requests are answered, on a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.browser.capture import BODY_LIMIT, Response
+from daemon.browser.errors import SessionGone
+from daemon.browser.page import Page
+
+pytestmark = pytest.mark.chromium
+
+POST = "async (url) => { const r = await fetch(url, {method: 'POST'}); return r.status }"
+TRY_POST = "async (url) => { try { await (await fetch(url, {method: 'POST'})).text() } catch {} }"
+
+
+async def captured(page: Page, do: Callable[[], Awaitable[object]]) -> Response:
+    """What the page's first POST to something with /api/ in it was answered."""
+    async with page.responses("/api/") as responses:
+        await do()
+        with trio.fail_after(5):
+            return await responses.receive()
+
+
+async def test_the_answers_to_a_pages_requests_are_told(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    json = {"Content-Type": "application/json"}
+    wanted = site.put("/api/x", '{"a": "ế"}', status=403, headers=json)
+    unwanted = site.put("/other", "x")
+
+    async def requests() -> None:
+        await page.evaluate("async (url) => { await fetch(url) }", wanted)  # a GET
+        await page.evaluate(POST, unwanted)
+        await page.evaluate(POST, f"{wanted}?q=1")
+
+    response = await captured(page, requests)
+    assert response == Response(403, f"{wanted}?q=1", "application/json", '{"a": "ế"}')
+    assert "q=1" not in repr(response)
+
+
+async def test_a_redirect_is_an_answer(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", status=302, headers={"Location": site.put("/login")})
+    response = await captured(page, lambda: page.evaluate(POST, wanted))
+    assert (response.status, response.url, response.body) == (302, wanted, "")
+
+
+async def test_a_request_without_an_answer_is_told_with_the_reason(
+    page: Page, site: Any, closed_port: int
+) -> None:
+    await page.goto(site.put("/here"))
+    wanted = f"http://127.0.0.1:{closed_port}/api/x"
+    response = await captured(page, lambda: page.evaluate(TRY_POST, wanted))
+    assert response == Response(0, wanted, "", "", lost="net::ERR_CONNECTION_REFUSED")
+
+
+async def test_an_answer_that_breaks_off_is_told_with_the_reason(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "short", headers={"Content-Length": "100"})
+    response = await captured(page, lambda: page.evaluate(TRY_POST, wanted))
+    assert (response.status, response.body) == (200, "")
+    assert response.lost == "net::ERR_CONTENT_LENGTH_MISMATCH"
+
+
+async def test_a_body_over_the_limit_is_not_kept(page: Page, site: Any) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "x" * (BODY_LIMIT + 1))
+    response = await captured(page, lambda: page.evaluate(POST, wanted))
+    assert (response.status, response.body) == (200, "")
+    assert response.lost
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["same site", "another site"])
+async def test_an_answer_that_the_page_does_not_wait_for_is_told(
+    host: str, page: Page, site: Any
+) -> None:
+    await page.goto(site.put("/here"))
+    wanted = site.put("/api/x", "x", wait=trio.Event())
+    site.put("/there")
+
+    async def leave() -> None:
+        await page.evaluate("(url) => { fetch(url, {method: 'POST'}) }", wanted)
+        await page.goto(site.url("/there", host=host))
+
+    response = await captured(page, leave)
+    assert (response.status, response.url, response.body) == (0, wanted, "")
+    assert response.lost
+
+
+async def test_who_waits_for_an_answer_is_told_of_the_pages_end(page: Page) -> None:
+    with trio.fail_after(5), pytest.raises(SessionGone):
+        await captured(page, page.close)

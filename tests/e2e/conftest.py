@@ -1,0 +1,477 @@
+"""The daemon as its owner runs it: a process, a configuration file, HTTP, a Chromium, and a sandbox
+for the portal.
+
+A program takes a second to start and a Chromium a third of one, so most tests share a few. Sharing
+is safe because tests meet in nothing: every account, every item and every fault is used once.
+
+The programs are plain processes, since fixtures of trio's end with their test. Each daemon has a
+folder of its own for its state, its log and (by TMPDIR) its temporary files, so what it leaves
+behind can be told from what others do. Every daemon is looked at in the same way when it is
+stopped: it ends by itself, leaves nothing, and has told no secret.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+import trio
+
+from daemon.auth.passwords import hash_password
+from daemon.sandbox.answers import image_url, product_link
+from daemon.sandbox.batch import Origins, long_link, short_code
+from daemon.sandbox.products import FULL_RATE, Product, product_of
+from daemon.sandbox.session import cookies_of
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "correct horse battery staple"
+DEFAULT_CAP = 40_000
+PATIENCE = 45.0
+"""Seconds for anything that is sure to come. Only a test that fails waits that long."""
+LOOK_EVERY = 0.01
+
+Json = dict[str, Any]
+Tables = Mapping[str, Mapping[str, object]]
+T = TypeVar("T")
+
+
+@dataclass
+class Account:
+    """One account of the marketplace; `renew()` is a login of its owner: another session."""
+
+    number: str
+    session: int = 0
+
+    @property
+    def cookie(self) -> str:
+        cookies = cookies_of(self.number)
+        cookies["SPC_F"] += f"{self.session:x}"
+        return "; ".join(f"{name}={value}" for name, value in cookies.items())
+
+    @property
+    def secrets(self) -> set[str]:
+        """What nobody may tell: all but SPC_U, which is the account's name."""
+        pairs = (pair.split("=", 1) for pair in self.cookie.split("; "))
+        return {value for name, value in pairs if name != "SPC_U"}
+
+    def renew(self) -> None:
+        self.session += 1
+
+
+class Program:
+    """`python -m daemon …` as a process, what it writes in files."""
+
+    def __init__(self, *words: str, folder: Path) -> None:
+        self.folder = folder
+        self.log, self.output = folder / "stderr", folder / "stdout"
+        with self.log.open("ab") as errors, self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "daemon", *words],
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+
+    def wait_for(self, pattern: str, file: Path) -> re.Match[str]:
+        """Wait until it has written `pattern`."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            text = file.read_text()
+            if found := re.search(pattern, text):
+                return found
+            assert self.process.poll() is None, text
+            time.sleep(LOOK_EVERY)
+        raise AssertionError(f"no {pattern} within {PATIENCE:g} s: {file.read_text()}")
+
+    async def ended(self) -> int:
+        """Wait for its end; its exit code."""
+
+        async def code() -> str | None:
+            found = self.process.poll()
+            return None if found is None else str(found)
+
+        return int(await until("the end of the program", code))
+
+
+@dataclass
+class Portal:
+    """The sandbox's process, as a test sees it: its switches, its log, and what it ought to say."""
+
+    origins: Origins
+    _numbers: Iterator[int] = field(default_factory=partial(itertools.count, 500_000_000))
+
+    def account(self) -> Account:
+        """One that nobody has used."""
+        return Account(str(next(self._numbers)))
+
+    def item(self) -> int:
+        """One that nobody has used, below all that have a meaning."""
+        return next(self._numbers)
+
+    async def arm(self, fault: str, account: Account, *, times: int | None = 1) -> None:
+        """Let a fault happen to one account."""
+        body = {"fault": fault, "times": times, "account": account.number}
+        await self._call("POST", "faults", body)
+
+    async def delay(self, *, submit_ms: int) -> None:
+        """Have every submit take so long."""
+        await self._call("POST", "delay", {"submit_ms": submit_ms})
+
+    async def counted(self, what: str) -> int:
+        """A counter of the sandbox's."""
+        return int((await self._call("GET", "log"))["counters"].get(what, 0))
+
+    async def submits(self, account: Account) -> list[Json]:
+        """The submits of one account so far, oldest first."""
+        log = await self._call("GET", "log?last=1000")
+        return [one for one in log["submits"] if one["account"] == account.number]
+
+    async def overlapping(self, account: Account) -> int:
+        """The most submits of the account that there ever were at the same moment."""
+        log = await self._call("GET", "log")
+        return int(log["accounts"][account.number]["overlapping_submits"])
+
+    async def submitting(self, account: Account, *, nth: int = 1) -> None:
+        """Wait until the account's `nth` submit has begun."""
+
+        async def begun() -> bool:
+            return len(await self.submits(account)) >= nth
+
+        await until(f"submit {nth} of account {account.number}", begun)
+
+    def link(self, item: int) -> str:
+        """An item's canonical link."""
+        return product_link(product_of(item), self.origins.shop)
+
+    def short(self, code: str) -> str:
+        return f"{self.origins.short}/{code}"
+
+    def entry(
+        self, item: int, account: Account, *sub_ids: str, shop: int = 0, product: bool = True
+    ) -> Json:
+        """The entry that a client must be given for an item."""
+        sold = product_of(item)
+        places = [*sub_ids, *[""] * (5 - len(sub_ids))]
+        long = long_link(shop or sold.shop_id, item, account.number, places, self.origins)
+        return {
+            "shortLink": self.short(short_code(long)),
+            "longLink": long,
+            "failCode": 0,
+            "product": self.product(sold) if product else None,
+        }
+
+    def product(self, sold: Product) -> Json:
+        """The thirteen fields, by the sandbox's own figures."""
+        cap = DEFAULT_CAP if sold.cap is None else sold.cap
+        platform = min(sold.platform_commission, cap)
+        return {
+            "name": sold.name,
+            "price": sold.price,
+            "image": image_url(sold),
+            "shopName": sold.shop_name,
+            "rating": None if sold.rating is None else _text(Decimal(str(sold.rating)), "0.1"),
+            "sales": sold.sold,
+            "commission": sold.seller_commission + platform,
+            "commissionRate": _text(Decimal(sold.default_rate) * 100 / FULL_RATE, "0.01") + "%",
+            "sellerCommission": sold.seller_commission,
+            "platformCommission": platform,
+            "isXtra": bool(sold.seller_rate),
+            "cap": cap,
+            "productLink": product_link(sold, self.origins.shop),
+        }
+
+    async def _call(self, method: str, path: str, body: object = None) -> Json:
+        answer = await _request(self.origins.portal, method, f"/_sandbox/{path}", json=body)
+        assert answer.status_code == 200, answer.text
+        found: Json = answer.json()
+        return found
+
+
+@dataclass
+class Daemon:
+    """A running daemon and a client of it."""
+
+    program: Program
+    config: Path
+    url: str
+    secrets: set[str] = field(default_factory=lambda: {PASSWORD})
+    token: str = ""
+    sessions: set[int] = field(default_factory=set)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str = "",
+        timeout: float = PATIENCE,  # noqa: ASYNC109 - the client's, which httpx keeps
+    ) -> httpx.Response:
+        """A request on a connection of its own. No failure may repeat a secret."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await _request(self.url, method, path, json=body, headers=headers, timeout=timeout)
+        if answer.status_code >= 400:
+            assert not [secret for secret in self.secrets if secret in answer.text], path
+        return answer
+
+    async def login(self) -> str:
+        """A session token; the same one every time."""
+        if not self.token:
+            answer = await self.ask("POST", "/api/auth/login", {"password": PASSWORD})
+            assert answer.status_code == 200, answer.text
+            self.token = answer.json()["token"]
+            self.secrets.add(self.token)
+        return self.token
+
+    async def convert(
+        self, *links: str, account: Account | None, sub_ids: list[str] | None = None
+    ) -> httpx.Response:
+        """Convert links for an account, or (None) with the stored cookie."""
+        body: Json = {"links": links}
+        if sub_ids is not None:
+            body["subIds"] = sub_ids
+        if account is not None:
+            body["cookie"] = account.cookie
+            self.secrets |= account.secrets
+        return await self.ask("POST", "/api/convert", body, token=await self.login())
+
+    async def sync(self, account: Account) -> None:
+        """Store the account's cookie."""
+        self.secrets |= account.secrets
+        answer = await self.ask("POST", "/api/sync-cookie", {"cookie": account.cookie})
+        assert answer.status_code == 200, answer.text
+
+    async def ready(self) -> bool:
+        """What health says of the browser."""
+        answer = await self.ask("GET", "/api/health")
+        assert (answer.status_code, answer.json()["ok"]) == (200, True)
+        return bool(answer.json()["browserReady"])
+
+    async def until_ready(self) -> None:
+        await until("browserReady true", self.ready)
+
+    async def until_not_ready(self) -> None:
+        async def not_ready() -> bool:
+            return not await self.ready()
+
+        await until("browserReady false", not_ready)
+
+    async def status(self) -> Json:
+        """What the owner is shown."""
+        answer = await self.ask("GET", "/api/status", token=await self.login())
+        assert answer.status_code == 200, answer.text
+        found: Json = answer.json()
+        return found
+
+    async def run(self, *words: str) -> str:
+        """A command of the owner's shell, at this daemon; what it prints."""
+        command = [sys.executable, "-m", "daemon", *words, "--config", str(self.config)]
+        done = await trio.run_process(command, cwd=ROOT, capture_stdout=True)
+        return done.stdout.decode()
+
+    # What it has, seen from outside
+
+    def processes(self) -> set[int]:
+        """The processes of its browsers, guardians among them; not those that have ended.
+
+        Chromium's own write over their environment, but a session is for life.
+        """
+        marked = {pid for pid in _pids() if self._is_marked(pid)}
+        self.sessions |= {_session_of(pid) for pid in marked} - {0, _session_of(os.getpid())}
+        return marked | {pid for pid in _pids() if _session_of(pid) in self.sessions}
+
+    def renderers(self) -> set[int]:
+        """Those of them that show pages."""
+        return {pid for pid in self.processes() if "--type=renderer" in _command_of(pid)}
+
+    def profiles(self) -> list[str]:
+        """The folders of its browsers."""
+        return sorted(entry.name for entry in self.program.folder.glob("smartlinkd-*"))
+
+    def descriptors(self) -> list[str]:
+        """The kinds of its open descriptors."""
+        folder = Path(f"/proc/{self.program.process.pid}/fd")
+        kinds = []
+        for entry in folder.iterdir():
+            with suppress(FileNotFoundError):  # closed since it was listed
+                kinds.append(re.sub(r"\d+", "", str(entry.readlink())))
+        return sorted(kinds)
+
+    def terminate(self) -> None:
+        self.program.process.send_signal(signal.SIGTERM)
+
+    def check_left_nothing(self) -> None:
+        """It has ended: by itself, with nothing left, and without having told a secret."""
+        log = self.program.log.read_text()
+        assert self.program.process.wait(PATIENCE) == 0, log
+        assert (self.processes(), self.profiles()) == (set(), [])
+        assert not (self.program.folder / "state" / "control.sock").exists()
+        assert not [secret for secret in self.secrets if secret in log]
+        assert "fault of its own" not in log
+        assert '"exception"' not in log, log
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"HOME={self.program.folder}/smartlinkd-chromium-".encode() in environment
+
+
+async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
+    """Look again and again until something is seen."""
+    with trio.move_on_after(PATIENCE):
+        while not (seen := await look()):
+            await trio.sleep(LOOK_EVERY)
+        return seen
+    raise AssertionError(f"{what}: not within {PATIENCE:g} s")
+
+
+async def _request(base: str, method: str, path: str, **more: Any) -> httpx.Response:
+    transport = httpx.AsyncHTTPTransport(verify=False)  # plain HTTP, so nothing to verify
+    more.setdefault("timeout", PATIENCE)
+    async with httpx.AsyncClient(base_url=base, transport=transport, trust_env=False) as client:
+        return await client.request(method, path, **more)
+
+
+def _text(number: Decimal, unit: str) -> str:
+    """At most the decimals of `unit`, rounded half-up, no trailing zero."""
+    text = str(number.quantize(Decimal(unit), ROUND_HALF_UP))
+    return text.rstrip("0").rstrip(".")
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _session_of(pid: int) -> int:
+    """0 for one that has ended, also when nobody has asked for its status yet."""
+    with suppress(OSError):
+        state, _, _, session, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0 if state == "Z" else int(session)
+    return 0
+
+
+def _command_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def _new_folder() -> Path:
+    # Not below pytest's own, which is closed to the user that Chromium runs as.
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-e2e-"))
+    folder.chmod(0o755)
+    return folder
+
+
+def _toml(tables: Tables) -> str:
+    sections = (
+        "\n".join([f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())])
+        for name, keys in tables.items()
+    )
+    return "\n".join(sections)
+
+
+Running = Callable[..., AbstractContextManager[Daemon]]
+
+
+@pytest.fixture(scope="session")
+def portal() -> Iterator[Portal]:
+    """One sandbox for all."""
+    folder = _new_folder()
+    program = Program("sandbox", "--port", "0", folder=folder)
+    pattern = r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
+    yield Portal(Origins(*program.wait_for(pattern, program.output).groups()))
+    program.process.terminate()
+    assert program.process.wait(PATIENCE) == 0, program.log.read_text()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def running(portal: Portal) -> Running:
+    """`with running(browser={"queue": 2}) as daemon`: one that works with the sandbox."""
+    hashed = hash_password(PASSWORD)
+
+    @contextmanager
+    def running(**given: Mapping[str, object]) -> Iterator[Daemon]:
+        folder = _new_folder()
+        try:
+            daemon = start(configure(folder, given))
+            try:
+                yield daemon
+            finally:
+                daemon.terminate()
+            daemon.check_left_nothing()
+        finally:
+            shutil.rmtree(folder)
+
+    def configure(folder: Path, given: Tables) -> Path:
+        tables: dict[str, dict[str, object]] = {
+            "server": {"bind": "127.0.0.1:0"},
+            "state": {"directory": str(folder / "state")},
+            "auth": {"password_hash": hashed},
+            "marketplace": {
+                "portal_url": portal.origins.portal,
+                "shop_url": portal.origins.shop,
+                "short_urls": [portal.origins.short],
+            },
+            "logging": {"level": "debug"},
+        }
+        for name, keys in given.items():
+            tables.setdefault(name, {}).update(keys)
+        path = folder / "config.toml"
+        path.write_text(_toml(tables))
+        path.chmod(0o600)
+        return path
+
+    return running
+
+
+def start(config: Path) -> Daemon:
+    """A daemon by a configuration that is there."""
+    program = Program("serve", "--config", str(config), folder=config.parent)
+    url = program.wait_for(r'"serving on (http://[0-9.:]+)"', program.log)[1]
+    return Daemon(program, config, url)
+
+
+@pytest.fixture(scope="session")
+def daemon(running: Running) -> Iterator[Daemon]:
+    """One as it comes."""
+    with running() as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def fetching(running: Running) -> Iterator[Daemon]:
+    """One that works with the portal in the other way of two, for links and for products."""
+    with running(
+        marketplace={"method": "fetch"}, products={"method": "page"}, browser={"job_timeout": 15}
+    ) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def impatient(running: Running) -> Iterator[Daemon]:
+    """One that gives a request little time, and has a short queue."""
+    with running(browser={"job_timeout": 3, "queue": 6}) as daemon:
+        yield daemon
