@@ -12,13 +12,15 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from daemon.errors import Refused
+from daemon.patience import patience
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +47,15 @@ class Control:
     """Answers the commands it is given, by name, on the socket in `directory`."""
 
     def __init__(self, directory: Path, commands: Commands) -> None:
-        self._path = directory / SOCKET_NAME
+        self._directory = directory
         self._commands = commands
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Serve until cancelled; the socket file goes with it."""
         # Nobody else can be listening: the state directory's lock was taken before this started.
-        self._path.unlink(missing_ok=True)
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(_bind(self._path)))
+        path = self._directory / SOCKET_NAME
+        path.unlink(missing_ok=True)
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(_bind(self._directory)))
         hands = trio.Semaphore(CONNECTIONS)
         try:
             async with listener, trio.open_nursery() as nursery:
@@ -62,7 +65,7 @@ class Control:
                     stream = await listener.accept()
                     nursery.start_soon(self._converse, stream, hands)
         finally:
-            self._path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
     async def _converse(self, stream: trio.SocketStream, hands: trio.Semaphore) -> None:
         try:
@@ -83,7 +86,8 @@ class Control:
             return {"ok": False, "error": f"command: {name!r} is not one of {known}"}
         logger.info("control command: %s", name)
         try:
-            return {"ok": True} | await command()
+            with patience():
+                return {"ok": True} | await command()
         except Refused as refusal:
             return {"ok": False, "error": str(refusal)}
 
@@ -96,7 +100,9 @@ async def call(directory: Path, command: str) -> Answer:
     path = directory / SOCKET_NAME
     try:
         with trio.fail_after(DEADLINE):
-            async with await trio.open_unix_socket(path) as stream:
+            with _short(directory) as address:
+                stream = await trio.open_unix_socket(address)
+            async with stream:
                 await stream.send_all(json.dumps({"command": command}).encode() + b"\n")
                 answer: Answer = json.loads(await _read_line(stream, MAX_ANSWER))
                 return answer
@@ -110,12 +116,13 @@ async def call(directory: Path, command: str) -> Answer:
         raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE:g} s") from None
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(directory: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # The mask, not a chmod afterwards: there is no moment at which others could connect.
     mask = os.umask(0o177)
     try:
-        listener.bind(str(path))
+        with _short(directory) as address:
+            listener.bind(address)
         listener.listen(CONNECTIONS)
     except BaseException:
         listener.close()
@@ -123,6 +130,16 @@ def _bind(path: Path) -> socket.socket:
     finally:
         os.umask(mask)
     return listener
+
+
+@contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """The socket's address by way of a descriptor: one has room for 107 bytes, a path has 4096."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+    finally:
+        os.close(descriptor)
 
 
 async def _read_line(stream: trio.SocketStream, most: int) -> bytes:

@@ -15,7 +15,6 @@ from daemon.browser.actor import Browser
 from daemon.control import Answer, Commands
 from daemon.conversion.desk import Desk, DeskStatus
 from daemon.errors import Unavailable
-from daemon.patience import patience
 from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.vault.actor import Vault
 from daemon.vault.memory import Record
@@ -165,26 +164,22 @@ class Operator:
         return (await self.status()).model_dump(mode="json")
 
     async def _show_account(self) -> Answer:
-        with patience():
-            record = await self._vault.current()
-            desk = await self._desk.status()
+        record = await self._vault.current()
+        desk = await self._desk.status()
         return {
             "cookie": _cookie_report(record).model_dump(mode="json") if record else None,
             "accounts": [account.model_dump(mode="json") for account in _account_reports(desk)],
         }
 
     async def _clear_accounts(self) -> Answer:
-        with patience():
-            return {"cleared": await self._desk.clear_accounts()}
+        return {"cleared": await self._desk.clear_accounts()}
 
     async def _revoke_tokens(self) -> Answer:
-        with patience():
-            await self._auth.revoke_all()
+        await self._auth.revoke_all()
         return {"message": "every session has ended; clients have to log in again"}
 
     async def _second_factor_off(self) -> Answer:
-        with patience():
-            await self._auth.second_factor_off()
+        await self._auth.second_factor_off()
         return {"message": "the second factor is off; the password alone logs in"}
 
 

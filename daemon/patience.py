@@ -2,10 +2,9 @@
 
 The problem: a mailbox keeps its questions while its actor is being restarted, and after a few
 crashes in a row that is half a minute. Clients were promised a 503 and come again by themselves.
-The choice: questions that are answered at once when all is well are asked under this one deadline.
-It is long enough for the first restarts of an actor, so that a single crash is not noticed.
-
-Conversions are not asked under it: they take long when all is well, and the desk keeps their time.
+The choice: what is answered at once when all is well is asked under this one deadline, by the
+facade and by the control socket. It is long enough for the first restarts of an actor, so that a
+single crash is not noticed.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ which asks through here too, itself waits 10."""
 
 
 @contextmanager
-def patience() -> Iterator[None]:
-    """Ask in the body. Raises `Unavailable` when there is no answer within `PATIENCE` seconds."""
-    with trio.move_on_after(PATIENCE) as scope:
+def patience(seconds: float = PATIENCE) -> Iterator[None]:
+    """Ask in the body. Raises `Unavailable` when there is no answer within `seconds`."""
+    with trio.move_on_after(seconds) as scope:
         yield
     if scope.cancelled_caught:
         raise Unavailable(

@@ -98,7 +98,6 @@ async def _supervise(
 
 def _plant(settings: Settings, client: httpx.AsyncClient, sockets: Sequence[socket]) -> Supervisor:
     """Make the parts and the supervisor over them."""
-    place = _market(settings)
     auth = Auth(
         settings.state.directory,
         password_hash=settings.auth.password_hash,
@@ -106,58 +105,49 @@ def _plant(settings: Settings, client: httpx.AsyncClient, sockets: Sequence[sock
     )
     vault = Vault()
     browser = _browser(settings) if _needs_browser(settings) else None
-    desk = Desk(
-        DeskSetup(
-            market=place,
-            links=_link_source(settings, client, place, browser),
-            products=_product_source(settings, client, place, browser),
-            resolver=HttpResolver(client, place),
-            limits=_limits(settings),
-        )
-    )
+    desk = _desk(settings, client, browser)
 
     def parts() -> list[ChildSnapshot]:
         return supervisor.snapshot()  # made last, since it is made of the parts that report on it
 
-    metrics = Metrics(browser, parts)
     operator = Operator(auth=auth, vault=vault, desk=desk, browser=browser, parts=parts)
-    http = _Http(
-        build_app(
-            Services(
-                auth=auth,
-                vault=vault,
-                desk=desk,
-                browser=browser,
-                operator=operator,
-                metrics=metrics,
-                neighbourhood=Neighbourhood(
-                    open_to=settings.cookie.open_to,
-                    trusted_proxies=settings.server.trusted_proxies,
-                    public_hosts=frozenset(settings.server.public_hosts),
-                ),
-                sync_key=settings.cookie.sync_key,
-                extension_origins=frozenset(settings.cookie.extension_origins),
-                max_body=settings.server.max_body,
-            )
+    services = Services(
+        auth=auth,
+        vault=vault,
+        desk=desk,
+        browser=browser,
+        operator=operator,
+        metrics=Metrics(browser, parts),
+        neighbourhood=Neighbourhood(
+            open_to=settings.cookie.open_to,
+            trusted_proxies=settings.server.trusted_proxies,
+            public_hosts=frozenset(settings.server.public_hosts),
         ),
-        sockets,
-        grace=settings.server.grace,
+        sync_key=settings.cookie.sync_key,
+        extension_origins=frozenset(settings.cookie.extension_origins),
+        max_body=settings.server.max_body,
     )
+    http = _Http(build_app(services), sockets, grace=settings.server.grace)
     control = Control(settings.state.directory, operator.commands())
-    specs = [
-        ChildSpec("auth", auth.run, mailbox=auth.mailbox),
-        ChildSpec("vault", vault.run, mailbox=vault.mailbox),
-        *([ChildSpec("browser", browser.run, mailbox=browser.mailbox)] if browser else []),
-        ChildSpec("conversion", desk.run, mailbox=desk.mailbox),
-        ChildSpec("http", http.run, stop=http.stop, grace=settings.server.grace + LAST_WRITES),
-        ChildSpec("control", control.run),
-    ]
-    supervisor = Supervisor("smartlinkd", specs)
+    supervisor = Supervisor(
+        "smartlinkd",
+        [
+            ChildSpec("auth", auth.run, mailbox=auth.mailbox),
+            ChildSpec("vault", vault.run, mailbox=vault.mailbox),
+            *([ChildSpec("browser", browser.run, mailbox=browser.mailbox)] if browser else []),
+            ChildSpec("conversion", desk.run, mailbox=desk.mailbox),
+            ChildSpec("http", http.run, stop=http.stop, grace=settings.server.grace + LAST_WRITES),
+            ChildSpec("control", control.run),
+        ],
+    )
     return supervisor
 
 
 class _Http:
-    """The facade as a supervised part: each incarnation serves on the same sockets."""
+    """The facade as a supervised part: each incarnation serves on the same sockets.
+
+    They are closed with its last one, at `stop`.
+    """
 
     def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
         self._app = app
@@ -177,6 +167,10 @@ class _Http:
 
     def stop(self) -> None:
         self._stop.set()
+        # Whoever connects from now on is refused at once, and not kept waiting by the kernel for a
+        # daemon that will never look.
+        for listening in self._sockets:
+            listening.close()
 
 
 def _market(settings: Settings) -> Market:
@@ -210,6 +204,19 @@ def _browser(settings: Settings) -> Browser:
             recycle_memory=wanted.recycle_memory,
         ),
         queue=wanted.queue,
+    )
+
+
+def _desk(settings: Settings, client: httpx.AsyncClient, browser: Browser | None) -> Desk:
+    place = _market(settings)
+    return Desk(
+        DeskSetup(
+            market=place,
+            links=_link_source(settings, client, place, browser),
+            products=_product_source(settings, client, place, browser),
+            resolver=HttpResolver(client, place),
+            limits=_limits(settings),
+        )
     )
 
 

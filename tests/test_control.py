@@ -8,6 +8,7 @@ import socket
 import stat
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from daemon.control import CONNECTIONS, MAX_QUESTION, SOCKET_NAME, Answer, Control, NotRunning, call
 from daemon.errors import Unavailable
+from daemon.patience import patience
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
 NOBODY = 65534
@@ -123,6 +125,15 @@ async def test_a_question_may_come_in_pieces(running: Path) -> None:
 
 async def test_a_refused_command_says_why(running: Path) -> None:
     assert await call(running, "refuse") == {"ok": False, "error": "the desk restarts; try again"}
+
+
+async def test_a_command_whose_part_does_not_come_back_says_so(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.control.patience", partial(patience, 0.01))
+    answer = await call(running, "wait")
+    assert not answer["ok"]
+    assert "being restarted" in answer["error"]
 
 
 async def test_an_unknown_command_is_answered_with_the_known_ones(running: Path) -> None:
@@ -250,6 +261,7 @@ async def test_a_bug_in_a_command_ends_the_part_and_is_not_hidden(
             with pytest.raises(NotRunning):
                 await call(tmp_path, "blunder")
             await trio.sleep(PATIENCE)
+            nursery.cancel_scope.cancel()
     assert not (tmp_path / SOCKET_NAME).exists()
 
 
@@ -303,6 +315,16 @@ async def test_a_socket_that_a_killed_daemon_left_is_replaced(
         assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
         await assert_serves(tmp_path)
         nursery.cancel_scope.cancel()
+
+
+async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owner) -> None:
+    directory = tmp_path / ("d" * 200)  # the address of a socket holds 107 bytes
+    directory.mkdir()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Control(directory, owner.commands()).run)
+        await assert_serves(directory)
+        nursery.cancel_scope.cancel()
+    assert not (directory / SOCKET_NAME).exists()
 
 
 async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:

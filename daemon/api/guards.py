@@ -16,7 +16,6 @@ from daemon.api.openapi import Access
 from daemon.api.services import Services
 from daemon.auth.actor import Session
 from daemon.errors import NotAllowed
-from daemon.patience import patience
 
 REFUSALS: Final = (403, 503)
 
@@ -39,8 +38,7 @@ class Guards:
         return identify(request.remote_addr, request.headers, self._neighbourhood)
 
     async def _session(self) -> Session:
-        with patience():
-            return await self._auth.check_session(bearer())
+        return await self._auth.check_session(bearer())
 
     async def _local_or_session(self) -> None:
         if not (await self._caller()).local:

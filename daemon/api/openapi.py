@@ -33,6 +33,7 @@ from quart import Blueprint, Quart
 from quart.typing import ResponseReturnValue
 
 from daemon.api import bodies
+from daemon.patience import PATIENCE, patience
 
 C = TypeVar("C")
 B = TypeVar("B", bound=BaseModel)
@@ -120,6 +121,7 @@ class Api:
         body: type[B],
         ok: type[R] | tuple[type[R], ...],
         errors: Iterable[int] = (),
+        seconds: float = PATIENCE,
     ) -> Callable[[Callable[[C, B], Awaitable[R]]], Callable[[C, B], Awaitable[R]]]: ...
 
     @overload
@@ -131,6 +133,7 @@ class Api:
         access: Access[C],
         ok: type[R] | tuple[type[R], ...],
         errors: Iterable[int] = (),
+        seconds: float = PATIENCE,
     ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
 
     def operation(
@@ -142,20 +145,24 @@ class Api:
         body: type[BaseModel] | None = None,
         ok: type[BaseModel] | tuple[type[BaseModel], ...],
         errors: Iterable[int] = (),
+        seconds: float = PATIENCE,
     ) -> Callable[[_Handler], _Handler]:
         """Serve the decorated handler at `path`, and document it.
 
         It is called with what `access` says of the caller and, where the operation has a `body`,
         the validated body; it returns one of the `ok` models, answered with 200. `errors` are the
-        statuses that are its own: those of its access and its body are added. The first line of
-        its docstring is the summary, the rest the description.
+        statuses that are its own: those of its access and its body are added. It has `seconds` to
+        answer, not counting those that its body takes to arrive, and is a 503 after that. The first
+        line of its docstring is the summary, the rest the description.
         """
 
         def declare(handler: _Handler) -> _Handler:
             async def view() -> ResponseReturnValue:
-                caller = await access.admit()
+                with patience():
+                    caller = await access.admit()
                 arguments = (caller,) if body is None else (caller, await bodies.read(body))
-                answer = await handler(*arguments)
+                with patience(seconds):
+                    answer = await handler(*arguments)
                 # Tokens and cookies are among the answers: nobody is to keep one.
                 headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
                 return answer.model_dump_json(by_alias=True), 200, headers

@@ -103,6 +103,8 @@ class Browser:
         """For health, metrics and status: a look that waits for nobody."""
         browser = self._incarnation
         generation = browser.generation if browser else None
+        if generation is not None and generation.dead:
+            generation = None  # the next one is not up yet
         return BrowserStatus(
             state=browser.state if browser else BrowserState.WAITING,
             ready=self.ready,
@@ -153,7 +155,7 @@ class _Browser:
     def state(self) -> BrowserState:
         if self.ready:
             return BrowserState.READY
-        if self.generation is not None and self.generation.end is None:
+        if self.generation is not None and not self.generation.dead:
             return BrowserState.UNRESPONSIVE
         return BrowserState.WAITING if self._waiting else BrowserState.STARTING
 

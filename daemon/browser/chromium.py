@@ -80,14 +80,14 @@ PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
 PORT_FILE_LIMIT = 1024
 POLL_EVERY = 0.005
 
-_SANDBOX_REMEDY = (
+SANDBOX_REMEDY = (
     "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
     "sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, and AppArmor's "
     "restriction), or do without this protection by browser.no_sandbox = true"
 )
 _KNOWN_FAULTS = (
-    ("No usable sandbox", _SANDBOX_REMEDY),
-    ("Failed to move to new namespace", _SANDBOX_REMEDY),
+    ("No usable sandbox", SANDBOX_REMEDY),
+    ("Failed to move to new namespace", SANDBOX_REMEDY),
     (
         "Running as root without --no-sandbox",
         "Chromium's sandbox does not work for root: set browser.user to an unprivileged user",
@@ -259,7 +259,7 @@ def _reason(stderr: str) -> str:
 
 
 def _memory_of_session(session: int) -> int:
-    """The summed proportional set size of the processes in the session of that id, in bytes.
+    """The summed memory of the processes in the session of that id, in bytes.
 
     A guarded command leads a session, and Chromium's processes stay in it.
     """
@@ -268,11 +268,19 @@ def _memory_of_session(session: int) -> int:
         if entry.isdigit():
             try:
                 if os.getsid(int(entry)) == session:
-                    rollup = Path("/proc", entry, "smaps_rollup").read_text(encoding="ascii")
-                    total += int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0]) * 1024
-            except (ProcessLookupError, FileNotFoundError, PermissionError):
-                continue  # it has ended, or belongs to somebody else
+                    total += _memory_of(int(entry))
+            except (ProcessLookupError, FileNotFoundError):
+                continue  # it has ended
     return total
+
+
+def _memory_of(pid: int) -> int:
+    """Its proportional set size in bytes; where that is not shown, what it shares with nobody."""
+    try:
+        kilobytes = _text(f"/proc/{pid}/smaps_rollup").partition("\nPss:")[2]
+    except PermissionError:  # root in a container: it lacks CAP_SYS_PTRACE
+        kilobytes = _status(pid).get("RssAnon", "0 kB")
+    return int(kilobytes.split(maxsplit=1)[0]) * 1024
 
 
 @dataclass(frozen=True)
@@ -293,14 +301,24 @@ async def sandbox_state(connection: Connection) -> SandboxState:
 
     A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has
     it. So it is the number of filters, and the namespaces, in comparison to the main process's.
+    Raises BrowserFailed when there is no renderer to be seen.
     """
     answer = await connection.browser.call("SystemInfo.getProcessInfo")
     processes = [(entry["type"], entry["id"]) for entry in answer["processInfo"]]
     browser = next(pid for kind, pid in processes if kind == "browser")
-    renderers = [pid for kind, pid in processes if kind == "renderer"]
-    if not renderers:
-        raise BrowserFailed("no page is open, so there is no renderer whose sandbox could be seen")
-    states = [_confinement(browser, renderer) for renderer in renderers]
+    states = []
+    for renderer in [pid for kind, pid in processes if kind == "renderer"]:
+        try:
+            states.append(_confinement(browser, renderer))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended since
+        except PermissionError as denied:
+            raise BrowserFailed(f"Chromium's sandbox cannot be verified: {denied}") from None
+    if not states:
+        raise BrowserFailed(
+            "no page is open, or /proc does not show its renderer (see its mount option hidepid): "
+            "Chromium's sandbox cannot be verified"
+        )
     return SandboxState(
         seccomp=all(state.seccomp for state in states),
         user_namespace=all(state.user_namespace for state in states),
@@ -309,18 +327,33 @@ async def sandbox_state(connection: Connection) -> SandboxState:
 
 
 def _confinement(browser: int, renderer: int) -> SandboxState:
+    inner, outer = _status(renderer), _status(browser)
     return SandboxState(
-        seccomp=_seccomp_filters(renderer) > _seccomp_filters(browser),
-        user_namespace=_namespace(renderer, "user") != _namespace(browser, "user"),
-        pid_namespace=_namespace(renderer, "pid") != _namespace(browser, "pid"),
+        seccomp=int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0")),
+        user_namespace=_apart_in_users(renderer, browser),
+        # One process number for each namespace that it is in, from this one down.
+        pid_namespace=len(inner["NSpid"].split()) > len(outer["NSpid"].split()),
     )
 
 
-def _seccomp_filters(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"^Seccomp_filters:\s*(\d+)$", status, re.MULTILINE)
-    return int(found[1]) if found else 0
+def _status(pid: int) -> dict[str, str]:
+    """The kernel's facts about a process that every user may read."""
+    lines = _text(f"/proc/{pid}/status").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _namespace(pid: int, kind: str) -> Path:
-    return Path(f"/proc/{pid}/ns/{kind}").readlink()
+def _apart_in_users(one: int, other: int) -> bool:
+    """Whether two processes are in different user namespaces.
+
+    The namespaces' names can be read by Chromium's own user, and by root with CAP_SYS_PTRACE. Root
+    in a container has not got that, but may read the maps of user ids as everyone may. They say
+    less: maps that differ are of different namespaces, while equal ones may be so, too.
+    """
+    try:
+        return os.readlink(f"/proc/{one}/ns/user") != os.readlink(f"/proc/{other}/ns/user")  # noqa: PTH115 - names, not paths
+    except PermissionError:
+        return _text(f"/proc/{one}/uid_map") != _text(f"/proc/{other}/uid_map")
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

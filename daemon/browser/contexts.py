@@ -4,7 +4,8 @@ Opening the portal takes seconds, using an open page takes as long as the portal
 cookie has a browser context of its own (which shares nothing with another one, cookies and cache
 included), whose tabs stay open between pieces of work. What is warm may also be stale: any error on
 a tab, the cancellation of its work among them, spoils the whole context. A spoiled context takes no
-new work and is disposed of when the last piece of work on it has ended.
+new work, also none that had been waiting for it, and is disposed of when the last piece of work on
+it has ended. Who only waits, for a tab or for it to be opened, spoils nothing by leaving.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class _Tab:
 class _Warm:
     """One context, made at its first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.context: BrowserContext | None = None
         self.making = trio.Lock()
         self.tabs: dict[str, _Tab] = {}
@@ -75,70 +77,95 @@ class Contexts:
         self._idle = idle
         self._warm: dict[str, _Warm] = {}
         self._starts = trio.Semaphore(STARTS_AT_ONCE)
+        self._left_behind = trio.Event()
 
     def __len__(self) -> int:
         return len(self._warm)
 
     async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
         """Do `job` on the place's tab, which is made and opened if it is not there yet."""
-        warm = self._warm.setdefault(place.key, _Warm())
-        warm.users += 1
-        try:
-            async with warm.making:
-                with self._spoiling(place.key, warm):
-                    context = await self._context(warm, place)
-            tab = warm.tabs.setdefault(place.tab, _Tab(place.at_once))
-            async with tab.hands:
-                with self._spoiling(place.key, warm):
-                    return await job(await self._page(context, tab, place))
-        finally:
-            warm.users -= 1
-            warm.last_used = trio.current_time()
-            if self._warm.get(place.key) is not warm and warm.users == 0:
-                await self._dispose(warm)
-            else:
-                await self._drop_surplus()
+        while True:
+            warm = self._warm.setdefault(place.key, _Warm(place.key))
+            warm.users += 1
+            try:
+                tab = warm.tabs.setdefault(place.tab, _Tab(place.at_once))
+                async with tab.hands:
+                    page = await self._page(warm, tab, place)
+                    if page is not None:
+                        with self._spoiling(warm):
+                            return await job(page)
+            finally:
+                await self._leave(warm)
 
     async def drop_idle(self) -> None:
         """Dispose of contexts as they become idle. Runs until cancelled."""
         while True:
             await trio.sleep(self._idle / 4)
-            for key, warm in list(self._warm.items()):
-                if warm.users == 0 and trio.current_time() - warm.last_used >= self._idle:
-                    await self._drop(key)
+            now = trio.current_time()
+            unused = [warm for warm in self._warm.values() if warm.users == 0]
+            await self._drop([warm for warm in unused if now - warm.last_used >= self._idle])
 
-    async def _context(self, warm: _Warm, place: Place) -> BrowserContext:
-        if warm.context is None:
-            async with self._starts:
-                warm.context = await BrowserContext.create(self._connection, place.cookies)
-        return warm.context
+    async def wait_left_behind(self) -> None:
+        """Wait until a context has turned out to be one that the browser does not dispose of."""
+        await self._left_behind.wait()
 
-    async def _page(self, context: BrowserContext, tab: _Tab, place: Place) -> Page:
+    async def _context(self, warm: _Warm, place: Place) -> BrowserContext | None:
+        """None when the context was spoiled while this waited."""
+        async with warm.making:
+            if self._is_spoiled(warm):
+                return None
+            if warm.context is None:
+                async with self._starts:
+                    with self._spoiling(warm):
+                        warm.context = await BrowserContext.create(self._connection, place.cookies)
+            return warm.context
+
+    async def _page(self, warm: _Warm, tab: _Tab, place: Place) -> Page | None:
+        """None when the context was spoiled while this waited."""
+        context = await self._context(warm, place)
         async with tab.opening:
+            if context is None or self._is_spoiled(warm):
+                return None
             if tab.page is None:
                 async with self._starts:
-                    page = await context.new_page()
-                await place.open_tab(page)
+                    with self._spoiling(warm):
+                        page = await context.new_page()
+                with self._spoiling(warm):
+                    await place.open_tab(page)
                 tab.page = page
             return tab.page
 
+    def _is_spoiled(self, warm: _Warm) -> bool:
+        # What has users leaves the table by being spoiled, and in no other way.
+        return self._warm.get(warm.key) is not warm
+
     @contextmanager
-    def _spoiling(self, key: str, warm: _Warm) -> Iterator[None]:
+    def _spoiling(self, warm: _Warm) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if self._warm.get(key) is warm:
-                del self._warm[key]
+            if not self._is_spoiled(warm):
+                del self._warm[warm.key]
             raise
 
-    async def _drop_surplus(self) -> None:
-        unused = [key for key, warm in self._warm.items() if warm.users == 0]
-        unused.sort(key=lambda key: self._warm[key].last_used)
-        for key in unused[: max(0, len(unused) - self._limit)]:
-            await self._drop(key)
+    async def _leave(self, warm: _Warm) -> None:
+        warm.users -= 1
+        warm.last_used = trio.current_time()
+        if self._is_spoiled(warm):
+            if warm.users == 0:
+                await self._dispose(warm)
+            return
+        unused = [warm for warm in self._warm.values() if warm.users == 0]
+        unused.sort(key=lambda warm: warm.last_used)
+        await self._drop(unused[: max(0, len(unused) - self._limit)])
 
-    async def _drop(self, key: str) -> None:
-        await self._dispose(self._warm.pop(key))
+    async def _drop(self, unused: Sequence[_Warm]) -> None:
+        for warm in unused:
+            del self._warm[warm.key]  # before the first await: nobody may take it up any more
+        if unused:
+            async with trio.open_nursery() as nursery:
+                for warm in unused:
+                    nursery.start_soon(self._dispose, warm)
 
     async def _dispose(self, warm: _Warm) -> None:
         """Also while being cancelled: a context left behind would keep the account's cookies."""
@@ -153,3 +180,4 @@ class Contexts:
                 logger.info("a browser context could not be disposed of: %s", refusal)
         if patience.cancelled_caught:
             logger.warning("the browser did not dispose of a context in %g s", DISPOSE_PATIENCE)
+            self._left_behind.set()

@@ -5,6 +5,13 @@ exits; the websocket closes; the canary, a page of ours that runs a line of scri
 stops answering (a stopped process keeps its socket open, and a hung one answers the protocol but
 runs no script); or it has grown too large or too old to go on. The first to notice says so, with
 the reason. Nobody else decides that a browser is alive: not the process table, not the protocol.
+
+The first three are deaths, and end everything at once. The last is a recycling: it serves on until
+it is let go, and its work has ended; only a death ends it before.
+
+A generation whose renderers are not confined by Chromium's sandbox does not start, unless the
+configuration says that it may. Not every missing sandbox makes Chromium itself refuse: a script in
+the browser's place may add --no-sandbox.
 """
 
 from __future__ import annotations
@@ -18,9 +25,16 @@ from typing import TypeVar
 
 import trio
 
-from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import Chromium, LaunchSettings, launch
+from daemon.browser.cdp import CALL_DEADLINE, Connection, connect
+from daemon.browser.chromium import (
+    SANDBOX_REMEDY,
+    Chromium,
+    LaunchSettings,
+    launch,
+    sandbox_state,
+)
 from daemon.browser.contexts import Contexts, Place
+from daemon.browser.errors import LaunchFailed
 from daemon.browser.page import BrowserContext, Page
 from daemon.errors import Refused
 
@@ -35,6 +49,13 @@ MISSES = 2
 """Beats missed in a row after which the browser counts as unresponsive."""
 FRESH = 5.0
 """Seconds for which a beat vouches for the browser."""
+EXIT_PATIENCE = 0.5
+"""Seconds that a process may take to end after its socket has closed: that it ended says more."""
+VERDICT = MISSES * (BEAT_EVERY + BEAT_DEADLINE)
+"""Seconds within which the canary has said that a browser is unresponsive, if it is."""
+SANDBOX_PATIENCE = 5.0
+SANDBOX_LOOK_EVERY = 0.05
+"""A renderer that is just starting is not confined yet; it takes milliseconds when all is well."""
 MEASURE_EVERY = 30.0
 
 
@@ -76,6 +97,7 @@ class Generation:
         self._settings = settings
         self._contexts: Contexts | None = None
         self._over = trio.Event()
+        self._finished = trio.Event()
         self._released = trio.Event()
         self._rest = trio.Event()
         self._last_beat = -inf
@@ -88,9 +110,13 @@ class Generation:
     @property
     def ready(self) -> bool:
         """A page has run script within the last few seconds, and nothing has been seen since."""
-        dead = self.end is not None and self.end.kind is not EndKind.RECYCLED
         fresh = trio.current_time() - self._last_beat < FRESH
-        return fresh and self._missed == 0 and not dead
+        return fresh and self._missed == 0 and not self.dead
+
+    @property
+    def dead(self) -> bool:
+        """It can do no more work. One that is being recycled still can."""
+        return self.end is not None and self.end.kind is not EndKind.RECYCLED
 
     @property
     def warm_contexts(self) -> int:
@@ -131,28 +157,30 @@ class Generation:
             contexts = Contexts(connection, limit=self._settings.contexts, idle=self._settings.idle)
             self._contexts = contexts
             canary = await self._hatch(connection)
-            await self._beat(canary)
+            if not self._settings.launch.no_sandbox:
+                await _see_sandbox(connection)
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(contexts.drop_idle)
                 nursery.start_soon(self._watch_process, chromium)
-                nursery.start_soon(self._watch_connection, connection)
+                nursery.start_soon(self._watch_connection, connection, chromium)
                 nursery.start_soon(self._watch_canary, canary)
                 nursery.start_soon(self._watch_size_and_age, chromium)
-                end = await self.ended()
-                if end.kind is EndKind.RECYCLED:
-                    await self._released.wait()
-                    await self._work_done()
+                nursery.start_soon(self._watch_contexts, contexts)
+                nursery.start_soon(self._let_go)
+                await self._finished.wait()
                 nursery.cancel_scope.cancel()
 
     async def _hatch(self, connection: Connection) -> Page:
-        """The canary's page: a blank one in a context of its own."""
+        """The canary's page: a blank one in a context of its own, that has given its first beat."""
         context = await BrowserContext.create(connection, ())
-        return await context.new_page()
+        canary = await context.new_page()
+        # The browser's first script of all may take longer than any that follow.
+        await self._beat(canary, deadline=CALL_DEADLINE)
+        return canary
 
-    async def _beat(self, canary: Page) -> None:
-        with trio.fail_after(BEAT_DEADLINE):
-            await canary.evaluate("() => 1")
+    async def _beat(self, canary: Page, *, deadline: float) -> None:
+        await canary.evaluate("() => 1", deadline=deadline)
         self._last_beat = trio.current_time()
         self._missed = 0
 
@@ -160,26 +188,27 @@ class Generation:
         while self._missed < MISSES:
             await trio.sleep(BEAT_EVERY)
             try:
-                await self._beat(canary)
-            except (trio.TooSlowError, Refused) as miss:
+                await self._beat(canary, deadline=BEAT_DEADLINE)
+            except Refused as miss:
                 self._missed += 1
-                logger.warning("the browser's canary missed a beat: %s", str(miss) or "too slow")
+                logger.warning("the browser's canary missed a beat: %s", miss)
         self._over_with(EndKind.UNRESPONSIVE, f"no script ran for {MISSES} beats")
 
     async def _watch_process(self, chromium: Chromium) -> None:
         status = await chromium.wait()
         self._over_with(EndKind.CRASHED, f"Chromium ended: {status}")
 
-    async def _watch_connection(self, connection: Connection) -> None:
+    async def _watch_connection(self, connection: Connection, chromium: Chromium) -> None:
         why = await connection.wait_closed()
-        # A killed process closes its socket a moment before it can be waited for. Its exit says
-        # more, so it gets that moment.
-        await trio.sleep(0.1)
+        self._last_beat = -inf  # whatever it was, there is nothing to work with any more
+        with trio.move_on_after(EXIT_PATIENCE):
+            await chromium.wait()
+            return
         self._over_with(EndKind.DISCONNECTED, why)
 
     async def _watch_size_and_age(self, chromium: Chromium) -> None:
         born = trio.current_time()
-        while True:
+        while self.end is None:
             await trio.sleep(min(MEASURE_EVERY, self._settings.recycle_after))
             age = trio.current_time() - born
             memory = await chromium.memory()
@@ -190,13 +219,35 @@ class Generation:
                     EndKind.RECYCLED, f"{memory >> 20} MiB in use (browser.recycle_memory)"
                 )
 
-    def _over_with(self, kind: EndKind, detail: str) -> None:
-        """Note the end. The first to notice counts, but for a death after a recycling began."""
-        if self.end is None or self.end.kind is EndKind.RECYCLED:
-            self.end = End(kind, detail)
-            self._over.set()
+    async def _watch_contexts(self, contexts: Contexts) -> None:
+        """Let no browser go on for days that keeps accounts' cookies and does not forget them."""
+        await contexts.wait_left_behind()
+        # One that does not answer at all does not dispose either. That is the canary's to say.
+        await trio.sleep(VERDICT)
+        self._over_with(EndKind.RECYCLED, "it did not dispose of a context")
 
-    async def _work_done(self) -> None:
+    async def _let_go(self) -> None:
+        await self._released.wait()
         while self.working:
             self._rest = trio.Event()
             await self._rest.wait()
+        self._finished.set()
+
+    def _over_with(self, kind: EndKind, detail: str) -> None:
+        """Note the end. The first to notice counts, but for a death after a recycling began."""
+        if self.end is None or (kind is not EndKind.RECYCLED and not self.dead):
+            self.end = End(kind, detail)
+            self._over.set()
+            if self.dead:
+                self._finished.set()
+
+
+async def _see_sandbox(connection: Connection) -> None:
+    """Return when all renderers are seen to be confined. Raises LaunchFailed when they are not."""
+    patience = trio.current_time() + SANDBOX_PATIENCE
+    while not (await sandbox_state(connection)).on:
+        if trio.current_time() >= patience:
+            raise LaunchFailed(
+                f"{SANDBOX_REMEDY}. It started without: does browser.executable turn it off?"
+            )
+        await trio.sleep(SANDBOX_LOOK_EVERY)

@@ -333,7 +333,8 @@ class _Work:
 
     def __init__(self, order: Order, market: Market) -> None:
         self.order = order
-        self.readings = {link: parse(link, market) for link in order.links}
+        # A line end that a bot left on is no part of its link.
+        self.readings = {link: parse(link.strip(), market) for link in order.links}
         self.entries: dict[str, Entry] = {}
         self.refusals: dict[str, Refused] = {}
         self.tickets: list[Ticket] = []
@@ -347,13 +348,8 @@ class _Work:
         """
         late = [link for link in self.order.links if link not in self.entries | self.refusals]
         if any(isinstance(entry, Converted) for entry in self.entries.values()):
-            rest = dict.fromkeys(late, FailCode.UNKNOWN) | {
-                link: FailCode.NO_PERMISSION
-                if isinstance(why, HumanCheck | SessionLost)
-                else FailCode.UNKNOWN
-                for link, why in self.refusals.items()
-            }
-            found = self.entries | {link: Failed(code) for link, code in rest.items()}
+            found: dict[str, Entry] = self.entries | dict.fromkeys(late, Failed(FailCode.UNKNOWN))
+            found |= {link: Failed(_code_for(why)) for link, why in self.refusals.items()}
             return {link: found[link] for link in self.order.links}
         if self.refusals:
             raise _gravest(self.refusals.values())

@@ -36,14 +36,11 @@ from pathlib import Path
 import trio
 
 from daemon.processes.background import background
+from daemon.processes.tail import Tail
 
 logger = logging.getLogger(__name__)
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
-# What is kept of standard error: enough for any program's last words, whatever it wrote before.
-STDERR_KEPT = 64 * 1024
-# A writer without end must not keep the reader from everything else.
-READS_AT_ONCE = 16
 # A guardian gives its tree 5 s to die (and needs milliseconds); then it is killed itself.
 LEAVE_LIMIT = 10.0
 KILLED_GUARDIAN_LIMIT = 1.0
@@ -67,17 +64,31 @@ def user_named(name: str) -> User:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a command may use, in bytes: memory in its whole tree, and the size of any one file."""
+
+    memory: int
+    file_size: int
+
+
+@dataclass(frozen=True)
 class ExitStatus:
-    """How a command ended: with an exit code, by a signal, or (both None) nobody knows how."""
+    """How a command ended: with an exit code, by a signal, or (all None) nobody knows how.
+
+    `memory` is set when its tree was ended for using that many bytes.
+    """
 
     code: int | None = None
     signal: int | None = None
+    memory: int | None = None
 
     def __str__(self) -> str:
         if self.code is not None:
             return f"exit code {self.code}"
         if self.signal is not None:
             return f"signal {self.signal} ({signal.strsignal(self.signal)})"
+        if self.memory is not None:
+            return f"its memory limit: it used {self.memory // 2**20} MiB"
         return "an unknown status: its guardian was killed"
 
 
@@ -92,6 +103,7 @@ class Guarded:
         guardian_fd: int,
         lifeline: FileIO,
         status_fd: int,
+        stdout_fd: int,
         stderr_fd: int,
     ) -> None:
         self.pid = 0  # the command's own process id; set before the block is entered
@@ -101,11 +113,11 @@ class Guarded:
         self._guardian_fd = guardian_fd
         self._lifeline = lifeline
         self._status_fd = status_fd
-        self._stderr_fd = stderr_fd
+        self._stdout = Tail(stdout_fd)
+        self._stderr = Tail(stderr_fd)
         self._fault: OSError | None = None
         self._started = trio.Event()
         self._ended = trio.Event()
-        self._stderr = bytearray()
 
     async def wait(self) -> ExitStatus:
         """Wait for the end of the command (its descendants may still be dying)."""
@@ -113,16 +125,28 @@ class Guarded:
         assert self.status is not None  # noqa: S101 - set before the event, for the type checker
         return self.status
 
+    def terminate(self) -> None:
+        """SIGTERM to the command and its process group. Harmless afterwards."""
+        self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
-        """SIGKILL to the command alone. Its end ends the rest of its tree. Harmless afterwards."""
-        with suppress(BrokenPipeError):  # the guardian has gone, so the command has
-            if not self._lifeline.closed:
-                self._lifeline.write(bytes([signal.SIGKILL]))
+        """SIGKILL, likewise. The command's end ends the rest of its tree."""
+        self._signal(signal.SIGKILL)
+
+    @property
+    def stdout_tail(self) -> str:
+        """The last 64 KiB of what the command and its descendants wrote to standard output."""
+        return self._stdout.text
 
     @property
     def stderr_tail(self) -> str:
-        """The last 64 KiB of what the command and its descendants wrote to standard error."""
-        return self._stderr.decode(errors="replace")
+        """The same of standard error."""
+        return self._stderr.text
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(BrokenPipeError):  # the guardian has gone, so the command has
+            if not self._lifeline.closed:
+                self._lifeline.write(bytes([number]))
 
     async def _start(self) -> None:
         await self._started.wait()
@@ -176,33 +200,17 @@ class Guarded:
             where = self._name if step == ["exec"] else f"{self._name} ({step[0]})"
             self._fault = OSError(int(number), os.strerror(int(number)), where)
             self._started.set()
+        elif what == "excess":
+            self._note_end(ExitStatus(memory=int(number)))
         else:
             code = os.waitstatus_to_exitcode(int(number))
             self._note_end(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
 
     def _note_end(self, status: ExitStatus) -> None:
-        self._read_stderr()  # its last words are in the pipe by now
+        self._stdout.read()  # its last words are in the pipes by now
+        self._stderr.read()
         self.status = status
         self._ended.set()
-
-    async def _follow_stderr(self) -> None:
-        """Read standard error, so that no writer ever waits."""
-        await trio.lowlevel.wait_readable(self._stderr_fd)
-        while self._read_stderr():
-            await trio.lowlevel.wait_readable(self._stderr_fd)
-
-    def _read_stderr(self) -> bool:
-        """Keep the end of what is there. False when all writers have gone."""
-        try:
-            for _ in range(READS_AT_ONCE):
-                data = os.read(self._stderr_fd, STDERR_KEPT)
-                if not data:
-                    return False
-                self._stderr += data
-                del self._stderr[:-STDERR_KEPT]
-        except BlockingIOError:
-            pass
-        return True
 
 
 @asynccontextmanager
@@ -213,17 +221,30 @@ async def guarded(
     working_folder: Path,
     user: User | None = None,
     remove: Path | None = None,
+    channel: int | None = None,
+    limits: Limits | None = None,
 ) -> AsyncIterator[Guarded]:
     """Run `command` while the block runs. Raises OSError when it cannot be started.
 
     `environment` is all of its environment. `user` is whom it drops to, which only root can do.
     `remove` is a folder that belongs to this run: it is gone after the block, also when the
-    daemon is killed in it, and also when nothing could be started. Standard input and output are
-    /dev/null, standard error is kept (`Guarded.stderr_tail`).
+    daemon is killed in it, and also when nothing could be started. `channel` is a descriptor of the
+    caller's that the command gets as its descriptor 3; once in the block the caller's is of no more
+    use. Standard input is /dev/null, the ends of standard output and error are kept.
     """
     try:
-        with _spawned(command, environment, working_folder, user, remove) as process:
-            async with background(process._follow_status, process._follow_stderr):
+        with _spawned(
+            command,
+            environment=environment,
+            working_folder=working_folder,
+            user=user,
+            remove=remove,
+            channel=channel,
+            limits=limits,
+        ) as process:
+            async with background(
+                process._follow_status, process._stdout.follow, process._stderr.follow
+            ):
                 try:
                     await process._start()
                     yield process
@@ -237,10 +258,13 @@ async def guarded(
 @contextmanager
 def _spawned(
     command: Sequence[str],
+    *,
     environment: Mapping[str, str],
     working_folder: Path,
     user: User | None,
     remove: Path | None,
+    channel: int | None,
+    limits: Limits | None,
 ) -> Iterator[Guarded]:
     """Start a guardian. On leaving, our ends of its pipes are closed."""
     with ExitStack() as ours:
@@ -251,26 +275,33 @@ def _spawned(
             status, status_end = os.pipe()
             theirs.callback(os.close, status_end)
             ours.callback(os.close, status)
+            os.set_blocking(status, False)
+            stdout, stdout_end = os.pipe()
+            theirs.callback(os.close, stdout_end)
+            ours.callback(os.close, stdout)
             stderr, stderr_end = os.pipe()
             theirs.callback(os.close, stderr_end)
             ours.callback(os.close, stderr)
-            os.set_blocking(status, False)
-            os.set_blocking(stderr, False)
             with _signals_blocked():
                 guardian = subprocess.Popen(  # noqa: S603 - running a command is the purpose
                     [
                         *(sys.executable, "-I", "-S", str(GUARDIAN)),
                         *(str(lifeline_end), str(status_end)),
+                        "" if channel is None else str(channel),
+                        f"{limits.memory}:{limits.file_size}" if limits else "",
                         f"{user.uid}:{user.gid}" if user else "",
                         str(remove) if remove else "",
                         *command,
                     ],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
+                    stdout=stdout_end,
                     stderr=stderr_end,
                     env=environment,
                     cwd=working_folder,
-                    pass_fds=(lifeline_end, status_end),
+                    pass_fds=[
+                        *(lifeline_end, status_end),
+                        *([] if channel is None else [channel]),
+                    ],
                 )
         try:
             guardian_fd = os.pidfd_open(guardian.pid)
@@ -285,6 +316,7 @@ def _spawned(
             guardian_fd=guardian_fd,
             lifeline=lifeline,
             status_fd=status,
+            stdout_fd=stdout,
             stderr_fd=stderr,
         )
 

@@ -27,6 +27,8 @@ from daemon.config import Settings, build
 from daemon.marketplace.plain_http import open_client
 from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.supervision.policy import Backoff
+from daemon.supervision.supervisor import Supervisor
 
 PASSWORD = "correct horse battery staple"
 OTHER_PASSWORD = "another horse altogether"
@@ -278,6 +280,12 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     made = Wall()
     monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
     return made
+
+
+@pytest.fixture
+def slow_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that failed stays down for longer than any test takes."""
+    monkeypatch.setattr(tree, "Supervisor", partial(Supervisor, backoff=Backoff(300.0, 300.0)))
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@
 | contract, product not to be had | `test_a_product_without_data_keeps_its_links` |
 | seed 7, 502 | `test_the_open_api_refuses[…]`, `test_an_upstream_that_is_not_there_is_502` |
 | seed 7, 503; contract: with `Retry-After` | `test_a_browser_that_is_not_ready_is_503` |
+| contract, queue full: 503 | `test_a_full_queue_is_503` |
+| contract, the deadline passed while queued: 503 | `test_one_that_waits_in_vain_is_503` |
 | seed 7, -1, 10, 40300 | `test_a_code_of_the_open_api[…]`, `test_this_is_no_link[…]`; 40300: e2e |
 | contract, an upstream that did not answer in time: 502 | `test_an_upstream_that_is_too_slow_…` |
 """
@@ -33,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from httpx import Response
 
 from daemon.sandbox.products import PRODUCTS
 from daemon.sandbox.server import Sandbox
@@ -429,20 +432,60 @@ async def test_an_upstream_that_is_too_slow_is_502(start: Start, silent: str) ->
     assert "did not answer in time" in answer.json()["error"]
 
 
+async def test_one_that_waits_in_vain_is_503(start: Start, silent: str) -> None:
+    """Other sub-ids make another submit, and there is one at a time."""
+    daemon = await start(open_api={"url": silent}, browser={"job_timeout": 2})
+    token = await daemon.login()
+    answers: dict[str, Response] = {}
+
+    async def convert(sub_id: str) -> None:
+        link = "https://shopee.vn/product/1/2"
+        answers[sub_id] = await daemon.convert(token, link, sub_ids=[sub_id])
+
+    async with trio.open_nursery() as clients:
+        # The last one wants what the first one wants, and keeps its submit going that much longer.
+        for waiting, sub_id in enumerate(("a", "b", "a"), 1):
+            clients.start_soon(convert, sub_id)
+            await until(daemon, token, requestsWaiting=waiting)
+    assert answers["a"].status_code == 502
+    assert answers["b"].status_code == 503
+    assert "still queued" in answers["b"].json()["error"]
+    assert int(answers["b"].headers["Retry-After"]) >= 1
+
+
+async def test_a_full_queue_is_503(start: Start, silent: str) -> None:
+    daemon = await start(open_api={"url": silent}, browser={"queue": 1})
+    token = await daemon.login()
+
+    async def convert(sub_id: str) -> Response:
+        return await daemon.convert(token, "https://shopee.vn/product/1/2", sub_ids=[sub_id])
+
+    async with trio.open_nursery() as clients:
+        for waiting, sub_id in enumerate(("a", "b")):
+            clients.start_soon(convert, sub_id)
+            await until(daemon, token, requestsWaiting=waiting + 1, submitsWaiting=waiting)
+        answer = await convert("c")
+        clients.cancel_scope.cancel()
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith("1 submits are waiting already (browser.queue)")
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+async def until(daemon: Daemon, token: str, **wanted: int) -> None:
+    """Wait for the desk to report these numbers."""
+    with trio.fail_after(5):
+        while True:
+            status = (await daemon.get("/api/status", token=token)).json()
+            if wanted.items() <= status["conversion"].items():
+                return
+
+
 async def test_a_client_that_leaves_takes_its_conversion_with_it(start: Start, silent: str) -> None:
     daemon = await start(open_api={"url": silent})
     token = await daemon.login()
 
-    async def waiting() -> int:
-        status = (await daemon.get("/api/status", token=token)).json()
-        return int(status["conversion"]["requestsWaiting"])
-
     async with trio.open_nursery() as clients:
         clients.start_soon(daemon.convert, token, "https://shopee.vn/product/1/2")
-        with trio.fail_after(5):
-            while not await waiting():
-                pass
+        await until(daemon, token, requestsWaiting=1)
         clients.cancel_scope.cancel()
-    with trio.fail_after(5):
-        while await waiting():
-            pass
+    await until(daemon, token, requestsWaiting=0)

@@ -11,10 +11,10 @@
 | no cross-origin request | `[foreign page]`, `[null origin]`, `[own page]`, `[extension]` |
 | `open_to` every address: the seed to the letter | `[everybody]`, `test_a_public_address_…` |
 | a reverse proxy on the same host | `[nobody is local]` |
-| metrics: local clients | `test_metrics_are_for_the_same_callers[…]` |
+| metrics: local clients | `test_who_is_local[…]` |
 | metrics: else a session token | `test_a_session_token_opens_metrics`, `…_opens_nothing_else` |
 
-All rows in brackets are of `test_who_is_local` and `test_metrics_are_for_the_same_callers`.
+All rows in brackets are of `test_who_is_local`.
 """
 
 from __future__ import annotations
@@ -99,11 +99,7 @@ async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
 async def test_who_is_local(start: Start, row: Row) -> None:
     daemon = await start(cookie=row.cookie, server=row.server)
     assert await statuses(daemon, **row.headers) == {200 if row.local else 403}
-
-
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-async def test_metrics_are_for_the_same_callers(start: Start, row: Row) -> None:
-    daemon = await start(cookie=row.cookie, server=row.server)
+    # The metrics are for the same callers.
     answer = await daemon.get("/metrics", **row.headers)
     assert answer.status_code == (200 if row.local else 403)
 

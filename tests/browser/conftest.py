@@ -1,4 +1,5 @@
-"""A browser's side of a websocket, played by hand; a small web site; and a real Chromium."""
+"""A browser's side of a websocket, played by hand; a small web site; a real Chromium; and one that
+is played, for what is built on it."""
 
 from __future__ import annotations
 
@@ -8,19 +9,22 @@ import queue
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
+from daemon.browser import contexts, generation
 from daemon.browser.cdp import Connection, connect, converse
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.page import BrowserContext, Page
+from daemon.browser.chromium import LaunchSettings, SandboxState, launch
+from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed
+from daemon.browser.page import BrowserContext, CookieParam, Page
 
 
 class Peer:
@@ -217,3 +221,162 @@ async def connection(shared_endpoint: str) -> AsyncIterator[Connection]:
 async def page(connection: Connection) -> Page:
     """A tab in a context of its own."""
     return await (await BrowserContext.create(connection, ())).new_page()
+
+
+class PlayedChromium:
+    """A Chromium, and the connection to it, that do as a test tells them."""
+
+    def __init__(self, number: int = 1) -> None:
+        self.pid = number
+        self.version = f"Chromium {number}"
+        self.endpoint = f"ws://browser.test/{number}"
+        self.hung = False  # answers nothing
+        self.mute = False  # answers, but runs no script
+        self.hoards = False  # disposes of nothing
+        self.call_takes = 0.0
+        self.megabytes = 100
+        self.contexts: list[PlayedContext] = []
+        self.pages: list[PlayedPage] = []
+        self.being_made = 0
+        self.most_being_made = 0
+        self._exited = trio.Event()
+        self._closed = trio.Event()
+
+    def exit(self) -> None:
+        self._exited.set()
+        self.close()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    async def wait(self) -> str:
+        await self._exited.wait()
+        return "signal 9"
+
+    async def wait_closed(self) -> str:
+        await self._closed.wait()
+        return "it was closed"
+
+    async def memory(self) -> int:
+        return self.megabytes << 20
+
+    async def call(self, deadline: float = 10.0, *, answered: bool = True) -> None:
+        """What each call is: an answer, or an error in time."""
+        with trio.move_on_after(deadline):
+            await trio.sleep(self.call_takes)
+            if self.hung or not answered:
+                await self._closed.wait()
+            if self._closed.is_set():
+                raise Disconnected("the connection to the browser has ended")
+            return
+        raise CallTimedOut("Played.call", deadline)
+
+
+class PlayedPage:
+    def __init__(self, context: PlayedContext) -> None:
+        self.context = context
+        self.opened = 0  # by the tests' own `open_tab`
+
+    async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
+        chromium = self.context.chromium
+        await chromium.call(deadline, answered=not chromium.mute)
+
+
+class PlayedContext:
+    def __init__(self, chromium: PlayedChromium, cookies: Sequence[CookieParam]) -> None:
+        self.chromium = chromium
+        self.cookies = cookies
+
+    @classmethod
+    async def create(
+        cls, connection: PlayedChromium, cookies: Sequence[CookieParam]
+    ) -> PlayedContext:
+        context = cls(connection, cookies)
+        await _made(connection, context, connection.contexts)
+        return context
+
+    async def new_page(self) -> PlayedPage:
+        page = PlayedPage(self)
+        await _made(self.chromium, page, self.chromium.pages)
+        return page
+
+    async def dispose(self) -> None:
+        await self.chromium.call(answered=not self.chromium.hoards)
+        self.chromium.contexts.remove(self)
+        self.chromium.pages = [page for page in self.chromium.pages if page.context is not self]
+
+
+M = TypeVar("M")
+
+
+async def _made(chromium: PlayedChromium, thing: M, things: list[M]) -> None:
+    """It takes a call before and a call after, and leaves nothing when either fails."""
+    chromium.being_made += 1
+    chromium.most_being_made = max(chromium.most_being_made, chromium.being_made)
+    try:
+        await chromium.call()
+        things.append(thing)
+        try:
+            await chromium.call()
+        except BaseException:
+            things.remove(thing)
+            raise
+    finally:
+        chromium.being_made -= 1
+
+
+class PlayedChromiums:
+    """What stands in for launching, connecting, and looking at the sandbox."""
+
+    def __init__(self) -> None:
+        self.launched: list[PlayedChromium] = []
+        self.running: list[PlayedChromium] = []
+        self.launch_takes = 1.0
+        self.launch_fails = ""
+        self.confined = True
+        self.prepare: Callable[[PlayedChromium], None] = lambda _: None
+
+    @asynccontextmanager
+    async def launch(self, _: LaunchSettings) -> AsyncIterator[PlayedChromium]:
+        await trio.sleep(self.launch_takes)
+        if self.launch_fails:
+            raise LaunchFailed(self.launch_fails)
+        chromium = PlayedChromium(len(self.launched) + 1)
+        self.prepare(chromium)
+        self.launched.append(chromium)
+        self.running.append(chromium)
+        try:
+            yield chromium
+        finally:
+            self.running.remove(chromium)
+
+    @asynccontextmanager
+    async def connect(self, endpoint: str) -> AsyncIterator[PlayedChromium]:
+        (chromium,) = (one for one in self.running if one.endpoint == endpoint)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+    async def sandbox_state(self, connection: PlayedChromium) -> SandboxState:
+        await connection.call()
+        return SandboxState(self.confined, self.confined, self.confined)
+
+
+@pytest.fixture
+def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
+    """All browsers that generations launch are played."""
+    played = PlayedChromiums()
+    monkeypatch.setattr(generation, "launch", played.launch)
+    monkeypatch.setattr(generation, "connect", played.connect)
+    monkeypatch.setattr(generation, "sandbox_state", played.sandbox_state)
+    monkeypatch.setattr(generation, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(contexts, "BrowserContext", PlayedContext)
+    return played
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedChromium:
+    """A browser that is played, for contexts on it."""
+    monkeypatch.setattr(contexts, "BrowserContext", PlayedContext)
+    return PlayedChromium()

@@ -214,15 +214,13 @@ async def test_who_comes_as_a_read_ends_gets_its_data(
 ) -> None:
     await bench.open(nursery)
     products.seconds = 1.0
-    first = ask(lambda: bench.convert(bench.link(1)))
+    ask(lambda: bench.convert(bench.link(1)))
     await trio.sleep(1.5)
-    asked = []
-    await trio.sleep(0.5)  # now, as the read ends
-    for _ in range(6):
-        asked.append(ask(lambda: bench.convert(bench.link(1))))
-        await trio.lowlevel.checkpoint()
+    # Its product has waited for the short link long enough at the very moment the read ends.
+    bench.resolver.slow = {bench.short("slow"): 3.0}
+    asked = ask(lambda: bench.convert(bench.link(1), bench.short("slow")))
     await trio.sleep(5)
-    assert [one.answer for one in [first, *asked]] == [{bench.link(1): bench.entry(1)}] * 7
+    assert asked.answer[bench.link(1)] == bench.entry(1)
     assert products.items == [1]
 
 
@@ -259,6 +257,16 @@ async def test_a_source_that_needs_no_cookie_gets_none_and_serves_all_alike(
             bench.link(1): bench.entry(1, cookie=cookie)
         }
     assert [cookie for cookie, _, _ in products.reads] == [None]
+
+
+async def test_with_no_cookie_at_all_a_source_that_needs_none_is_asked(
+    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    bench.links.needs_cookie = products.needs_cookie = False
+    await bench.open(nursery)
+    assert await bench.convert(bench.link(1), cookie=None) == {
+        bench.link(1): bench.entry(1, cookie=None)
+    }
 
 
 async def test_a_source_that_needs_a_cookie_is_not_asked_without_one(

@@ -17,12 +17,11 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
@@ -82,8 +81,9 @@ class Program:
         self.folder = folder
         self.log, self.output = folder / "stderr", folder / "stdout"
         with self.log.open("ab") as errors, self.output.open("ab") as output:
+            self._begins = {self.log: errors.tell(), self.output: output.tell()}
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "daemon", *words],
+                [sys.executable, "-W", "error", "-m", "daemon", *words],
                 cwd=ROOT,
                 env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
@@ -95,12 +95,21 @@ class Program:
         """Wait until it has written `pattern`."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            text = file.read_text()
+            text = file.read_bytes()[self._begins[file] :].decode()
             if found := re.search(pattern, text):
                 return found
             assert self.process.poll() is None, text
             time.sleep(LOOK_EVERY)
         raise AssertionError(f"no {pattern} within {PATIENCE:g} s: {file.read_text()}")
+
+    def stop(self) -> int:
+        """Have it end, as a service manager does; its exit code."""
+        self.process.terminate()
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
 
     async def ended(self) -> int:
         """Wait for its end; its exit code."""
@@ -122,6 +131,10 @@ class Portal:
     def account(self) -> Account:
         """One that nobody has used."""
         return Account(str(next(self._numbers)))
+
+    def owner(self, app_id: str) -> Account:
+        """The account of the Open API, by its application."""
+        return Account(app_id)
 
     def item(self) -> int:
         """One that nobody has used, below all that have a meaning."""
@@ -210,12 +223,24 @@ class Portal:
 class Daemon:
     """A running daemon and a client of it."""
 
-    program: Program
     config: Path
-    url: str
     secrets: set[str] = field(default_factory=lambda: {PASSWORD})
+    password: str = PASSWORD
     token: str = ""
     sessions: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again. Chromium may still be on its way."""
+        self.program = Program("serve", "--config", str(self.config), folder=self.config.parent)
+        try:
+            found = self.program.wait_for(r'"serving on (http://[0-9.:]+)"', self.program.log)
+        except AssertionError:
+            self.program.stop()
+            raise
+        self.url = found[1]
 
     async def ask(
         self,
@@ -230,13 +255,13 @@ class Daemon:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         answer = await _request(self.url, method, path, json=body, headers=headers, timeout=timeout)
         if answer.status_code >= 400:
-            assert not [secret for secret in self.secrets if secret in answer.text], path
+            assert not self.told(answer.text), path
         return answer
 
     async def login(self) -> str:
         """A session token; the same one every time."""
         if not self.token:
-            answer = await self.ask("POST", "/api/auth/login", {"password": PASSWORD})
+            answer = await self.ask("POST", "/api/auth/login", {"password": self.password})
             assert answer.status_code == 200, answer.text
             self.token = answer.json()["token"]
             self.secrets.add(self.token)
@@ -274,6 +299,10 @@ class Daemon:
             return not await self.ready()
 
         await until("browserReady false", not_ready)
+
+    async def until(self, what: str, look: Callable[[], Awaitable[bool]]) -> None:
+        """Wait for something that only looking tells."""
+        await until(what, look)
 
     async def status(self) -> Json:
         """What the owner is shown."""
@@ -316,16 +345,22 @@ class Daemon:
                 kinds.append(re.sub(r"\d+", "", str(entry.readlink())))
         return sorted(kinds)
 
-    def terminate(self) -> None:
-        self.program.process.send_signal(signal.SIGTERM)
+    def wait_for_browser(self) -> None:
+        """Wait until it has had one."""
+        self.program.wait_for("the browser is ready", self.program.log)
 
-    def check_left_nothing(self) -> None:
-        """It has ended: by itself, with nothing left, and without having told a secret."""
+    def told(self, text: str) -> list[str]:
+        """The secrets that a text tells. A number is told by itself, not as part of a longer one."""
+        found = (re.search(rf"(?<!\d){re.escape(one)}(?!\d)", text) for one in self.secrets)
+        return [match[0] for match in found if match]
+
+    def check_left_nothing(self, code: int) -> None:
+        """It has ended in order: with nothing left, and without having told a secret."""
         log = self.program.log.read_text()
-        assert self.program.process.wait(PATIENCE) == 0, log
+        assert code == 0, log
         assert (self.processes(), self.profiles()) == (set(), [])
         assert not (self.program.folder / "state" / "control.sock").exists()
-        assert not [secret for secret in self.secrets if secret in log]
+        assert not self.told(log)
         assert "fault of its own" not in log
         assert '"exception"' not in log, log
 
@@ -393,6 +428,7 @@ def _toml(tables: Tables) -> str:
 
 
 Running = Callable[..., AbstractContextManager[Daemon]]
+RunProgram = Callable[..., Program]
 
 
 @pytest.fixture(scope="session")
@@ -401,9 +437,48 @@ def portal() -> Iterator[Portal]:
     folder = _new_folder()
     program = Program("sandbox", "--port", "0", folder=folder)
     pattern = r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
-    yield Portal(Origins(*program.wait_for(pattern, program.output).groups()))
-    program.process.terminate()
-    assert program.process.wait(PATIENCE) == 0, program.log.read_text()
+    try:
+        yield Portal(Origins(*program.wait_for(pattern, program.output).groups()))
+    finally:
+        code = program.stop()
+    assert code == 0, program.log.read_text()
+    shutil.rmtree(folder)
+
+
+SLOW = 400
+"""Milliseconds: time enough to do something while a submit is under way."""
+
+
+@pytest.fixture
+async def slow_submits(portal: Portal) -> AsyncIterator[None]:
+    """Every submit takes a while, as long as the test."""
+    await portal.delay(submit_ms=SLOW)
+    yield
+    await portal.delay(submit_ms=0)
+
+
+@pytest.fixture
+def run_program() -> Iterator[RunProgram]:
+    """Runs a command in a folder of its own; it has to end within the test."""
+    folder = _new_folder()
+    program = None
+
+    def run(*words: str) -> Program:
+        nonlocal program
+        program = Program(*words, folder=folder)
+        return program
+
+    yield run
+    assert program is not None
+    program.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that Chromium's user can look into."""
+    folder = _new_folder()
+    yield folder
     shutil.rmtree(folder)
 
 
@@ -416,12 +491,12 @@ def running(portal: Portal) -> Running:
     def running(**given: Mapping[str, object]) -> Iterator[Daemon]:
         folder = _new_folder()
         try:
-            daemon = start(configure(folder, given))
+            daemon = Daemon(configure(folder, given))
             try:
                 yield daemon
             finally:
-                daemon.terminate()
-            daemon.check_left_nothing()
+                code = daemon.program.stop()
+            daemon.check_left_nothing(code)
         finally:
             shutil.rmtree(folder)
 
@@ -447,17 +522,11 @@ def running(portal: Portal) -> Running:
     return running
 
 
-def start(config: Path) -> Daemon:
-    """A daemon by a configuration that is there."""
-    program = Program("serve", "--config", str(config), folder=config.parent)
-    url = program.wait_for(r'"serving on (http://[0-9.:]+)"', program.log)[1]
-    return Daemon(program, config, url)
-
-
 @pytest.fixture(scope="session")
 def daemon(running: Running) -> Iterator[Daemon]:
     """One as it comes."""
     with running() as daemon:
+        daemon.wait_for_browser()
         yield daemon
 
 
@@ -467,11 +536,36 @@ def fetching(running: Running) -> Iterator[Daemon]:
     with running(
         marketplace={"method": "fetch"}, products={"method": "page"}, browser={"job_timeout": 15}
     ) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def linking(running: Running) -> Iterator[Daemon]:
+    """One that reads no products, which is quicker by a tab an account."""
+    with running(products={"source": "none"}) as daemon:
+        daemon.wait_for_browser()
         yield daemon
 
 
 @pytest.fixture(scope="session")
 def impatient(running: Running) -> Iterator[Daemon]:
-    """One that gives a request little time, and has a short queue."""
-    with running(browser={"job_timeout": 3, "queue": 6}) as daemon:
+    """The same with little time for a request, and a short queue."""
+    with running(products={"source": "none"}, browser={"job_timeout": 4, "queue": 6}) as daemon:
+        daemon.wait_for_browser()
         yield daemon
+
+
+@pytest.fixture(scope="session")
+def whole_chromium(running: Running) -> Iterator[Daemon]:
+    """One with Chromium itself in place of the headless shell."""
+    with running(browser={"executable": "/usr/bin/chromium"}) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.fixture(params=["daemon", "fetching", "whole_chromium"])
+def any_daemon(request: pytest.FixtureRequest) -> Daemon:
+    """Each of those that answer alike."""
+    found: Daemon = request.getfixturevalue(request.param)
+    return found

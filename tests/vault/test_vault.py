@@ -24,6 +24,10 @@ def vault() -> Vault:
     return Vault(wall=lambda: NOW)
 
 
+def test_a_label_has_two_hundred_characters_at_the_most() -> None:
+    assert MAX_ACCOUNT_NAME == 200
+
+
 async def test_nothing_is_stored_at_first(vault: Vault, nursery: trio.Nursery) -> None:
     await nursery.start(vault.run)
     assert await vault.current() is None

@@ -19,7 +19,6 @@ from daemon.api.schemas import (
     VerifyMfaRequest,
 )
 from daemon.auth.actor import Auth, LoggedIn, Session
-from daemon.patience import patience
 
 
 def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> None:
@@ -38,8 +37,7 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
 
         With the second factor on, the answer has a tempToken for `verify-mfa` in place of a token.
         """
-        with patience():
-            outcome = await auth.login(body.password.get_secret_value(), caller.address)
+        outcome = await auth.login(body.password.get_secret_value(), caller.address)
         if isinstance(outcome, LoggedIn):
             return LoggedInResponse(token=outcome.token)
         return SecondStepResponse(temp_token=outcome.temp_token)
@@ -54,10 +52,9 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse:
         """Finish a login with the code that the authenticator app shows."""
-        with patience():
-            token = await auth.verify_mfa(
-                body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
-            )
+        token = await auth.verify_mfa(
+            body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
+        )
         return TokenResponse(token=token)
 
     @api.operation(
@@ -69,8 +66,7 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def setup(session: Session) -> SetupResponse:  # noqa: ARG001 - having one is enough
         """A new secret for an authenticator app, as text and as a QR code; for 10 minutes."""
-        with patience():
-            made = await auth.begin_setup()
+        made = await auth.begin_setup()
         return SetupResponse(secret=made.secret, qr_code=made.qr_code)
 
     @api.operation(
@@ -83,13 +79,12 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     )
     async def enable(session: Session, body: EnableRequest) -> MessageResponse:
         """Switch the second factor on. Ends every session but this one."""
-        with patience():
-            await auth.enable(
-                session,
-                body.secret.get_secret_value(),
-                body.code.get_secret_value(),
-                _address(neighbourhood),
-            )
+        await auth.enable(
+            session,
+            body.secret.get_secret_value(),
+            body.code.get_secret_value(),
+            _address(neighbourhood),
+        )
         return MessageResponse(message="the second factor is on; other sessions have ended")
 
     @api.operation(
@@ -105,8 +100,7 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
         body: DisableRequest,
     ) -> MessageResponse:
         """Switch the second factor off."""
-        with patience():
-            await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
+        await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
         return MessageResponse(message="the second factor is off")
 
 

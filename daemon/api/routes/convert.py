@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
 from daemon.api.schemas import ConvertRequest, ConvertResponse, FailureEntry, SuccessEntry
@@ -24,6 +26,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
         body=ConvertRequest,
         ok=ConvertResponse,
         errors=(502, 503),
+        seconds=inf,  # the desk keeps the time: it has something to say at the deadline
     )
     async def convert(session: Session, body: ConvertRequest) -> ConvertResponse:  # noqa: ARG001
         """Turn product or short links into affiliate links, with product data.

@@ -11,7 +11,6 @@ from daemon.api.schemas import (
     SyncCookieResponse,
 )
 from daemon.conversion.desk import Desk
-from daemon.patience import patience
 from daemon.vault.actor import Vault
 
 NOT_NAMED = "Affiliate"
@@ -23,9 +22,8 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
 
     async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
-        with patience():
-            record = await vault.store(body.cookie.get_secret_value(), name)
-            await desk.cookie_synced(record.cookie)
+        record = await vault.store(body.cookie.get_secret_value(), name)
+        await desk.cookie_synced(record.cookie)
         return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
 
     @api.operation(
@@ -58,8 +56,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
     )
     async def stored_cookie(caller: None) -> StoredCookieResponse | Failure:  # noqa: ARG001
         """The stored cookie; with none stored, `ok` is false and the status still 200."""
-        with patience():
-            record = await vault.current()
+        record = await vault.current()
         if record is None:
             return Failure(error="no cookie was synced yet; send one to POST /api/sync-cookie")
         return StoredCookieResponse(

@@ -1,0 +1,150 @@
+"""The daemon's end of the line to a worker: messages in and out over a stream socket.
+
+The problem: a worker may send without end, in no time, half a line, or not read at all. None of it
+may cost more than a bounded amount of memory, or keep anybody here waiting for ever.
+
+The choice: nothing is read ahead of whoever iterates over the messages, so a slow reader holds up
+the worker through the socket's own buffer, as a pipe would. What is sent has a deadline. A send
+that is cancelled half-way leaves the rest of its line to the next one, so that lines stay whole.
+
+Whatever ends the conversation ends the iteration; `fault`, `final` and `unfinished` tell which it
+was. Rejected: a task that reads into a queue (the queue is one more bound, and the worker's end is
+then known before what it said), and trio's SocketStream (a cancelled `send_all` does not tell how
+much of the line is gone).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from math import inf
+
+import trio
+
+from daemon.crews.protocol import (
+    MAX_LINE,
+    Conversation,
+    Failed,
+    FromWorker,
+    HumanFeedback,
+    ProtocolFault,
+    Result,
+    ToolResult,
+    ToWorker,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 64 * 1024
+# Seconds. Who waits for an answer reads at once, and for one who does not the socket holds some
+# 200 KiB. So this is for answers larger than that, to a worker that is busy with something else.
+SEND_LIMIT = 30.0
+
+
+class Channel:
+    """Iterate over it for the messages, in one task at a time. Does not own `line`.
+
+    `max_output` is how many bytes the worker may say in all; `grace` how many seconds it may take
+    to close its end after its last message.
+    """
+
+    def __init__(self, line: trio.socket.SocketType, *, max_output: int, grace: float) -> None:
+        self.fault: ProtocolFault | None = None
+        self._line = line
+        self._grace = grace
+        self._conversation = Conversation(max_output=max_output)
+        self._received = bytearray()
+        self._sending = trio.Lock()
+        self._unsent = bytearray()
+        self._closed_by = inf
+
+    @property
+    def final(self) -> Result | Failed | None:
+        """What the worker said of its end. It stands once the iteration has ended without fault."""
+        return self._conversation.final
+
+    @property
+    def unfinished(self) -> bytes:
+        """What was received and is not a whole line."""
+        return bytes(self._received)
+
+    def __aiter__(self) -> Channel:
+        return self
+
+    async def __anext__(self) -> FromWorker:
+        """The next message. Not the last one: it only counts when nothing comes after it."""
+        with trio.CancelScope(deadline=self._closed_by) as patience:
+            while (message := await self._next()) is not None:
+                if message is not self.final:
+                    return message
+                self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
+                patience.deadline = self._closed_by = trio.current_time() + self._grace
+        if patience.cancelled_caught:
+            logger.warning("a worker does not end within %g s of its last message", self._grace)
+        raise StopAsyncIteration
+
+    async def send(self, message: ToWorker, *, within: float = SEND_LIMIT) -> None:
+        """Send it, or break off the conversation when the worker does not read it.
+
+        Nothing happens when the conversation has ended: the iteration tells that. Raises ValueError
+        for an answer to what the worker has not asked.
+        """
+        if isinstance(message, ToolResult | HumanFeedback):
+            self._conversation.tell(message)
+        with trio.move_on_after(within) as patience:
+            async with self._sending:
+                await self._flush()
+                self._unsent += encode(message)
+                await self._flush()
+        if patience.cancelled_caught and self.final is None:
+            self._break(ProtocolFault(f"it did not read `{message.type}` within {within:g} s"))
+
+    async def discard(self) -> None:
+        """Take what comes and drop it, until the worker's end is closed."""
+        while await self._receive():
+            pass
+
+    async def _next(self) -> FromWorker | None:
+        line = await self._next_line()
+        if line is None or self.fault is not None:
+            return None
+        heard = self._conversation.hear(line)
+        if isinstance(heard, ProtocolFault):
+            self._break(heard)
+            return None
+        return heard
+
+    async def _next_line(self) -> bytes | None:
+        """A line without its newline, the beginning of one that is too long, or None at the end."""
+        await trio.lowlevel.checkpoint()  # for what was received before is no reason to hurry
+        searched = 0
+        while (end := self._received.find(b"\n", searched)) < 0:
+            searched = len(self._received)
+            if searched > MAX_LINE:
+                return bytes(self._received)
+            data = await self._receive()
+            if not data:
+                return None
+            self._received += data
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._line.recv(CHUNK)
+        except ConnectionResetError:  # its end was closed with something unread in it
+            return b""
+
+    async def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: await self._line.send(self._unsent)]
+        except (BrokenPipeError, ConnectionResetError):  # its end, or ours, was closed
+            self._unsent.clear()
+
+    def _break(self, fault: ProtocolFault) -> None:
+        if self.fault is None:
+            self.fault = fault
+            self._line.shutdown(socket.SHUT_RDWR)  # which also wakes whoever reads or sends here

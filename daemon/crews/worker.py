@@ -1,0 +1,234 @@
+"""Run one worker of a crew for the length of a block.
+
+    async with start_worker(settings, execution_id, inputs, runs=folder) as worker:
+        async for message in worker.messages:
+            ...
+        end = await worker.end()
+
+The problem: a worker is any program, and may fork, hang, ignore signals, fill memory and disk, or
+break the protocol. Its user wants three things: the messages, one true reason for its end, and that
+nothing of it is left afterwards, however the block is left.
+
+The choice: a guarded process tree (see `daemon/processes/guarded.py`) that leads its own session
+and process group, in a private folder that is its home, its working folder and its place for
+temporary files, and goes with it. Its environment is of our own making, so none of the daemon's
+secrets are in it; the configured values, which may be secrets, are hidden where its words are
+quoted. The protocol is spoken on descriptor 3 (see `daemon/crews/channel.py`), so what the
+program and its libraries print cannot be mistaken for it.
+
+Limits are the whole tree's memory (the guardian measures it and says why resource limits cannot),
+the size of a file, no core files, and what it may say. There is none for CPU time, since the
+deadline bounds an execution, and none for the number of processes: RLIMIT_NPROC counts everything
+that our user runs, us and the browser included, so the service manager's TasksMax is the place.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from math import inf
+from pathlib import Path
+
+import trio
+
+from daemon.crews.channel import Channel
+from daemon.crews.ends import End, ProtocolBroken, silent_end
+from daemon.crews.protocol import (
+    MAX_OUTPUT,
+    FromWorker,
+    HumanFeedback,
+    Inputs,
+    ProtocolFault,
+    Stop,
+    ToolResult,
+    quoted,
+)
+from daemon.processes.background import background
+from daemon.processes.guarded import Guarded, Limits, guarded
+from daemon.processes.guardian import CHANNEL
+
+logger = logging.getLogger(__name__)
+
+# Enough for a model or a database that a crew keeps in its folder for its run, and no disk is
+# filled by one that writes without end.
+FILE_SIZE = 1024 * 1024 * 1024
+# The share of the grace that a worker has to obey `stop` before it gets SIGTERM.
+TERM_AFTER = 0.2
+# A shorter value in the environment is no secret, and would be found in ordinary words.
+SHORTEST_SECRET = 8
+
+
+class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
+    """The worker could not be started; the text says why. Nothing of it is left."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How a crew's workers run.
+
+    `memory` is what all processes of one worker together may use, in bytes. `grace` (seconds) is
+    the time between the message `stop` and SIGKILL, and what a worker may take to end after its
+    last message. `max_output` is how many bytes it may say in all.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    memory: int
+    grace: float = 10.0
+    max_output: int = MAX_OUTPUT
+
+
+class Stopped(Enum):
+    """What it took to stop a worker. The value is a sentence for its execution's `error`."""
+
+    WITHOUT_SIGNAL = "the worker ended without a signal"
+    BY_SIGTERM = "the worker ended at SIGTERM"
+    BY_SIGKILL = "the worker ignored the message `stop` and SIGTERM, and was killed"
+
+
+class Worker:
+    """A running worker. Made by `start_worker()`; of no use after its block."""
+
+    def __init__(self, process: Guarded, channel: Channel, settings: WorkerSettings) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._channel = channel
+        self._settings = settings
+
+    @property
+    def messages(self) -> AsyncIterator[FromWorker]:
+        """What it says, for one task at a time, but for its last message: that is its `end`.
+
+        Read slowly it is held up, and nothing is lost, also of what it said just before it died.
+        """
+        return self._channel
+
+    async def send(self, answer: ToolResult | HumanFeedback) -> None:
+        """Answer it. One that does not read this within 30 s has broken the protocol.
+
+        Nothing happens when it has ended: the messages tell that. Raises ValueError when it has not
+        asked.
+        """
+        await self._channel.send(answer)
+
+    async def end(self) -> End:
+        """Wait for its end and tell it. Messages that were not taken by then are dropped.
+
+        What is left of the worker at that point, if anything, is killed when the block is left.
+        """
+        async for _ in self._channel:
+            pass
+        if self._channel.fault is not None:
+            return self._broken(self._channel.fault)
+        if self._channel.final is not None:
+            return self._channel.final
+        with trio.move_on_after(self._settings.grace):
+            return silent_end(
+                await self._process.wait(),
+                unfinished=self._hide(self._channel.unfinished.decode(errors="backslashreplace")),
+                stderr=self.stderr_tail,
+                memory_limit=self._settings.memory,
+            )
+        return self._broken(
+            ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
+        )
+
+    async def stop(self) -> Stopped:
+        """Have it end: `stop`, then SIGTERM to its process group, then SIGKILL.
+
+        Takes the grace at most, and is not for the time in which somebody takes messages. What it
+        says from here on is dropped.
+        """
+        grace = self._settings.grace
+        async with background(self._channel.discard):
+            with trio.move_on_after(grace * TERM_AFTER):
+                await self._channel.send(Stop())
+                await self._process.wait()
+                return Stopped.WITHOUT_SIGNAL
+            self._process.terminate()
+            with trio.move_on_after(grace * (1 - TERM_AFTER)):
+                await self._process.wait()
+                return Stopped.BY_SIGTERM
+        logger.warning("a worker (process %d) ignores SIGTERM and is killed", self.pid)
+        self._process.kill()
+        return Stopped.BY_SIGKILL
+
+    @property
+    def stdout_tail(self) -> str:
+        """The last 64 KiB of its standard output, without the values of its environment."""
+        return self._hide(self._process.stdout_tail)
+
+    @property
+    def stderr_tail(self) -> str:
+        """The same of standard error."""
+        return self._hide(self._process.stderr_tail)
+
+    def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
+        line = b"" if fault.line is None else fault.line
+        return ProtocolBroken(
+            fault.reason, quoted(self._hide(line.decode(errors="backslashreplace")))
+        )
+
+    def _hide(self, text: str) -> str:
+        longest_first = sorted(
+            self._settings.environment.items(), key=lambda pair: len(pair[1]), reverse=True
+        )
+        for name, value in longest_first:
+            if len(value) >= SHORTEST_SECRET:
+                text = text.replace(value, f"[{name}]")
+        return text
+
+
+@asynccontextmanager
+async def start_worker(
+    settings: WorkerSettings, execution_id: str, inputs: Inputs, *, runs: Path
+) -> AsyncIterator[Worker]:
+    """A worker for the length of the block. Raises CannotStart.
+
+    `runs` is the folder in which its own folder is made. The `inputs` are on their way when the
+    block is entered.
+    """
+    entered = False
+    try:
+        # Not trio's socketpair: it would make the worker's end non-blocking, too.
+        our_end, theirs = socket.socketpair()
+        with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
+            folder = Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
+            async with guarded(
+                settings.command,
+                environment=_environment(settings, execution_id, folder),
+                working_folder=folder,
+                remove=folder,
+                channel=theirs.fileno(),
+                limits=Limits(memory=settings.memory, file_size=FILE_SIZE),
+            ) as process:
+                theirs.close()
+                channel = Channel(ours, max_output=settings.max_output, grace=settings.grace)
+                # Without a deadline of its own: it may be large, and the worker slow to start.
+                async with background(partial(channel.send, inputs, within=inf)):
+                    entered = True
+                    yield Worker(process, channel, settings)
+    except OSError as fault:
+        if entered:
+            raise  # the block's own
+        raise CannotStart(f"{settings.command[0]} could not be started: {fault}") from fault
+
+
+def _environment(settings: WorkerSettings, execution_id: str, folder: Path) -> dict[str, str]:
+    """All of its environment."""
+    return {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        **settings.environment,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "SMARTLINKD_FD": str(CHANNEL),
+        "SMARTLINKD_EXECUTION": execution_id,
+    }

@@ -1,0 +1,1 @@
+"""What must survive: executions, their events, webhook deliveries. One SQLite file."""

@@ -1,0 +1,198 @@
+"""The journal actor: executions on disk before anybody is told of them.
+
+This is the handle that the rest of the daemon holds. The state of one incarnation is an open
+`Store` and the right to use it; each question is a whole transaction on a thread, one at a time,
+in the order asked.
+
+An asker that gives up before its turn changes nothing. One that gives up in the midst has its
+change made or not made, never half: a transaction on a disk is not cut short. Who must know
+(`create`, say) shields itself from cancellation, or asks again with the same idempotency key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import trio
+from pydantic import SecretBytes
+
+from daemon.errors import Unavailable
+from daemon.journal.model import (
+    Change,
+    Created,
+    Delivery,
+    Event,
+    Execution,
+    IdempotencyKey,
+    NewDelivery,
+    NewEvent,
+    NewExecution,
+    Page,
+    Retention,
+    State,
+)
+from daemon.journal.store import Store
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.supervisor import sole_error
+
+logger = logging.getLogger(__name__)
+
+QUEUE: Final = 512
+"""Questions that may wait: every status poll is one, and takes a fraction of a millisecond."""
+PRUNE_EVERY: Final = 600.0
+"""Seconds between two looks for what may be forgotten."""
+
+R = TypeVar("R")
+
+
+class Journal:
+    """What others hold. Beside the errors named, each call may raise `Unavailable`: nothing was
+    changed then (a full disk, say), or one of `Mailbox.ask`'s kinds of it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        key: SecretBytes,
+        retention: Retention,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials."""
+        self.mailbox = Mailbox[_Desk]("journal", size=QUEUE)
+        self._path = path
+        self._key = key
+        self._retention = retention
+        self._wall = wall
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation: opens the file, answers, and forgets what is beyond its retention.
+
+        Raises `UnusableJournal`.
+        """
+        limiter = trio.CapacityLimiter(1)
+        # A thread is waited for also when this is cancelled, so an opened file is always closed.
+        store = await trio.to_thread.run_sync(Store, self._path, self._key, limiter=limiter)
+        try:
+            async with sole_error(), trio.open_nursery() as nursery:
+                nursery.start_soon(self._prune_regularly)
+                task_status.started()
+                await self.mailbox.serve(_Desk(store, limiter))
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(store.close, limiter=limiter)
+
+    async def create(self, new: NewExecution, *, idempotency: IdempotencyKey | None) -> Created:
+        """Put an execution on disk, unless its idempotency key stands for one already.
+
+        Raises `KeyReused`, `TooLarge`, or `Invalid` for values that are no JSON.
+        """
+        return await self._do(lambda store: store.create(new, idempotency))
+
+    async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
+        """The id that `create` would answer for a key that stands for one, else None.
+
+        For what has to be refused only when it is new, as a full queue. Raises `KeyReused`.
+        """
+        now = self._wall()
+        return await self._do(lambda store: store.created_by(crew, owner, key, now))
+
+    async def record(
+        self,
+        execution_id: str,
+        change: Change,
+        events: Sequence[NewEvent] = (),
+        deliveries: Sequence[NewDelivery] = (),
+    ) -> Execution:
+        """Change an execution, number its events and queue its webhook calls, all or nothing.
+
+        Returns it as it is then. Raises `AlreadyFinished`, `TooLarge`, or `Invalid` for values
+        that are no JSON. An id that does not exist ends the actor: its asker has lost count.
+        """
+        return await self._do(lambda store: store.record(execution_id, change, events, deliveries))
+
+    async def execution(self, execution_id: str) -> Execution | None:
+        """The execution, or None when there is none of that id, or it was forgotten."""
+        return await self._do(lambda store: store.execution(execution_id))
+
+    async def executions(
+        self,
+        crew: str,
+        *,
+        owner: str | None = None,
+        state: State | None = None,
+        limit: int,
+        cursor: str | None = None,
+    ) -> Page:
+        """At most `limit` (and 100) executions of a crew, newest first.
+
+        `owner` None means everybody's, "" the organization token's own. Raises `Invalid` for a
+        cursor that was not given out for this crew and owner.
+        """
+        return await self._do(lambda store: store.executions(crew, owner, state, limit, cursor))
+
+    async def events(self, execution_id: str, *, after: int, limit: int) -> list[Event]:
+        """At most `limit` events numbered above `after`, in order; [] when there are none."""
+        return await self._do(lambda store: store.events(execution_id, after, limit))
+
+    async def unfinished(self) -> list[Execution]:
+        """All executions that have not ended, in the order of their creation."""
+        return await self._do(Store.unfinished)
+
+    async def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
+        """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
+
+        One that is being made is still among them, until `delivered` or `delivery_failed`. A
+        `now` in the future shows when the next ones are due.
+        """
+        return await self._do(lambda store: store.due_deliveries(now, limit))
+
+    async def delivered(self, delivery_id: int) -> None:
+        """Forget a delivery that was made. Saying so twice does nothing."""
+        await self._do(lambda store: store.delivered(delivery_id))
+
+    async def delivery_failed(self, delivery_id: int, next_at: datetime | None, why: str) -> None:
+        """Put a delivery off until `next_at`, or give it up for good (None).
+
+        `why` is for the operator, and holds no secret.
+        """
+        await self._do(lambda store: store.delivery_failed(delivery_id, next_at, why))
+
+    async def prune(self, now: datetime) -> int:
+        """Forget what is beyond its retention at `now`; returns how many executions that was.
+
+        Many short transactions, between which others are answered.
+        """
+        forgotten = 0
+        while True:
+            batch = await self._do(lambda store: store.prune_some(now, self._retention))
+            forgotten += batch.forgotten
+            if batch.done:
+                return forgotten
+
+    async def _do(self, work: Callable[[Store], R]) -> R:
+        return cast("R", await self.mailbox.ask(_Desk.do, work))
+
+    async def _prune_regularly(self) -> None:
+        while True:
+            try:
+                forgotten = await self.prune(self._wall())
+                if forgotten:
+                    logger.info("forgot %d executions beyond their retention", forgotten)
+            except Unavailable as error:
+                logger.warning("could not forget old executions: %s", error)
+            await trio.sleep(PRUNE_EVERY)
+
+
+class _Desk:
+    """The state of one incarnation."""
+
+    def __init__(self, store: Store, limiter: trio.CapacityLimiter) -> None:
+        self._store = store
+        self._limiter = limiter
+
+    async def do(self, work: Callable[[Store], object]) -> object:
+        return await trio.to_thread.run_sync(work, self._store, limiter=self._limiter)

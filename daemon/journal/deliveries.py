@@ -1,0 +1,245 @@
+"""Webhook targets and the deliveries that wait for them.
+
+A delivery is a row until it is done or given up. It names a row of `webhooks`, not an address, so
+that a credential is kept once however many deliveries wait, and so that a target which is replaced
+stays for those queued before. A credential goes as soon as nobody can need it any more: when the
+execution has ended, or its target was replaced, and no delivery waits.
+
+All functions run inside a transaction of the caller, or read only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, cast
+
+from pydantic import SecretStr
+
+from daemon.journal.columns import (
+    MAX_ERROR,
+    MAX_NAME,
+    MAX_URL,
+    check_size,
+    decode,
+    encode,
+    micros,
+    moment,
+    text,
+)
+from daemon.journal.errors import TooLarge
+from daemon.journal.model import Delivery, NewDelivery, WebhookTarget
+from daemon.journal.sealing import NotSealed, Seal
+
+MAX_BODY: Final = 32 * 1024 * 1024
+"""Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""
+MAX_AUTH: Final = 16 * 1024
+"""Bytes of an Authorization header; servers take less."""
+MAX_TARGETS: Final = 64
+"""Targets of an execution that are in force or still waited for."""
+MAX_AT_ONCE: Final = 100
+"""Deliveries in one answer."""
+MAX_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
+"""Bytes of bodies in one answer; a single one may be larger."""
+
+
+def set_targets(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    sequence: int,
+    execution_id: str,
+    targets: Iterable[WebhookTarget],
+) -> None:
+    """Put these in force, in place of those so far."""
+    connection.execute("UPDATE webhooks SET in_force = 0 WHERE execution = ?", (sequence,))
+    for target in targets:
+        _add_target(connection, seal, sequence, execution_id, target, in_force=True)
+
+
+def targets_in_force(
+    connection: sqlite3.Connection, seal: Seal, sequence: int, execution_id: str
+) -> tuple[WebhookTarget, ...]:
+    """Those that were set last, in their order."""
+    rows = connection.execute(
+        "SELECT * FROM webhooks WHERE execution = ? AND in_force ORDER BY number", (sequence,)
+    )
+    return tuple(_target(row, seal, execution_id) for row in rows)
+
+
+def queue(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    sequence: int,
+    execution_id: str,
+    deliveries: Iterable[NewDelivery],
+) -> None:
+    """Have these wait until they are due."""
+    for delivery in deliveries:
+        check_size("webhook body", len(delivery.body), MAX_BODY)
+        webhook = _find_target(connection, seal, sequence, execution_id, delivery.target)
+        if webhook is None:
+            webhook = _add_target(
+                connection, seal, sequence, execution_id, delivery.target, in_force=False
+            )
+        connection.execute(
+            "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (?, ?, ?, ?)",
+            (sequence, webhook, micros(delivery.due_at), delivery.body),
+        )
+
+
+def due(connection: sqlite3.Connection, seal: Seal, now: datetime, limit: int) -> list[Delivery]:
+    """Those due at `now`, longest due first: at most `limit`, and fewer when they are large."""
+    rows = connection.execute(
+        """
+        SELECT deliveries.number AS delivery, id, crew, attempts, next_at, last_error, body,
+               kind, url, webhooks.events, credential
+        FROM deliveries
+        JOIN webhooks ON webhooks.number = deliveries.webhook
+        JOIN executions ON executions.sequence = deliveries.execution
+        WHERE next_at <= ?
+        ORDER BY next_at, deliveries.number
+        LIMIT ?
+        """,
+        (micros(now), min(limit, MAX_AT_ONCE)),
+    )
+    found: list[Delivery] = []
+    size = 0
+    for row in rows:
+        size += len(row["body"])
+        if found and size > MAX_BYTES_AT_ONCE:
+            break
+        found.append(_delivery(row, seal))
+    return found
+
+
+def done(connection: sqlite3.Connection, delivery: int) -> None:
+    """It was made, or is given up. Nothing when it is gone already."""
+    row = connection.execute(
+        "DELETE FROM deliveries WHERE number = ? RETURNING execution", (delivery,)
+    ).fetchone()
+    if row is not None:
+        drop_unneeded_targets(connection, row["execution"])
+
+
+def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime, why: str) -> None:
+    """It failed and is tried again. Nothing when it is gone already."""
+    connection.execute(
+        "UPDATE deliveries SET attempts = attempts + 1, next_at = ?, last_error = ? "
+        "WHERE number = ?",
+        (micros(next_at), text("why", why, MAX_ERROR), delivery),
+    )
+
+
+def drop_unneeded_targets(connection: sqlite3.Connection, sequence: int) -> None:
+    """Delete replaced targets that nothing waits for, and the credentials of an ended execution."""
+    connection.execute(
+        """
+        DELETE FROM webhooks WHERE execution = ? AND NOT in_force
+        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.number)
+        """,
+        (sequence,),
+    )
+    connection.execute(
+        """
+        UPDATE webhooks SET credential = NULL WHERE execution = ? AND +credential IS NOT NULL
+        AND EXISTS (SELECT 1 FROM executions
+                    WHERE sequence = webhooks.execution AND finished_at IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.number)
+        """,
+        (sequence,),
+    )
+
+
+def key_fits(connection: sqlite3.Connection, seal: Seal) -> bool:
+    """Whether the credentials are under this key; they are all under the same, if there are any."""
+    row = connection.execute(
+        """
+        SELECT id, kind, url, webhooks.events, credential
+        FROM webhooks JOIN executions ON sequence = execution
+        WHERE credential IS NOT NULL LIMIT 1
+        """
+    ).fetchone()
+    if row is None:
+        return True
+    try:
+        _target(row, seal, row["id"])
+    except NotSealed:
+        return False
+    return True
+
+
+def _find_target(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    sequence: int,
+    execution_id: str,
+    target: WebhookTarget,
+) -> int | None:
+    rows = connection.execute(
+        "SELECT * FROM webhooks WHERE execution = ? AND kind = ? AND url = ?",
+        (sequence, target.kind, target.url),
+    )
+    same = (row["number"] for row in rows if _target(row, seal, execution_id) == target)
+    return next(same, None)
+
+
+def _add_target(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    sequence: int,
+    execution_id: str,
+    target: WebhookTarget,
+    *,
+    in_force: bool,
+) -> int:
+    (count,) = connection.execute(
+        "SELECT count(*) FROM webhooks WHERE execution = ?", (sequence,)
+    ).fetchone()
+    if count >= MAX_TARGETS:
+        raise TooLarge(f"webhooks: more than {MAX_TARGETS} targets for one execution; use fewer")
+    credential = None
+    if target.auth is not None:
+        header = text("webhook authentication", target.auth.get_secret_value(), MAX_AUTH)
+        context = _context(execution_id, target.kind, target.url)
+        credential = seal.seal(header.encode(), context)
+    number = connection.execute(
+        "INSERT INTO webhooks (execution, in_force, kind, url, events, credential) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            sequence,
+            in_force,
+            target.kind,
+            text("webhook url", target.url, MAX_URL),
+            encode("webhook events", list(target.events), limit=MAX_NAME),
+            credential,
+        ),
+    ).lastrowid
+    assert number is not None  # noqa: S101 - it was just inserted; for the type checker
+    return number
+
+
+def _delivery(row: sqlite3.Row, seal: Seal) -> Delivery:
+    return Delivery(
+        id=row["delivery"],
+        execution_id=row["id"],
+        crew=row["crew"],
+        target=_target(row, seal, row["id"]),
+        body=row["body"],
+        attempts=row["attempts"],
+        next_at=moment(row["next_at"]),
+        last_error=row["last_error"],
+    )
+
+
+def _target(row: sqlite3.Row, seal: Seal, execution_id: str) -> WebhookTarget:
+    auth = None
+    if row["credential"] is not None:
+        context = _context(execution_id, row["kind"], row["url"])
+        auth = SecretStr(seal.open(row["credential"], context).decode())
+    events = cast("list[str]", decode(row["events"]))
+    return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
+
+
+def _context(execution_id: str, kind: str, url: str) -> str:
+    return f"{execution_id}\n{kind}\n{url}"

@@ -1,0 +1,353 @@
+"""Executions, their events and their completed tasks: reading and writing the rows.
+
+All functions run inside a transaction of the caller, or read only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from daemon.errors import Invalid
+from daemon.journal import deliveries
+from daemon.journal.columns import (
+    MAX_ERROR,
+    MAX_NAME,
+    MAX_TEXT,
+    check_size,
+    decode,
+    digest,
+    encode,
+    micros,
+    moment,
+    optional_moment,
+    text,
+)
+from daemon.journal.errors import AlreadyFinished, KeyReused, TooLarge
+from daemon.journal.model import (
+    Change,
+    Created,
+    Event,
+    Execution,
+    IdempotencyKey,
+    NewDelivery,
+    NewEvent,
+    NewExecution,
+    Page,
+    State,
+    Status,
+    Summary,
+    TaskRecord,
+)
+from daemon.journal.sealing import NotSealed, Seal
+
+KEY_LIFETIME: Final = timedelta(hours=24)
+"""How long an idempotency key stands for what it created."""
+MAX_PAGE: Final = 100
+"""Executions in one answer."""
+MAX_EVENTS_AT_ONCE: Final = 500
+"""Events in one answer."""
+MAX_EVENT_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""Characters of their data in one answer; a single event may have more."""
+MAX_EVENTS: Final = 100_000
+"""Events of one execution. What ends it is still recorded beyond."""
+MAX_DELIVERIES: Final = 100_000
+"""The same for webhook calls queued over its whole life."""
+MAX_TASKS: Final = 10_000
+"""Completed tasks of one execution."""
+MAX_TASKS_SIZE: Final = 16 * 1024 * 1024
+"""Characters of all their records together: whoever asks for the execution gets all of them."""
+
+_TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAME}
+_JSON: Final = ("result_json", "token_usage", "last_step")
+_MOMENTS: Final = ("started_at", "finished_at")
+
+_Columns = dict[str, str | int | None]
+
+
+def create(
+    connection: sqlite3.Connection, seal: Seal, new: NewExecution, key: IdempotencyKey | None
+) -> Created:
+    """Insert an execution, unless its key stands for one."""
+    if key is not None:
+        earlier = created_by(connection, new.crew, new.owner, key, new.created_at)
+        if earlier is not None:
+            return Created(earlier, is_new=False)
+    sequence = connection.execute(
+        "INSERT INTO executions (id, crew, owner, state, status, created_at) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (new.id, new.crew, new.owner, State.PENDING, Status.PENDING, micros(new.created_at)),
+    ).lastrowid
+    assert sequence is not None  # noqa: S101 - it was just inserted; for the type checker
+    connection.execute(
+        "INSERT INTO kickoffs (execution, inputs, meta) VALUES (?, ?, ?)",
+        (sequence, encode("inputs", new.inputs), encode("meta", new.meta)),
+    )
+    deliveries.set_targets(connection, seal, sequence, new.id, new.webhooks)
+    if key is not None:
+        expires_at = micros(new.created_at + KEY_LIFETIME)
+        # In place of an expired one; a live one is found above, by the one writer there is.
+        connection.execute(
+            "DELETE FROM idempotency WHERE crew = ? AND owner = ? AND key = ?",
+            (new.crew, new.owner, key.key),
+        )
+        connection.execute(
+            "INSERT INTO idempotency (crew, owner, key, digest, execution, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (new.crew, new.owner, key.key, digest(key.body), new.id, expires_at),
+        )
+    return Created(new.id, is_new=True)
+
+
+def created_by(
+    connection: sqlite3.Connection, crew: str, owner: str, key: IdempotencyKey, now: datetime
+) -> str | None:
+    """The id of what a key stands for at `now`, None when it is unused. Raises `KeyReused`."""
+    row = connection.execute(
+        "SELECT digest, execution FROM idempotency "
+        "WHERE crew = ? AND owner = ? AND key = ? AND expires_at > ?",
+        (crew, owner, text("Idempotency-Key", key.key, MAX_NAME), micros(now)),
+    ).fetchone()
+    if row is None:
+        return None
+    if row["digest"] != digest(key.body):
+        raise KeyReused(
+            "Idempotency-Key: was used with another body in the last 24 hours; send a fresh key, "
+            "or the same body"
+        )
+    return str(row["execution"])
+
+
+def record(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    execution_id: str,
+    change: Change,
+    *,
+    events: Sequence[NewEvent],
+    calls: Sequence[NewDelivery],
+) -> Execution:
+    """Change an execution, number its new events, queue its webhook calls."""
+    row = connection.execute(
+        "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
+        "FROM executions WHERE id = ?",
+        (execution_id,),
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no execution {execution_id} to record anything of")
+    if State(row["state"]).ended:
+        raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
+    sequence: int = row["sequence"]
+    event_count = row["last_event"] + len(events)
+    call_count = row["deliveries"] + len(calls)
+    ends = "status" in change and change["status"].state.ended
+    if not ends:
+        _check_count("events", event_count, MAX_EVENTS)
+        _check_count("webhook calls", call_count, MAX_DELIVERIES)
+    columns = _changed(change) | _record_tasks(connection, row, change)
+    columns |= {"last_event": event_count, "deliveries": call_count}
+    # The names are those of this file, never an asker's.
+    assignments = ", ".join(f"{column} = :{column}" for column in columns)
+    connection.execute(
+        f"UPDATE executions SET {assignments} WHERE sequence = :sequence",  # noqa: S608
+        {**columns, "sequence": sequence},
+    )
+    _add_events(connection, sequence, row["last_event"], events)
+    if "webhooks" in change:
+        deliveries.set_targets(connection, seal, sequence, execution_id, change["webhooks"])
+    deliveries.queue(connection, seal, sequence, execution_id, calls)
+    if ends or "webhooks" in change:
+        deliveries.drop_unneeded_targets(connection, sequence)
+    recorded = read(connection, seal, execution_id)
+    assert recorded is not None  # noqa: S101 - it was just changed; for the type checker
+    return recorded
+
+
+def read(connection: sqlite3.Connection, seal: Seal, execution_id: str) -> Execution | None:
+    """The execution, whole."""
+    row = connection.execute(
+        "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE id = ?",
+        (execution_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    tasks = connection.execute(
+        "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
+    )
+    return Execution(
+        **_summary_fields(row),
+        inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
+        meta=decode(row["meta"]),
+        webhooks=deliveries.targets_in_force(connection, seal, row["sequence"], execution_id),
+        result=row["result"],
+        result_json=decode(row["result_json"]),
+        token_usage=cast("dict[str, JsonValue] | None", decode(row["token_usage"])),
+        tasks=tuple(_task(task["record"]) for task in tasks),
+        last_step=decode(row["last_step"]),
+    )
+
+
+def unfinished(connection: sqlite3.Connection, seal: Seal) -> list[Execution]:
+    """Those that have not ended, in the order of creation."""
+    rows = connection.execute(
+        "SELECT id FROM executions INDEXED BY executions_unfinished "
+        "WHERE finished_at IS NULL ORDER BY sequence"
+    ).fetchall()
+    found = (read(connection, seal, row["id"]) for row in rows)
+    return [execution for execution in found if execution is not None]
+
+
+def page(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    crew: str,
+    *,
+    owner: str | None,
+    state: State | None,
+    limit: int,
+    cursor: str | None,
+) -> Page:
+    """Some of a crew's executions, newest first. Raises `Invalid` for a cursor not from here."""
+    limit = min(limit, MAX_PAGE)
+    context = f"{crew}\n{owner!r}"
+    wanted: dict[str, str | int] = {"crew": crew}
+    if owner is not None:
+        wanted["owner"] = owner
+    if state is not None:
+        wanted["state"] = state
+    conditions = [f"{column} = :{column}" for column in wanted]
+    if cursor is not None:
+        wanted["before"] = _opened(seal, cursor, context)
+        conditions.append("sequence < :before")
+    # The names are those of this file, never an asker's.
+    statement = (
+        "SELECT sequence, id, crew, owner, status, error, current_task, completed_tasks, "  # noqa: S608
+        "total_tasks, created_at, started_at, finished_at, last_event FROM executions "
+        f"WHERE {' AND '.join(conditions)} ORDER BY sequence DESC LIMIT :limit"
+    )
+    rows = connection.execute(statement, {**wanted, "limit": limit + 1}).fetchall()
+    found = tuple(Summary(**_summary_fields(row)) for row in rows[:limit])
+    more = len(rows) > limit
+    return Page(found, _sealed(seal, found[-1].sequence, context) if more else None)
+
+
+def events(
+    connection: sqlite3.Connection, execution_id: str, *, after: int, limit: int
+) -> list[Event]:
+    """Those numbered above `after`: at most `limit`, and fewer when they are large."""
+    rows = connection.execute(
+        "SELECT number, timestamp, type, data FROM events "
+        "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) AND number > ? "
+        "ORDER BY number LIMIT ?",
+        (execution_id, after, min(limit, MAX_EVENTS_AT_ONCE)),
+    )
+    found: list[Event] = []
+    size = 0
+    for row in rows:
+        size += len(row["data"] or "")
+        if found and size > MAX_EVENT_BYTES_AT_ONCE:
+            break
+        data = decode(row["data"])
+        found.append(Event(row["number"], moment(row["timestamp"]), row["type"], data))
+    return found
+
+
+def _changed(change: Change) -> _Columns:
+    """The plain columns that a change gives a new value."""
+    columns: _Columns = {}
+    if "status" in change:
+        columns |= {"status": change["status"], "state": change["status"].state}
+    if "total_tasks" in change:
+        columns["total_tasks"] = change["total_tasks"]
+    given = cast("Mapping[str, Any]", change)
+    for name, limit in _TEXTS.items():
+        if name in given:
+            columns[name] = None if given[name] is None else text(name, given[name], limit)
+    for name in _JSON:
+        if name in given:
+            columns[name] = encode(name, given[name])
+    for name in _MOMENTS:
+        if name in given:
+            columns[name] = None if given[name] is None else micros(given[name])
+    return columns
+
+
+def _record_tasks(connection: sqlite3.Connection, row: sqlite3.Row, change: Change) -> _Columns:
+    sequence, count, size = row["sequence"], row["completed_tasks"], row["tasks_size"]
+    if change.get("drop_tasks"):
+        connection.execute("DELETE FROM tasks WHERE execution = ?", (sequence,))
+        count = size = 0
+    for task in change.get("new_tasks", ()):
+        content = encode("task", asdict(task)) or ""
+        count += 1
+        size += len(content)
+        _check_count("completed tasks", count, MAX_TASKS)
+        check_size("tasks", size, MAX_TASKS_SIZE)
+        connection.execute("INSERT INTO tasks VALUES (?, ?, ?)", (sequence, count, content))
+    return {"completed_tasks": count, "tasks_size": size}
+
+
+def _add_events(
+    connection: sqlite3.Connection, sequence: int, last: int, new: Sequence[NewEvent]
+) -> None:
+    connection.executemany(
+        "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+        [
+            (
+                sequence,
+                number,
+                micros(event.timestamp),
+                text("event type", event.type, MAX_NAME),
+                encode("event data", event.data),
+            )
+            for number, event in enumerate(new, last + 1)
+        ],
+    )
+
+
+def _check_count(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise TooLarge(f"{what}: more than {limit} in one execution; end it")
+
+
+def _summary_fields(row: sqlite3.Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "crew": row["crew"],
+        "owner": row["owner"],
+        "status": Status(row["status"]),
+        "error": row["error"],
+        "current_task": row["current_task"],
+        "completed_tasks": row["completed_tasks"],
+        "total_tasks": row["total_tasks"],
+        "created_at": moment(row["created_at"]),
+        "started_at": optional_moment(row["started_at"]),
+        "finished_at": optional_moment(row["finished_at"]),
+        "sequence": row["sequence"],
+        "last_event": row["last_event"],
+    }
+
+
+def _task(content: str) -> TaskRecord:
+    return TaskRecord(**cast("dict[str, Any]", decode(content)))
+
+
+def _sealed(seal: Seal, sequence: int, context: str) -> str:
+    sealed = seal.seal(str(sequence).encode(), context)
+    return base64.urlsafe_b64encode(sealed).decode()
+
+
+def _opened(seal: Seal, cursor: str, context: str) -> int:
+    try:
+        return int(seal.open(base64.urlsafe_b64decode(cursor.encode("ascii")), context))
+    except (NotSealed, binascii.Error, UnicodeEncodeError):
+        raise Invalid(
+            "cursor: not one that this list gave; leave it out to begin with the newest"
+        ) from None

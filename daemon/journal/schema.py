@@ -1,0 +1,208 @@
+"""The tables, and how a file gets them.
+
+`PRAGMA user_version` counts the migrations that a file has had. They go forward only, in one
+transaction together with the new number. A file from a newer daemon is refused before anything is
+written to it, be it only what closing it would write: its version is read through a connection
+that is not able to write.
+
+Some choices in the tables:
+
+* An execution's `sequence` is its place in the order of creation, and what the other tables call
+  it by; AUTOINCREMENT, since the number of one that is forgotten must not come back.
+* What is large and never changes (`kickoffs`) is not in the row that changes at each step: SQLite
+  writes a whole row whenever a part of it changes.
+* What must not happen, the database itself refuses: two executions for one idempotency key, an
+  execution that has ended without a time or the other way round, one forgotten while a delivery
+  waits.
+* `events` and `tasks` may be many: when an execution is forgotten, its row goes first, its number
+  comes into `forgotten`, and they are swept away piecemeal.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from daemon.journal.errors import UnusableJournal
+from daemon.journal.faults import explained_at_start
+
+SYNCHRONOUS: Final = "FULL"
+"""A commit returns when the disk has it: what a client was told holds when the power fails."""
+BUSY_TIMEOUT: Final = 2.0
+"""Seconds to wait for a lock of another program; everything in the journal waits meanwhile."""
+_WAL_KEPT: Final = 16 * 1024 * 1024
+"""Bytes that the WAL file is cut to after a large transaction; SQLite would keep its size."""
+
+_VERSION_1: Final = (
+    """
+    CREATE TABLE executions (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        crew TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCESS', 'FAILED')),
+        status TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        started_at INTEGER,
+        finished_at INTEGER,
+        current_task TEXT,
+        total_tasks INTEGER,
+        completed_tasks INTEGER NOT NULL DEFAULT 0,
+        tasks_size INTEGER NOT NULL DEFAULT 0,
+        last_event INTEGER NOT NULL DEFAULT 0,
+        deliveries INTEGER NOT NULL DEFAULT 0,
+        error TEXT,
+        token_usage TEXT,
+        result TEXT,
+        result_json TEXT,
+        last_step TEXT,
+        CHECK ((finished_at IS NOT NULL) = (state IN ('SUCCESS', 'FAILED')))
+    ) STRICT
+    """,
+    # For lists: an index ends with the row's own number, so each is in the order of creation.
+    "CREATE INDEX executions_crew ON executions (crew)",
+    "CREATE INDEX executions_owner ON executions (crew, owner)",
+    "CREATE INDEX executions_state ON executions (crew, state)",
+    "CREATE INDEX executions_owner_state ON executions (crew, owner, state)",
+    "CREATE INDEX executions_finished ON executions (crew, finished_at)",
+    "CREATE INDEX executions_unfinished ON executions (sequence) WHERE finished_at IS NULL",
+    """
+    CREATE TABLE kickoffs (
+        execution INTEGER PRIMARY KEY REFERENCES executions ON DELETE CASCADE,
+        inputs TEXT NOT NULL,
+        meta TEXT
+    ) STRICT
+    """,
+    """
+    CREATE TABLE events (
+        execution INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        timestamp INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        data TEXT,
+        UNIQUE (execution, number)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE tasks (
+        execution INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        record TEXT NOT NULL,
+        UNIQUE (execution, number)
+    ) STRICT
+    """,
+    """
+    CREATE TABLE webhooks (
+        number INTEGER PRIMARY KEY,
+        execution INTEGER NOT NULL REFERENCES executions ON DELETE CASCADE,
+        in_force INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        url TEXT NOT NULL,
+        events TEXT NOT NULL,
+        credential BLOB
+    ) STRICT
+    """,
+    "CREATE INDEX webhooks_execution ON webhooks (execution)",
+    "CREATE INDEX webhooks_credential ON webhooks (number) WHERE credential IS NOT NULL",
+    """
+    CREATE TABLE deliveries (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        execution INTEGER NOT NULL REFERENCES executions,
+        webhook INTEGER NOT NULL REFERENCES webhooks,
+        next_at INTEGER NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        last_error TEXT,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX deliveries_next_at ON deliveries (next_at)",
+    "CREATE INDEX deliveries_execution ON deliveries (execution)",
+    "CREATE INDEX deliveries_webhook ON deliveries (webhook)",
+    """
+    CREATE TABLE idempotency (
+        crew TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        key TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        execution TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        PRIMARY KEY (crew, owner, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX idempotency_expires_at ON idempotency (expires_at)",
+    "CREATE TABLE forgotten (execution INTEGER PRIMARY KEY) STRICT",
+)
+MIGRATIONS: Final = (_VERSION_1,)
+"""The n-th leads from version n to n + 1. One that was released never changes."""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """The file with all tables, made when it is missing (mode 0600); its folder exists.
+
+    The connection may be used from any thread, by one at a time; transactions are begun by hand.
+    Raises `UnusableJournal`.
+    """
+    try:
+        if path.exists():
+            _refuse_newer(path)
+        else:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _configure(connection)
+            _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        told = explained_at_start(error, path)
+        if told is None:
+            raise
+        raise told from error
+    except OSError as error:
+        raise UnusableJournal(
+            f"{path} cannot be used ({error.strerror}); let the daemon's user write to its folder"
+        ) from error
+    return connection
+
+
+def _refuse_newer(path: Path) -> None:
+    read_only = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(read_only, timeout=BUSY_TIMEOUT, uri=True)) as connection:
+        version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise UnusableJournal(
+            f"{path} was written by a newer smartlinkd (version {version} of the file, this one "
+            f"knows {len(MIGRATIONS)}): install that one again, or put back the backup from "
+            "before it"
+        )
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Some builds overwrite what is deleted, which makes forgetting as dear as writing.
+    connection.execute("PRAGMA secure_delete = FAST")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT}")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    # Also when there is none to make: a file that cannot be written to is better known at once.
+    connection.execute("BEGIN IMMEDIATE")
+    for version, migration in enumerate(MIGRATIONS[_version(connection) :], _version(connection)):
+        for statement in migration:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

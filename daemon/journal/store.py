@@ -1,0 +1,183 @@
+"""The file, as one incarnation of the journal has it: whole transactions, and their errors.
+
+Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
+A method that writes is one transaction: when it returns, the disk has it; when it raises, nothing
+was changed.
+
+Rejected: an asynchronous wrapper that sends each statement to a thread (several times slower, and
+a cancelled asker could leave a transaction half done), and a second connection for readers (one
+reading of a slow disk less, for a snapshot that may be older than what its asker just wrote).
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import SecretBytes
+
+from daemon.journal import deliveries, executions, retention
+from daemon.journal.columns import Damaged
+from daemon.journal.errors import UnusableJournal
+from daemon.journal.faults import damaged, explained
+from daemon.journal.model import (
+    Change,
+    Created,
+    Delivery,
+    Event,
+    Execution,
+    IdempotencyKey,
+    NewDelivery,
+    NewEvent,
+    NewExecution,
+    Page,
+    Retention,
+    State,
+)
+from daemon.journal.schema import open_database
+from daemon.journal.sealing import NotSealed, Seal
+
+logger = logging.getLogger(__name__)
+
+
+class Store:
+    """An open journal. Beside the errors named, each method may raise `Unavailable`, or
+    `UnusableJournal` when the file turns out to be damaged."""
+
+    def __init__(self, path: Path, key: SecretBytes) -> None:
+        """Open the file, made when it is missing. `key` has 32 bytes.
+
+        Raises `UnusableJournal`: it is damaged, of a newer version, or under another key.
+        """
+        self._path = path
+        self._credentials = Seal(key, "webhook credentials")
+        self._cursors = Seal(key, "list cursors")
+        self._connection = open_database(path)
+        try:
+            with self._reading() as connection:
+                _refuse_other_key(connection, self._credentials, path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file. What was written stays written."""
+        self._connection.close()
+
+    def create(self, new: NewExecution, key: IdempotencyKey | None) -> Created:
+        """See `Journal.create`."""
+        with self._writing() as connection:
+            return executions.create(connection, self._credentials, new, key)
+
+    def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
+        """See `Journal.created_by`."""
+        with self._reading() as connection:
+            return executions.created_by(connection, crew, owner, key, now)
+
+    def record(
+        self,
+        execution_id: str,
+        change: Change,
+        events: Sequence[NewEvent],
+        calls: Sequence[NewDelivery],
+    ) -> Execution:
+        """See `Journal.record`."""
+        with self._writing() as connection:
+            return executions.record(
+                connection, self._credentials, execution_id, change, events=events, calls=calls
+            )
+
+    def execution(self, execution_id: str) -> Execution | None:
+        """See `Journal.execution`."""
+        with self._reading() as connection:
+            return executions.read(connection, self._credentials, execution_id)
+
+    def executions(
+        self, crew: str, owner: str | None, state: State | None, limit: int, cursor: str | None
+    ) -> Page:
+        """See `Journal.executions`."""
+        with self._reading() as connection:
+            return executions.page(
+                connection,
+                self._cursors,
+                crew,
+                owner=owner,
+                state=state,
+                limit=limit,
+                cursor=cursor,
+            )
+
+    def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
+        """See `Journal.events`."""
+        with self._reading() as connection:
+            return executions.events(connection, execution_id, after=after, limit=limit)
+
+    def unfinished(self) -> list[Execution]:
+        """See `Journal.unfinished`."""
+        with self._reading() as connection:
+            return executions.unfinished(connection, self._credentials)
+
+    def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
+        """See `Journal.due_deliveries`."""
+        with self._reading() as connection:
+            return deliveries.due(connection, self._credentials, now, limit)
+
+    def delivered(self, delivery_id: int) -> None:
+        """See `Journal.delivered`."""
+        with self._writing() as connection:
+            deliveries.done(connection, delivery_id)
+
+    def delivery_failed(self, delivery_id: int, next_at: datetime | None, why: str) -> None:
+        """See `Journal.delivery_failed`."""
+        with self._writing() as connection:
+            if next_at is None:
+                deliveries.done(connection, delivery_id)
+            else:
+                deliveries.put_off(connection, delivery_id, next_at, why)
+        if next_at is None:
+            logger.warning("gave up webhook delivery %d: %s", delivery_id, why)
+
+    def prune_some(self, now: datetime, kept: Retention) -> retention.Batch:
+        """One batch of forgetting; see `Journal.prune`."""
+        with self._writing() as connection:
+            return retention.forget_some(connection, now, kept)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        with self._reading():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite has ended it itself after some errors
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, with SQLite's errors told in the journal's words."""
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
+            told = explained(error, self._path)
+            if told is None:
+                raise
+            raise told from error
+        except (Damaged, NotSealed) as error:
+            raise damaged(self._path, str(error)) from error
+
+
+def _refuse_other_key(connection: sqlite3.Connection, seal: Seal, path: Path) -> None:
+    if not deliveries.key_fits(connection, seal):
+        drop = f"sqlite3 {path} 'UPDATE webhooks SET credential = NULL'"  # noqa: S608 - to be read
+        raise UnusableJournal(
+            f"{path} holds webhook credentials under another key: put back the crews' master "
+            f"secret that it was written with; or, to go on without them, run `{drop}`, and the "
+            "deliveries that wait are made without their Authorization header"
+        )

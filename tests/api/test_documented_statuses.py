@@ -1,0 +1,206 @@
+"""Every status in `/openapi.json` is one that the daemon can give, operation by operation.
+
+The other direction, that nothing is answered which is not documented, is checked for every answer
+of every test here (`conftest.Conformity`).
+
+| promised | test |
+|---|---|
+| seed 7 and contract 1, each status of each operation | `test_200` … `test_503` |
+| nothing documented besides | `test_there_is_no_other_status` |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+import trio
+
+from daemon.api import guards
+from daemon.control import call
+from daemon.serving import guards as serving
+from daemon.supervision.actor import Mailbox, Overloaded
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Conformity, Daemon, Phone, Start
+
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+RIGHT = {"password": "correct horse battery staple"}
+WRONG = {"password": "wrong"}
+FOREIGN = {"links": ["https://example.org/"]}
+
+LOGIN = "POST /api/auth/login"
+VERIFY = "POST /api/auth/verify-mfa"
+SETUP = "GET /api/auth/2fa/setup"
+ENABLE = "POST /api/auth/2fa/enable"
+DISABLE = "POST /api/auth/2fa/disable"
+SYNC = "POST /api/sync-cookie"
+SYNC_LOCAL = "POST /api/sync-cookie-local"
+STORED = "GET /api/sync-cookie"
+CONVERT = "POST /api/convert"
+READY = "GET /readyz"
+
+
+class Calls:
+    """Makes calls, and in the end compares them with all that document the status."""
+
+    def __init__(self, daemon: Daemon, conformity: Conformity, status: int) -> None:
+        self._daemon = daemon
+        self._status = status
+        self.missing = {
+            f"{method} {path}"
+            for method, path, operation in conformity.operations()
+            if str(status) in operation["responses"]
+        }
+
+    async def call(self, operation: str, body: object = None, *, token: str = "") -> None:
+        method, path = operation.split()
+        answer = await self._daemon.ask(method, path, body, token=token)
+        assert answer.status_code == self._status, f"{operation}: {answer.text}"
+        self.missing.discard(operation)
+
+    async def call_the_rest(self, body: object = None, *, token: str = "") -> None:
+        for operation in sorted(self.missing):
+            await self.call(operation, body if operation.startswith("POST") else None, token=token)
+
+
+async def test_200(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
+    calls = Calls(daemon, conformity, 200)
+    await calls.call(LOGIN, RIGHT)
+    secret = await phone.enable(daemon, token)
+    body = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
+    await calls.call(VERIFY, body)
+    await calls.call(DISABLE, {"code": phone.shows(secret, ahead=30)}, token=token)
+    secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
+    await calls.call(SETUP, token=token)
+    secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
+    await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
+    await calls.call(SYNC, {"cookie": COOKIE})
+    await calls.call(SYNC_LOCAL, {"cookie": COOKIE})
+    await calls.call(CONVERT, FOREIGN, token=token)
+    await calls.call_the_rest(token=token)
+    assert not calls.missing
+
+
+async def test_400(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
+    await phone.enable(daemon, token)
+    calls = Calls(daemon, conformity, 400)
+    await calls.call_the_rest(b"{", token=token)  # setup: because it is on
+    assert not calls.missing
+
+
+async def test_401(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
+    calls = Calls(daemon, conformity, 401)
+    await calls.call(LOGIN, WRONG)
+    secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
+    wrong = {"secret": secret, "code": phone.wrong(secret)}
+    await calls.call(ENABLE, wrong, token=token)
+    secret = await phone.enable(daemon, token)
+    wrong = {"tempToken": await daemon.begin_login(), "code": phone.wrong(secret)}
+    await calls.call(VERIFY, wrong)
+    await calls.call(DISABLE, wrong, token=token)
+    assert not calls.missing
+
+
+async def test_403(start: Start, conformity: Conformity) -> None:
+    calls = Calls(await start(cookie={"open_to": []}), conformity, 403)
+    await calls.call(VERIFY, {"tempToken": "garbage", "code": "123456"})
+    await calls.call_the_rest({})
+    assert not calls.missing
+
+
+async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    daemon = await start()
+    token = await daemon.login()
+    calls = Calls(daemon, conformity, 408)
+
+    async def begin(operation: str) -> None:
+        request = (
+            f"{operation} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
+        )
+        answer = await daemon.raw(request.encode())
+        assert answer.startswith(b"HTTP/1.1 408 "), operation
+        assert answer.endswith(b'{"ok":false,"error":"the body did not arrive in time; send it '
+                               b'faster"}')  # fmt: skip
+        calls.missing.discard(operation)
+
+    async with trio.open_nursery() as clients:
+        for operation in calls.missing:
+            clients.start_soon(begin, operation)
+    assert not calls.missing
+
+
+async def test_413(daemon: Daemon, token: str, conformity: Conformity) -> None:
+    calls = Calls(daemon, conformity, 413)
+    await calls.call_the_rest(b" " * (1024 * 1024 + 1), token=token)
+    assert not calls.missing
+
+
+async def test_429(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
+    secret = await phone.enable(daemon, token)
+    code = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
+    for _ in range(10):
+        await daemon.post("/api/auth/login", WRONG)
+    calls = Calls(daemon, conformity, 429)
+    await calls.call(LOGIN, RIGHT)
+    await calls.call(VERIFY, code)
+    await calls.call(DISABLE, code, token=token)
+    await call(daemon.state, "2fa off")
+    secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
+    await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
+    assert not calls.missing
+
+
+async def test_500(daemon: Daemon, conformity: Conformity, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*_: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(guards, "identify", fault)
+    monkeypatch.setattr(guards, "bearer", fault)
+    calls = Calls(daemon, conformity, 500)
+    await calls.call_the_rest({})
+    assert not calls.missing
+
+
+async def test_502(daemon: Daemon, token: str, conformity: Conformity) -> None:
+    calls = Calls(daemon, conformity, 502)
+    await calls.call(CONVERT, {"links": ["https://shopee.vn/product/1/2"]}, token=token)
+    assert not calls.missing
+
+
+async def test_503(start: Start, conformity: Conformity, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await start(links={"source": "browser"}, browser={"executable": "/nowhere/chromium"})
+    calls = Calls(daemon, conformity, 503)
+    await calls.call(READY)
+
+    def full(*_: object) -> NoReturn:
+        raise Overloaded("the queue is full", retry_after=1)
+
+    monkeypatch.setattr(Mailbox, "_post", full)
+    await calls.call(LOGIN, RIGHT)
+    await calls.call(VERIFY, {"tempToken": "t", "code": "123456"})
+    await calls.call(SYNC, {"cookie": COOKIE})
+    await calls.call(SYNC_LOCAL, {"cookie": COOKIE})
+    await calls.call_the_rest(FOREIGN)
+    assert not calls.missing
+
+
+async def test_there_is_no_other_status(daemon: Daemon, conformity: Conformity) -> None:
+    documented = {
+        int(status)
+        for _, _, operation in conformity.operations()
+        for status in operation["responses"]
+    }
+    assert documented == {200, 400, 401, 403, 408, 413, 429, 500, 502, 503}
+
+
+async def test_every_operation_of_the_seed_is_documented(
+    daemon: Daemon, conformity: Conformity
+) -> None:
+    found = {f"{method} {path}" for method, path, _ in conformity.operations()}
+    assert found == {
+        LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
+        "GET /api/health", "GET /livez", "GET /api/status",
+    }  # fmt: skip

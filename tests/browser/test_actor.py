@@ -1,0 +1,427 @@
+"""The browser actor over browsers that are played: what it says of them, and what it does next."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.browser.actor import (
+    JOBS_AT_ONCE,
+    Browser,
+    BrowserNotReady,
+    BrowserState,
+    BrowserStatus,
+)
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.contexts import Place
+from daemon.browser.errors import Disconnected
+from daemon.browser.generation import MEASURE_EVERY, GenerationSettings
+from daemon.errors import Refused
+from daemon.supervision.actor import Overloaded
+from daemon.supervision.policy import Backoff
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import PlayedChromiums
+
+QUEUE = 2
+HEALTHY = 60.0
+RECYCLE_AFTER = 1_000.0
+BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
+A_MOMENT = 0.01
+
+
+async def nothing(_: object) -> None:
+    pass
+
+
+def place(key: str = "a") -> Place:
+    return Place(key, [], "tab", nothing)
+
+
+def look(browser: Browser) -> BrowserStatus:
+    return browser.status()
+
+
+def ready(browser: Browser) -> bool:
+    return browser.ready
+
+
+def a_browser() -> Browser:
+    settings = GenerationSettings(
+        launch=LaunchSettings(),
+        contexts=2,
+        idle=10_000,
+        recycle_after=RECYCLE_AFTER,
+        recycle_memory=1 << 30,
+    )
+    return Browser(settings, queue=QUEUE, backoff=BACKOFF)
+
+
+@asynccontextmanager
+async def running(browser: Browser) -> AsyncIterator[None]:
+    """One incarnation of the actor for the length of the block."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(browser.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def ready_browser(chromiums: PlayedChromiums) -> AsyncIterator[Browser]:
+    browser = a_browser()
+    async with running(browser):
+        await trio.sleep(chromiums.launch_takes + A_MOMENT)
+        assert browser.ready
+        yield browser
+
+
+class Work:
+    """A piece of work that goes on until it is told to end, and what became of it."""
+
+    def __init__(self) -> None:
+        self.page: Any = None
+        self.end = trio.Event()
+        self.done = trio.Event()
+        self.error: Refused | None = None
+
+    async def run(self, browser: Browser, key: str) -> None:
+        try:
+            await browser.use(place(key), self._work)
+        except Refused as refusal:
+            self.error = refusal
+        self.done.set()
+
+    async def _work(self, page: Any) -> None:
+        self.page = page
+        await self.end.wait()
+        await page.evaluate("")
+
+
+async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Work:
+    work = Work()
+    nursery.start_soon(work.run, browser, key)
+    await wait_all_tasks_blocked()
+    return work
+
+
+# Ready, and not
+
+
+async def test_it_serves_before_its_browser_is_up_and_refuses_at_once(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    browser = a_browser()
+    async with running(browser):
+        began = trio.current_time()
+        with pytest.raises(BrowserNotReady):
+            await browser.use(place(), nothing)
+        assert trio.current_time() == began
+        assert (ready(browser), look(browser).state) == (False, BrowserState.STARTING)
+        await trio.sleep(chromiums.launch_takes + A_MOMENT)
+        assert (ready(browser), look(browser).state) == (True, BrowserState.READY)
+
+
+async def test_work_is_done_and_its_value_returned(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async def work(page: Any) -> int:
+        await page.evaluate("")
+        return 42
+
+    async with ready_browser(chromiums) as browser:
+        assert await browser.use(place(), work) == 42
+
+
+async def test_what_the_work_raises_is_its_caller_s(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    error = Refused("mine")
+
+    async def work(_: object) -> None:
+        raise error
+
+    async with ready_browser(chromiums) as browser:
+        with pytest.raises(Refused, match="mine"):
+            await browser.use(place(), work)
+        await browser.use(place(), nothing)
+
+
+async def test_its_status_tells_of_the_browser_and_the_work(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        for key in "ab":
+            await begin(browser, nursery, key)
+        status = browser.status()
+        assert (status.state, status.ready) == (BrowserState.READY, True)
+        assert (status.version, status.pid) == ("Chromium 1", 1)
+        assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
+        assert (status.restarts, status.last_end) == (0, None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_too_much_work_is_refused_at_once(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        works = [await begin(browser, nursery, str(n)) for n in range(JOBS_AT_ONCE + QUEUE)]
+        assert sum(work.page is not None for work in works) == JOBS_AT_ONCE
+        assert browser.status().waiting == QUEUE
+        with pytest.raises(Overloaded):
+            await browser.use(place(), nothing)
+        for work in works:
+            work.end.set()
+            await work.done.wait()
+        assert {work.error for work in works} == {None}
+
+
+async def test_a_missed_beat_shows_and_refuses(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        chromiums.launched[0].mute = True
+        await trio.sleep(4)
+        assert browser.status().state is BrowserState.UNRESPONSIVE
+        with pytest.raises(BrowserNotReady):
+            await browser.use(place(), nothing)
+
+
+# Launched again
+
+
+async def crash(browser: Browser, chromiums: PlayedChromiums) -> float:
+    """When the next one was up after a crash of this one, in seconds, its launch aside."""
+    began = trio.current_time()
+    chromiums.launched[-1].exit()
+    await wait_all_tasks_blocked()
+    assert not ready(browser)
+    while not ready(browser):  # noqa: ASYNC110 - the clock is not real
+        await trio.sleep(A_MOMENT)
+    return trio.current_time() - began - chromiums.launch_takes
+
+
+async def test_after_a_healthy_minute_the_next_launch_is_at_once(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        for _ in range(3):
+            await trio.sleep(HEALTHY)
+            assert await crash(browser, chromiums) < 2 * A_MOMENT
+        assert browser.status().pid == 4
+
+
+async def test_without_one_the_waits_grow_and_start_over_after_it(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        waits = [await crash(browser, chromiums) for _ in range(4)]
+        assert waits == pytest.approx([0.5, 1.0, 2.0, 2.0], abs=2 * A_MOMENT)
+        await trio.sleep(HEALTHY)
+        waits = [await crash(browser, chromiums) for _ in range(2)]
+        assert waits == pytest.approx([0.0, 0.5], abs=2 * A_MOMENT)
+
+
+async def test_a_crash_is_counted_and_shown_until_the_next_one_is_up(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        chromiums.launched[0].exit()
+        await wait_all_tasks_blocked()
+        status = browser.status()
+        assert (status.state, status.pid, status.version) == (BrowserState.WAITING, None, None)
+        assert (status.restarts, status.last_end) == (1, "crashed: Chromium ended: signal 9")
+        await trio.sleep(0.5 + A_MOMENT)
+        assert look(browser).state is BrowserState.STARTING
+        await trio.sleep(chromiums.launch_takes)
+        assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 2)
+        assert {reason for reason, count in browser.restarts.items() if count} == {"crashed"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [
+        ("crashed", lambda chromium: chromium.exit()),
+        ("disconnected", lambda chromium: chromium.close()),
+        ("unresponsive", lambda chromium: setattr(chromium, "mute", True)),
+        ("recycled", lambda chromium: setattr(chromium, "megabytes", 2_000)),
+    ],
+)
+async def test_each_reason_is_counted(
+    reason: str, end: Callable[[Any], None], chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        end(chromiums.launched[0])
+        await trio.sleep(HEALTHY)
+        assert {name: count for name, count in browser.restarts.items() if count} == {reason: 1}
+        assert (browser.status().last_end or "").startswith(f"{reason}: ")
+        assert [chromium.pid for chromium in chromiums.running] == [2]
+
+
+async def test_a_failed_launch_is_tried_again_for_as_long_as_it_takes(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    browser = a_browser()
+    chromiums.launch_fails = "no Chromium was found"
+    async with running(browser):
+        await trio.sleep(chromiums.launch_takes + A_MOMENT)
+        assert look(browser).state is BrowserState.WAITING
+        assert look(browser).last_end == "launch failed: no Chromium was found"
+        await trio.sleep(600)
+        assert browser.restarts["launch failed"] == pytest.approx(200, abs=3)  # each 1 s, then 2 s
+        chromiums.launch_fails = ""
+        await trio.sleep(3 + A_MOMENT)
+        assert look(browser).state is BrowserState.READY
+
+
+async def test_one_that_runs_no_script_is_a_failed_launch(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    browser = a_browser()
+    chromiums.prepare = lambda chromium: setattr(chromium, "mute", chromium.pid == 1)
+    async with running(browser):
+        await trio.sleep(30)
+        assert browser.restarts["launch failed"] == 1
+        assert browser.status().pid == 2
+        assert [chromium.pid for chromium in chromiums.running] == [2]
+
+
+async def test_work_under_way_fails_with_the_browser_and_what_waits_is_refused(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        works = [await begin(browser, nursery, str(n)) for n in range(JOBS_AT_ONCE + QUEUE)]
+        chromiums.launched[0].exit()
+        for work in works:
+            work.end.set()
+        with trio.fail_after(A_MOMENT):
+            for work in works:
+                await work.done.wait()
+        assert {type(work.error) for work in works[:JOBS_AT_ONCE]} == {Disconnected}
+        assert {type(work.error) for work in works[JOBS_AT_ONCE:]} == {BrowserNotReady}
+
+
+# Recycled
+
+
+async def test_the_next_one_is_up_before_the_old_one_goes(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        chromiums.launch_takes = 10
+        seen = []
+        while look(browser).pid == 1:
+            assert browser.ready
+            await browser.use(place(), nothing)
+            seen.append([chromium.pid for chromium in chromiums.running])
+            await trio.sleep(1)
+        assert browser.ready
+        await wait_all_tasks_blocked()
+        assert [chromium.pid for chromium in chromiums.running] == [2]
+        assert seen[-1] == [1]
+        assert browser.restarts["recycled"] == 1
+
+
+async def test_recycling_ends_no_work_and_begins_none_on_the_old_one(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        old = await begin(browser, nursery)
+        await trio.sleep(RECYCLE_AFTER + 100)
+        new = await begin(browser, nursery)
+        assert [work.page.context.chromium.pid for work in (old, new)] == [1, 2]
+        assert len(chromiums.running) == 2
+        for work in (old, new):
+            work.end.set()
+            await work.done.wait()
+            assert work.error is None
+        await wait_all_tasks_blocked()
+        assert [chromium.pid for chromium in chromiums.running] == [2]
+
+
+async def test_while_the_next_one_does_not_start_the_old_one_serves(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        chromiums.launch_fails = "no memory"
+        await trio.sleep(RECYCLE_AFTER + 200)
+        assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 1)
+        assert look(browser).last_end == "launch failed: no memory"
+        await browser.use(place(), nothing)
+        chromiums.launch_fails = ""
+        await trio.sleep(10)
+        assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 2)
+        assert [chromium.pid for chromium in chromiums.running] == [2]
+
+
+async def test_an_old_one_that_dies_meanwhile_is_not_shown_any_more(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        chromiums.launch_takes = 100
+        await trio.sleep(RECYCLE_AFTER + MEASURE_EVERY)
+        assert look(browser).restarts == 1
+        chromiums.launched[0].exit()
+        await wait_all_tasks_blocked()
+        assert not browser.ready
+        assert (look(browser).state, look(browser).pid) == (BrowserState.STARTING, None)
+        await trio.sleep(100)
+        assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 2)
+
+
+# Its own end
+
+
+async def test_the_next_incarnation_starts_afresh_and_goes_on_counting(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    browser = a_browser()
+    for number in (1, 2):
+        async with running(browser):
+            await trio.sleep(chromiums.launch_takes + A_MOMENT)
+            assert look(browser).pid == 2 * number - 1
+            await crash(browser, chromiums)
+            assert look(browser).restarts == number
+        assert chromiums.running == []
+        assert (ready(browser), look(browser).pid) == (False, None)
+        with pytest.raises(BrowserNotReady):
+            await browser.use(place(), nothing)
+
+
+Situation = Callable[[Browser, "PlayedChromiums", trio.Nursery], Awaitable[None]]
+
+
+async def work_is_under_way(
+    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
+) -> None:
+    await begin(browser, nursery)
+
+
+async def launch_is_under_way(
+    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
+) -> None:
+    chromiums.launched[0].exit()
+    await trio.sleep(1)
+
+
+async def two_are_up(browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery) -> None:
+    chromiums.launched[0].megabytes = 2_000
+    await begin(browser, nursery)
+    await trio.sleep(MEASURE_EVERY + chromiums.launch_takes)
+    assert len(chromiums.running) == 2
+
+
+@pytest.mark.parametrize("situation", [work_is_under_way, launch_is_under_way, two_are_up])
+async def test_cancelled_it_leaves_no_browser(
+    situation: Situation,
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        await situation(browser, chromiums, nursery)
+    assert chromiums.running == []

@@ -1,0 +1,203 @@
+"""The browser actor with a real Chromium, and what happens to real browsers.
+
+That nothing of any of them is left, no process, no folder, no descriptor, is in `profiles`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.browser import generation
+from daemon.browser.actor import Browser, BrowserNotReady, BrowserState
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.contexts import DISPOSE_PATIENCE, Place
+from daemon.browser.errors import NavigationFailed, SessionGone
+from daemon.browser.generation import GenerationSettings
+from daemon.browser.page import CookieParam, Page
+from daemon.supervision.policy import Backoff
+
+pytestmark = pytest.mark.chromium
+
+SOON = 10.0  # seconds; a busy machine may need a few
+
+
+@pytest.fixture
+def kept_up(settings: LaunchSettings) -> GenerationSettings:
+    return GenerationSettings(
+        launch=settings, contexts=4, idle=600, recycle_after=86_400, recycle_memory=1 << 34
+    )
+
+
+@asynccontextmanager
+async def running(settings: GenerationSettings) -> AsyncIterator[Browser]:
+    """The actor for the length of the block, with a browser that is ready."""
+    browser = Browser(settings, queue=8, backoff=Backoff(first=0.05))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(browser.run)
+        await until_ready(browser)
+        yield browser
+        nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(SOON):
+        while not condition():  # noqa: ASYNC110 - most of what it waits for is no event of ours
+            await trio.sleep(0.005)
+
+
+async def until_ready(browser: Browser, *, restarts: int = 0) -> None:
+    await until(lambda: browser.ready and browser.status().restarts >= restarts)
+
+
+def reasons(browser: Browser) -> set[str]:
+    """Why it was restarted."""
+    return {reason for reason, count in browser.restarts.items() if count}
+
+
+def place(site: Any, key: str = "a") -> Place:
+    async def open_tab(page: Page) -> None:
+        await page.goto(site.url())
+
+    return Place(key, [CookieParam(name="key", value=key, url=site.url())], "tab", open_tab)
+
+
+async def cookie(page: Page) -> object:
+    return await page.evaluate("() => document.cookie")
+
+
+async def loop_for_ever(page: Page) -> None:
+    await page.evaluate("() => { for (;;); }", deadline=600)
+
+
+async def test_it_brings_chromium_up_and_keys_share_nothing(
+    kept_up: GenerationSettings, site: Any
+) -> None:
+    met = trio.Event()
+    seen: dict[str, object] = {}
+    async with running(kept_up) as browser:
+        assert browser.status().state is BrowserState.READY
+        assert str(browser.status().version).startswith("Chromium ")
+
+        async def use(key: str) -> None:
+            async def work(page: Page) -> object:
+                if browser.status().working == 2:
+                    met.set()
+                await met.wait()  # both are at work at the same time
+                return await cookie(page)
+
+            seen[key] = await browser.use(place(site, key), work)
+
+        with trio.fail_after(SOON):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(use, "a")
+                nursery.start_soon(use, "b")
+    assert seen == {"a": "key=a", "b": "key=b"}
+
+
+async def test_killed_it_is_not_ready_and_then_it_is_again(
+    kept_up: GenerationSettings, site: Any
+) -> None:
+    async with running(kept_up) as browser:
+        before = browser.status().pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: not browser.ready)
+        with pytest.raises(BrowserNotReady):
+            await browser.use(place(site), cookie)
+        await until_ready(browser, restarts=1)
+        assert browser.status().pid != before
+        assert reasons(browser) == {"crashed"}
+        assert await browser.use(place(site), cookie) == "key=a"
+
+
+async def test_stopped_it_is_unresponsive_and_replaced(
+    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generation, "BEAT_EVERY", 0.2)
+    monkeypatch.setattr(generation, "BEAT_DEADLINE", 0.5)
+    async with running(kept_up) as browser:
+        before = browser.status().pid
+        assert before is not None
+        os.kill(before, signal.SIGSTOP)
+        await until_ready(browser, restarts=1)
+        assert reasons(browser) == {"unresponsive"}
+        assert await browser.use(place(site), cookie) == "key=a"
+
+
+async def test_a_killed_renderer_costs_its_own_work_and_no_other(
+    kept_up: GenerationSettings, site: Any
+) -> None:
+    async def die(page: Page) -> None:
+        with suppress(NavigationFailed):
+            await page.goto("chrome://kill")
+        await page.evaluate("() => 1")
+
+    async with running(kept_up) as browser:
+        assert await browser.use(place(site, "other"), cookie) == "key=other"
+        with pytest.raises(SessionGone):
+            await browser.use(place(site), die)
+        assert browser.ready
+        for key in ("a", "other"):
+            assert await browser.use(place(site, key), cookie) == f"key={key}"
+        assert browser.status().restarts == 0
+
+
+async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_caller_goes(
+    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generation, "BEAT_EVERY", 0.1)
+    monkeypatch.setattr(generation, "FRESH", 1.0)
+    begun = trio.Event()
+
+    async def loop(page: Page) -> None:
+        begun.set()
+        await loop_for_ever(page)
+
+    async with running(kept_up) as browser:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(browser.use, place(site), loop)
+            await begun.wait()
+            await trio.sleep(1.0)
+            await until(lambda: browser.ready)  # by a beat that it gave since
+            assert await browser.use(place(site, "other"), cookie) == "key=other"
+            left = trio.current_time()
+            nursery.cancel_scope.cancel()
+        await until(lambda: not browser.status().working)
+        assert trio.current_time() - left < DISPOSE_PATIENCE
+        assert browser.status().contexts == 1
+        assert await browser.use(place(site), cookie) == "key=a"
+
+
+async def test_recycling_under_work_fails_no_work(kept_up: GenerationSettings, site: Any) -> None:
+    pids: set[int | None] = set()
+    stop = trio.Event()
+
+    async def work_on(browser: Browser, key: str) -> None:
+        while not stop.is_set():
+            assert await browser.use(place(site, key), cookie) == f"key={key}"
+            pids.add(browser.status().pid)
+
+    async with running(replace(kept_up, recycle_after=0.5)) as browser:
+        async with trio.open_nursery() as nursery:
+            for key in "ab":
+                nursery.start_soon(work_on, browser, key)
+            await until(lambda: len(pids) >= 2)
+            stop.set()
+        assert reasons(browser) == {"recycled"}
+
+
+async def test_cancelled_under_work_it_leaves_nothing(
+    kept_up: GenerationSettings, site: Any
+) -> None:
+    async with trio.open_nursery() as nursery, running(kept_up) as browser:
+        nursery.start_soon(browser.use, place(site), loop_for_ever)
+        await until(lambda: browser.status().contexts == 1)
+        nursery.cancel_scope.cancel()

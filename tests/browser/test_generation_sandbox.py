@@ -1,0 +1,82 @@
+"""Whether the sandbox is on is seen by every daemon that may run a browser, and believed by none.
+
+A daemon is Chromium's own user, or root, which in a container is root with few capabilities.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+import daemon
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.errors import LaunchFailed
+from daemon.browser.executable import find
+from daemon.browser.generation import Generation, GenerationSettings
+from daemon.browser.page import Page
+
+pytestmark = pytest.mark.chromium
+
+LOOK = """
+import os, sys, trio
+from daemon.browser.cdp import connect
+from daemon.browser.chromium import sandbox_state
+
+endpoint, user = sys.argv[1], int(sys.argv[2])
+if user:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+async def main():
+    async with connect(endpoint) as connection:
+        print((await sandbox_state(connection)).on)
+
+trio.run(main)
+"""
+CONTAINER = "-all,+chown,+dac_override,+fowner,+kill,+setgid,+setuid"
+NOBODY = str(pwd.getpwnam("nobody").pw_uid)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes root, and setpriv"
+)
+@pytest.mark.parametrize(
+    ("before", "user"),
+    [
+        pytest.param([], NOBODY, id="Chromium's own user"),
+        pytest.param([], "0", id="root"),
+        pytest.param(["setpriv", f"--bounding-set={CONTAINER}"], "0", id="root in a container"),
+    ],
+)
+async def test_every_daemon_sees_it(
+    before: list[str], user: str, shared_endpoint: str, page: Page
+) -> None:
+    looked = await trio.run_process(
+        [*before, sys.executable, "-c", LOOK, shared_endpoint, user],
+        cwd=Path(daemon.__file__).parents[1],
+        capture_stdout=True,
+    )
+    assert looked.stdout == b"True\n"
+
+
+async def test_a_script_that_turns_it_off_starts_no_browser(
+    settings: LaunchSettings, nursery: trio.Nursery
+) -> None:
+    script = settings.profiles.with_name(f"{settings.profiles.name}-script")
+    script.write_text(f'#!/bin/sh\nexec {find(None)} --no-sandbox "$@"\n')
+    script.chmod(0o755)
+    launch = replace(settings, executable=script)
+    unconfined = GenerationSettings(
+        launch=launch, contexts=1, idle=600, recycle_after=86_400, recycle_memory=1 << 34
+    )
+    with pytest.raises(LaunchFailed, match=r"browser\.no_sandbox"):
+        await nursery.start(Generation(unconfined).run)
+    script.unlink()

@@ -1,0 +1,91 @@
+"""Workers to run, and what must not be left of them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import trio
+
+from daemon.crews.protocol import MAX_OUTPUT, Inputs
+from daemon.crews.worker import Worker, WorkerSettings, start_worker
+
+MIB = 2**20
+
+
+def descriptors() -> set[str]:
+    return {entry.name for entry in os.scandir("/proc/self/fd")}
+
+
+def children() -> set[str]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """The test must leave no descriptor and no child, zombies included."""
+    before = descriptors(), children()
+    yield
+    assert (descriptors(), children()) == before
+
+
+@pytest.fixture
+def runs() -> Iterator[Path]:
+    """The folder in which workers have theirs. The test must leave none in it."""
+    with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as folder:
+        yield Path(folder)
+        assert list(Path(folder).iterdir()) == []
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
+    """`await until(condition)`: for what other processes do, which tells nobody when it is done."""
+
+    async def wait(condition: Callable[[], bool]) -> None:
+        with trio.fail_after(5):
+            while not condition():  # noqa: ASYNC110 - nothing of ours sets an event
+                await trio.sleep(0.002)
+
+    return wait
+
+
+class Begin(Protocol):
+    def __call__(
+        self,
+        *command: str,
+        inputs: Inputs | None = ...,
+        environment: dict[str, str] | None = ...,
+        memory: int = ...,
+        grace: float = ...,
+        max_output: int = ...,
+    ) -> AbstractAsyncContextManager[Worker]: ...
+
+
+@pytest.fixture
+def begin(runs: Path) -> Begin:
+    """`async with begin("/bin/program", "argument") as worker`, for the execution "some-id"."""
+
+    def start(
+        *command: str,
+        inputs: Inputs | None = None,
+        environment: dict[str, str] | None = None,
+        memory: int = 256 * MIB,
+        grace: float = 5.0,
+        max_output: int = MAX_OUTPUT,
+    ) -> AbstractAsyncContextManager[Worker]:
+        settings = WorkerSettings(
+            command=command,
+            environment=environment or {},
+            memory=memory,
+            grace=grace,
+            max_output=max_output,
+        )
+        return start_worker(settings, "some-id", inputs or Inputs(inputs={}), runs=runs)
+
+    return start

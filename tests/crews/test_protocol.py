@@ -1,0 +1,240 @@
+"""A line of a worker's: what is a message, and what is said of one that is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from daemon.crews.protocol import (
+    MAX_ERROR,
+    MAX_EVENTS,
+    MAX_ID,
+    MAX_LINE,
+    MAX_NAME,
+    MAX_TEXT,
+    Failed,
+    HumanFeedback,
+    HumanInput,
+    Inputs,
+    Log,
+    ProtocolFault,
+    Result,
+    Started,
+    Step,
+    Stop,
+    TaskCompleted,
+    TaskStarted,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+    encode,
+    parse,
+    quoted,
+)
+
+
+def line(type: str, **fields: Any) -> bytes:
+    return json.dumps({"type": type, **fields}).encode()
+
+
+def fault(sent: bytes) -> str:
+    parsed = parse(sent)
+    assert isinstance(parsed, ProtocolFault)
+    assert parsed.line == sent
+    return parsed.reason
+
+
+USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        (line("started"), Started()),
+        (line("started", total_tasks=3), Started(total_tasks=3)),
+        (
+            line(
+                "task_started", task_id="1", name="n", agent="a", description="d",
+                expected_output="e",
+            ),
+            TaskStarted(task_id="1", name="n", agent="a", description="d", expected_output="e"),
+        ),
+        (line("task_started", task_id="1", name=None), TaskStarted(task_id="1")),
+        (
+            line("task_completed", task_id="1", output="o", output_json=[1]),
+            TaskCompleted(task_id="1", output="o", output_json=[1]),
+        ),
+        (line("step"), Step()),
+        (
+            line(
+                "step", task_id="1", agent="a", prompt="p", thought="t", tool="x",
+                tool_input={"q": 1}, result="r",
+            ),
+            Step(
+                task_id="1", agent="a", prompt="p", thought="t", tool="x", tool_input={"q": 1},
+                result="r",
+            ),
+        ),
+        (line("log", text="t"), Log(level="info", text="t")),
+        (line("log", level="error", text=""), Log(level="error", text="")),
+        (
+            line("tool_call", call_id="c", tool="x", arguments={"a": [None]}),
+            ToolCall(call_id="c", tool="x", arguments={"a": [None]}),
+        ),
+        (
+            line("human_input", task_id="1", prompt="?", output="o"),
+            HumanInput(task_id="1", prompt="?", output="o"),
+        ),
+        (
+            line("result", output="o", output_json={"a": 1}, token_usage=USAGE),
+            Result(
+                output="o",
+                output_json={"a": 1},
+                token_usage=TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1),
+            ),
+        ),
+        (line("result", output=""), Result(output="")),
+        (line("failed", error="e"), Failed(error="e")),
+    ],
+)  # fmt: skip
+def test_a_message_is_what_its_line_says(sent: bytes, message: object) -> None:
+    assert parse(sent) == message
+
+
+def test_text_is_utf_8_or_escaped() -> None:
+    assert parse('{"type":"log","text":"Chào 👋"}'.encode()) == Log(text="Chào 👋")
+    assert parse(line("log", text="Chào 👋")) == Log(text="Chào 👋")
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"", "a line is not JSON (EOF while parsing a value at line 1 column 0)"),
+        (b"done", "a line is not JSON (expected value at line 1 column 1)"),
+        (b'{"type":"started"', "a line is not JSON (EOF while parsing an object"),
+        (b'{"type":"started"} {}', "a line is not JSON (trailing characters"),
+        (b'{"type":"log","text":"\xff"}', "a line is not JSON (invalid unicode"),
+        (b'{"type":"log","text":"\\ud800"}', "a line is not JSON ("),
+        (b'{"type":"step","tool_input":' + b"[" * 5000, "a line is not JSON (recursion limit"),
+        (b"[]", "a line is no JSON object"),
+        (b'"started"', "a line is no JSON object"),
+        (b"{}", 'a message has no "type"'),
+        (line("finished"), "a message has an unknown type, known are 'started', 'task_started'"),
+        (line("inputs", inputs={}), "a message has an unknown type"),
+        (line("task_started"), "`task_id` in `task_started`: it is missing"),
+        (line("task_started", task_id=None), "`task_id` in `task_started`: input should be a"),
+        (line("task_started", task_id=1), "`task_id` in `task_started`: input should be a valid"),
+        (line("task_started", task_id=""), "`task_id` in `task_started`: string should have at l"),
+        (line("task_started", task_id="a\nb"), "`task_id` in `task_started`: string should match"),
+        (line("result", output=None), "`output` in `result`: input should be a valid string"),
+        (line("result", output={}), "`output` in `result`: input should be a valid string"),
+        (line("failed", error=""), "`error` in `failed`: string should have at least 1"),
+        (line("started", total=3), "`total` in `started`: there is no such field"),
+        (line("started", total_tasks=-1), "`total_tasks` in `started`: input should be greater"),
+        (line("started", total_tasks="3"), "`total_tasks` in `started`: input should be a valid"),
+        (line("started", total_tasks=True), "`total_tasks` in `started`: input should be a valid"),
+        (line("log", text="", level="fatal"), "`level` in `log`: input should be 'debug', 'info'"),
+        (
+            line("tool_call", call_id="c", tool="x", arguments=[]),
+            "`arguments` in `tool_call`: input should be",
+        ),
+        (
+            line("result", output="", token_usage={"total_tokens": -1}),
+            "`token_usage.total_tokens` in `result`: input should be greater",
+        ),
+        (b'{"type":"step","tool_input":NaN}', "`tool_input` in `step`: JSON has no NaN"),
+        (
+            b'{"type":"result","output":"","output_json":[-Infinity]}',
+            "`output_json` in `result`: JSON has no NaN",
+        ),
+        (
+            b'{"type":"tool_call","call_id":"c","tool":"x","arguments":{"a":1e400}}',
+            "`arguments` in `tool_call`: JSON has no NaN",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_told_with_its_fault(sent: bytes, reason: str) -> None:
+    assert fault(sent).lower().startswith(reason.lower())
+
+
+@pytest.mark.parametrize(
+    ("type", "field", "bound", "rest"),
+    [
+        ("task_started", "task_id", MAX_ID, {}),
+        ("task_started", "agent", MAX_NAME, {"task_id": "1"}),
+        ("task_started", "description", MAX_TEXT, {"task_id": "1"}),
+        ("log", "text", MAX_TEXT, {}),
+        ("tool_call", "call_id", MAX_ID, {"tool": "x", "arguments": {}}),
+        ("human_input", "prompt", MAX_TEXT, {"task_id": "1"}),
+        ("failed", "error", MAX_ERROR, {}),
+    ],
+)
+def test_a_text_may_have_its_bound_and_no_more(
+    type: str, field: str, bound: int, rest: dict[str, Any]
+) -> None:
+    assert not isinstance(parse(line(type, **rest, **{field: "x" * bound})), ProtocolFault)
+    assert f"at most {bound}" in fault(line(type, **rest, **{field: "x" * (bound + 1)}))
+
+
+def test_the_number_of_tasks_has_its_bound() -> None:
+    assert parse(line("started", total_tasks=MAX_EVENTS)) == Started(total_tasks=MAX_EVENTS)
+    assert "`total_tasks`" in fault(line("started", total_tasks=MAX_EVENTS + 1))
+
+
+def test_a_line_may_have_its_bound_and_no_more() -> None:
+    room = MAX_LINE - len(line("result", output=""))
+    assert parse(line("result", output="x" * room)) == Result(output="x" * room)
+    assert fault(line("result", output="x" * (room + 1))) == (
+        "a line may have 1048576 bytes, this has more"
+    )
+
+
+def test_a_reason_holds_foreign_text_only_short_and_printable() -> None:
+    reason = fault(line("started", **{"\x1b[31m" + "x" * 5000: 1}))
+    assert reason.startswith("`\\x1b[31mxxx")
+    assert len(reason) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ('{"type": "x"}', '{"type": "x"}'),
+        ("Chào 👋", "Chào 👋"),
+        ("a\x1b[31m\r\u202eb", "a\\x1b[31m\\r\\u202eb"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "… (201 characters)"),
+    ],
+)
+def test_a_quote_is_short_and_printable(text: str, quote: str) -> None:
+    assert quoted(text) == quote
+
+
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        (
+            Inputs(inputs={"topic": "Chào", "n": [1, None]}, tools=("convert_links",)),
+            '{"type":"inputs","version":1,"inputs":{"topic":"Chào","n":[1,null]},'
+            '"tools":["convert_links"]}',
+        ),
+        (
+            ToolResult(call_id="c", result={"a": 1}),
+            '{"type":"tool_result","call_id":"c","result":{"a":1},"error":null}',
+        ),
+        (
+            HumanFeedback(task_id="1", feedback="two\nlines", approved=False),
+            '{"type":"human_feedback","task_id":"1","feedback":"two\\nlines","approved":false}',
+        ),
+        (Stop(), '{"type":"stop"}'),
+    ],
+)
+def test_what_is_sent_is_one_line(
+    message: Inputs | ToolResult | HumanFeedback | Stop, sent: str
+) -> None:
+    assert encode(message) == f"{sent}\n".encode()
+
+
+def test_a_message_shows_nothing_of_what_it_holds() -> None:
+    assert repr(Log(text="secret")) == str(Log(text="secret")) == "<Log>"

@@ -1,0 +1,132 @@
+"""What a client is promised, in one request: fifteen links of every kind, entry by entry.
+
+Made by the form and by the page's own call, with products read by their call and from their page,
+by the headless shell and by the whole Chromium: the answer is the same to the letter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from daemon.sandbox.products import PRODUCTS
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon, Portal
+
+pytestmark = pytest.mark.chromium
+
+INVALID = {"error": True, "failCode": 10}
+SUB_IDS = ["telegram", "", "May2024"]
+
+# By hand, for the two fields that are text: PRODUCTS, in their order.
+TEXTS = [
+    ("4.8", "18%"),
+    ("5", "4%"),
+    ("4.9", "10%"),
+    ("4.7", "5.5%"),
+    ("4.6", "6%"),
+    ("4.9", "9%"),
+    (None, "3%"),
+    ("4.9", "17.55%"),
+    ("5", "8%"),
+    ("4.5", "4%"),
+    ("5", "1%"),
+    ("4.4", "0%"),
+]
+# The worked examples: (seller's part, marketplace's part, together).
+EXAMPLES = [(16_497, 5_499, 21_996), (0, 40_000, 40_000), (158_700, 40_000, 198_700)]
+
+
+async def test_fifteen_links(any_daemon: Daemon, portal: Portal) -> None:
+    shop, account = portal.origins.shop, portal.account()
+    ids = [(product.shop_id, product.item_id) for product in PRODUCTS]
+
+    def path(form: str, which: int) -> str:
+        return form.format(shop=ids[which][0], item=ids[which][1])
+
+    # Each with the place among PRODUCTS of what it leads to, or None.
+    links = {
+        shop + path("/product/{shop}/{item}", 0): 0,
+        shop + path("/Ten-san-pham-dai-i.{shop}.{item}?sp_atk=abc&xptdk=abc", 1): 1,
+        shop + path("/universal-link/product/{shop}/{item}?utm_source=an_1", 2): 2,
+        shop + path("/universal-link/S%C6%B0%CC%80a-i.{shop}.{item}", 3): 3,
+        shop + path("/opaanlp/{shop}/{item}?__mobile__=1", 4): 4,
+        shop + path("/ten.cua.hang/{shop}/{item}", 5): 5,
+        shop.removeprefix("http://") + path("/product/{shop}/{item}", 6): 6,
+        portal.short("moved"): 1,
+        portal.short("meta"): 2,
+        portal.short("chain3"): 0,
+        portal.short("p{}i{}".format(*ids[7])): 7,
+        "https://shop.example/product/88201679/23456789012": None,
+        portal.short("gone"): None,
+        "": None,
+    }
+    asked = [*links, next(iter(links))]
+    assert len(asked) == 15
+    answer = await any_daemon.convert(*asked, account=account, sub_ids=SUB_IDS)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {
+        "ok": True,
+        "mapping": {
+            link: INVALID if which is None else portal.entry(ids[which][1], account, *SUB_IDS)
+            for link, which in links.items()
+        },
+    }
+    assert list(answer.json()["mapping"]) == list(links)
+    submits = await portal.submits(account)
+    # Eight products behind eleven links, each submitted once, in its canonical form.
+    submitted = [link for submit in submits for link in submit["originals"]]
+    assert sorted(submitted) == sorted(portal.link(item) for _, item in ids[:8])
+    places = [*SUB_IDS, "", ""]
+    assert [submit["sub_ids"] for submit in submits] == [[places]] * len(submits)
+    assert await portal.counted("short link") > 0
+    assert await portal.counted("short link with cookie") == 0
+
+
+async def test_every_figure_of_a_product(any_daemon: Daemon, portal: Portal) -> None:
+    account = portal.account()
+    links = [portal.link(product.item_id) for product in PRODUCTS]
+    mapping = (await any_daemon.convert(*links, account=account)).json()["mapping"]
+    found = [mapping[link]["product"] for link in links]
+    assert found == [portal.product(product) for product in PRODUCTS]
+    assert [(one["rating"], one["commissionRate"]) for one in found] == TEXTS
+    parts = ("sellerCommission", "platformCommission", "commission")
+    assert [tuple(one[part] for part in parts) for one in found[:3]] == EXAMPLES
+
+
+async def test_a_login_link_is_never_opened(daemon: Daemon, portal: Portal) -> None:
+    link = portal.short("dlink7Qx")
+    answer = await daemon.convert(link, account=portal.account())
+    assert answer.json() == {"ok": True, "mapping": {link: INVALID}}
+    assert await portal.counted("dlink opened") == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "fail_code"),
+    [
+        ("chain6", 10),
+        ("loop", 10),
+        ("foreign", 10),
+        ("lookalike", 10),
+        ("scheme", 10),
+        ("nowhere", 10),
+        ("home", 10),
+        ("big", 10),
+        ("broken", -1),
+    ],
+)
+async def test_dead_short_link(
+    daemon: Daemon, portal: Portal, code: str, fail_code: int
+) -> None:
+    account, link = portal.account(), portal.short(code)
+    answer = await daemon.convert(link, account=account)
+    assert answer.json()["mapping"] == {link: {"error": True, "failCode": fail_code}}
+    assert await portal.submits(account) == []
+
+
+async def test_script_short_link(daemon: Daemon, portal: Portal) -> None:
+    account, link = portal.account(), portal.short("script")
+    answer = await daemon.convert(link, account=account)
+    assert answer.json()["mapping"] == {link: portal.entry(PRODUCTS[3].item_id, account)}

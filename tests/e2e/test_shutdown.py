@@ -1,0 +1,102 @@
+"""The daemon's own end: asked for, it finishes what it has begun; killed, it leaves nothing."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import httpx
+import pyotp
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Account, Daemon, Portal, Running
+
+pytestmark = pytest.mark.chromium
+
+LEFT = 1.0
+"""Seconds that a killed daemon's browser may live on."""
+
+
+def refuses(daemon: Daemon) -> bool:
+    """Whether nobody listens at the daemon's address."""
+    url = httpx.URL(daemon.url)
+    try:
+        with socket.create_connection((url.host, url.port or 0), timeout=1):
+            return False
+    except ConnectionRefusedError:
+        return True
+
+
+async def test_sigterm_lets_a_conversion_end(
+    running: Running, portal: Portal, slow_submits: None
+) -> None:
+    account, item = portal.account(), portal.item()
+    answers: list[httpx.Response] = []
+    order: list[str] = []
+    with running(products={"source": "none"}) as daemon:
+        await daemon.until_ready()
+        # One that has nothing to say any more must not keep the daemon.
+        idle = socket.create_connection((httpx.URL(daemon.url).host, httpx.URL(daemon.url).port))
+
+        async def convert() -> None:
+            answers.append(await daemon.convert(portal.link(item), account=account))
+            order.append("answered")
+
+        async def knock() -> None:
+            while not refuses(daemon):  # noqa: ASYNC110 - a refusal tells nobody
+                await trio.sleep(0.01)
+            order.append("refused")
+
+        await daemon.login()
+        with idle:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(convert)
+                await portal.submitting(account)
+                daemon.program.process.terminate()
+                nursery.start_soon(knock)
+            assert await daemon.program.ended() == 0
+    # On leaving the block it was looked at what it has left.
+    assert order == ["refused", "answered"]
+    entry = portal.entry(item, account, product=False)
+    assert answers[0].json() == {"ok": True, "mapping": {portal.link(item): entry}}
+    assert answers[0].headers["connection"] == "close"
+
+
+async def test_a_killed_daemon_leaves_nothing_and_comes_back(
+    running: Running, portal: Portal, nursery: trio.Nursery
+) -> None:
+    account, item = portal.account(), portal.item()
+    with running() as daemon:
+        await daemon.until_ready()
+        await switch_second_factor_on(daemon)
+        await portal.arm("submit_slow", account)
+        nursery.start_soon(convert_in_vain, daemon, portal.link(item), account)
+        await portal.submitting(account)
+        assert daemon.processes()
+        daemon.program.process.kill()
+        with trio.fail_after(LEFT):
+            while daemon.processes() or daemon.profiles():  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(0.01)
+        daemon.program.process.wait()
+        daemon.start()
+        await daemon.until_ready()
+        answer = await daemon.convert(portal.link(item), account=account)  # with the same token
+        assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
+        login = await daemon.ask("POST", "/api/auth/login", {"password": daemon.password})
+        assert login.json()["mfaRequired"] is True
+
+
+async def switch_second_factor_on(daemon: Daemon) -> None:
+    token = await daemon.login()
+    secret = (await daemon.ask("GET", "/api/auth/2fa/setup", token=token)).json()["secret"]
+    body = {"secret": secret, "code": pyotp.TOTP(secret).now()}
+    daemon.secrets |= set(body.values())
+    answer = await daemon.ask("POST", "/api/auth/2fa/enable", body, token=token)
+    assert answer.status_code == 200, answer.text
+
+
+async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
+    with pytest.raises(httpx.TransportError):
+        await daemon.convert(link, account=account)

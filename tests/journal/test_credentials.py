@@ -1,0 +1,186 @@
+"""Webhook credentials: never in clear on the disk, and not longer there than they are needed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretBytes, SecretStr
+
+from daemon.journal.errors import UnusableJournal
+from daemon.journal.model import Change, NewDelivery, NewExecution, Status, WebhookTarget
+from daemon.journal.sealing import NotSealed, Seal
+from daemon.journal.store import Store
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+Create = Callable[..., str]
+
+SECRET = "Bearer swordfish-0123456789"
+TARGET = WebhookTarget("crew", "https://a.example", auth=SecretStr(SECRET))
+OTHER = WebhookTarget("task", "https://b.example", auth=SecretStr(SECRET))
+
+
+def kept(path: Path) -> int:
+    """How many credentials the file holds."""
+    with closing(sqlite3.connect(path)) as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM webhooks WHERE credential IS NOT NULL"
+        ).fetchone()
+    return int(count)
+
+
+def queue(store: Store, execution_id: str, now: datetime, change: Change) -> int:
+    store.record(execution_id, change, (), [NewDelivery(TARGET, b"{}", now)])
+    return store.due_deliveries(now, 10)[-1].id
+
+
+def test_what_is_read_is_the_credential_and_the_disk_does_not_have_it(
+    store: Store, create: Create, path: Path, now: datetime
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    queue(store, execution_id, now, Change())
+
+    execution = store.execution(execution_id)
+    assert execution is not None
+    assert execution.webhooks == (TARGET,)
+    assert store.due_deliveries(now, 1)[0].target == TARGET
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert execution_id.encode() in content
+    assert b"swordfish" not in content
+    store.close()
+    assert b"swordfish" not in path.read_bytes()
+
+
+def test_nothing_that_is_printed_shows_it(store: Store, create: Create, now: datetime) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    queue(store, execution_id, now, Change())
+
+    shown = repr((store.execution(execution_id), store.due_deliveries(now, 1), TARGET))
+
+    assert "swordfish" not in shown
+
+
+def test_it_stays_while_the_execution_runs(
+    store: Store, create: Create, path: Path, now: datetime
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+
+    store.delivered(queue(store, execution_id, now, Change()))
+
+    assert kept(path) == 1
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_it_goes_with_the_last_delivery_after_the_end(
+    store: Store, create: Create, path: Path, now: datetime, given_up: bool
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    first = queue(store, execution_id, now, Change())
+    last = queue(store, execution_id, now, Change(status=Status.STOPPED, finished_at=now))
+
+    store.delivered(first)
+    store.delivery_failed(last, now, "answered 500")
+    assert kept(path) == 1
+    if given_up:
+        store.delivery_failed(last, None, "answered 500")
+    else:
+        store.delivered(last)
+
+    assert kept(path) == 0
+    execution = store.execution(execution_id)
+    assert execution is not None
+    assert execution.webhooks == (WebhookTarget("crew", "https://a.example"),)
+
+
+def test_it_goes_with_the_end_when_nothing_is_to_be_delivered(
+    store: Store, create: Create, path: Path, now: datetime, finish: Callable[..., None]
+) -> None:
+    execution_id = create(webhooks=(TARGET, OTHER))
+    end = Change(status=Status.STOPPED, finished_at=now)
+    queue(store, execution_id, now, end)
+    assert kept(path) == 1  # of the two: the one that is waited for
+
+    finish(create(webhooks=(OTHER,)))
+
+    assert kept(path) == 1
+
+
+def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
+    store: Store, create: Create, path: Path, now: datetime
+) -> None:
+    execution_id = create(webhooks=(TARGET, OTHER))
+    waiting = queue(store, execution_id, now, Change())
+
+    store.record(execution_id, Change(webhooks=()), (), ())
+    assert kept(path) == 1
+    store.delivered(waiting)
+
+    assert kept(path) == 0
+
+
+def test_another_key_is_refused_while_there_are_credentials(
+    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    store.close()
+
+    with pytest.raises(UnusableJournal, match=f"{path} .*another key: put back"):
+        open_store(SecretBytes(b"x" * 32))
+
+    execution = open_store().execution(execution_id)
+    assert execution is not None
+    assert execution.webhooks == (TARGET,)
+
+
+def test_another_key_is_as_good_when_there_are_none(
+    store: Store, create: Create, open_store: Callable[..., Store]
+) -> None:
+    execution_id = create(webhooks=(WebhookTarget("crew", "https://a.example"),))
+    store.close()
+
+    assert open_store(SecretBytes(b"x" * 32)).execution(execution_id) is not None
+
+
+def test_one_that_was_moved_to_another_address_does_not_open(
+    store: Store, create: Create, path: Path, now: datetime
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE webhooks SET url = 'https://evil.example'")
+        connection.commit()
+
+    with pytest.raises(UnusableJournal, match="does not open under its key"):
+        store.execution(execution_id)
+
+
+def test_a_key_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="31 bytes; it needs 32"):
+        Seal(SecretBytes(b"k" * 31), "anything")
+
+
+def test_each_use_has_a_key_of_its_own() -> None:
+    sealed = Seal(SecretBytes(b"k" * 32), "one").seal(b"content", "here")
+
+    assert Seal(SecretBytes(b"k" * 32), "one").open(sealed, "here") == b"content"
+    with pytest.raises(NotSealed):
+        Seal(SecretBytes(b"k" * 32), "two").open(sealed, "here")
+
+
+def test_a_day_later_a_kept_credential_still_opens(
+    store: Store,
+    open_store: Callable[..., Store],
+    new: Callable[..., NewExecution],
+    now: datetime,
+) -> None:
+    given = new(webhooks=(TARGET,))
+    store.create(given, None)
+    queue(store, given.id, now, Change(status=Status.STOPPED, finished_at=now))
+    store.close()
+
+    (waiting,) = open_store().due_deliveries(now + timedelta(days=1), 10)
+    assert waiting.target == TARGET

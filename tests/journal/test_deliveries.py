@@ -1,0 +1,182 @@
+"""Webhook deliveries: queued with what they tell of, kept until they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from daemon.journal import deliveries
+from daemon.journal.errors import AlreadyFinished, TooLarge
+from daemon.journal.model import Change, Delivery, NewDelivery, Status, WebhookTarget
+from daemon.journal.store import Store
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+Create = Callable[..., str]
+
+TASK = WebhookTarget("task", "https://a.example/task")
+STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def execution_id(create: Create) -> str:
+    return create(webhooks=(TASK, STREAM))
+
+
+def queue(store: Store, execution_id: str, *calls: NewDelivery) -> None:
+    store.record(execution_id, Change(), (), calls)
+
+
+def bodies(store: Store, now: datetime, limit: int = 10) -> list[bytes]:
+    return [delivery.body for delivery in store.due_deliveries(now, limit)]
+
+
+def test_a_queued_delivery_is_due_at_its_time(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(STREAM, b"{}", now + SECOND))
+
+    assert store.due_deliveries(now, 10) == []
+    assert store.due_deliveries(now + SECOND, 10) == [
+        Delivery(1, execution_id, "deal-post", STREAM, b"{}", 0, now + SECOND, None)
+    ]
+
+
+def test_the_longest_due_come_first(store: Store, execution_id: str, now: datetime) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"second", now),
+        NewDelivery(TASK, b"third", now),
+        NewDelivery(STREAM, b"first", now - SECOND),
+    )
+
+    assert bodies(store, now) == [b"first", b"second", b"third"]
+    assert bodies(store, now, limit=2) == [b"first", b"second"]
+
+
+def test_large_ones_come_a_few_at_a_time(
+    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_BYTES_AT_ONCE", 10)
+    queue(store, execution_id, *[NewDelivery(TASK, b"x" * 20, now)] * 2)
+
+    assert bodies(store, now) == [b"x" * 20]
+
+
+def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetime) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
+    first, _ = store.due_deliveries(now, 10)
+
+    store.delivered(first.id)
+    store.delivered(first.id)
+
+    assert bodies(store, now) == [b"2"]
+
+
+def test_the_number_of_one_that_is_gone_does_not_come_back(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    (first,) = store.due_deliveries(now, 10)
+    store.delivered(first.id)
+    queue(store, execution_id, NewDelivery(TASK, b"2", now))
+
+    store.delivered(first.id)
+
+    assert bodies(store, now) == [b"2"]
+
+
+def test_what_failed_is_due_later_and_says_why(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    (first,) = store.due_deliveries(now, 10)
+
+    store.delivery_failed(first.id, now + SECOND, "answered 500")
+
+    assert store.due_deliveries(now, 10) == []
+    (again,) = store.due_deliveries(now + SECOND, 10)
+    assert (again.id, again.attempts, again.last_error) == (first.id, 1, "answered 500")
+
+
+def test_what_is_given_up_is_gone_and_logged(
+    store: Store, execution_id: str, now: datetime, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+
+    store.delivery_failed(store.due_deliveries(now, 1)[0].id, None, "answered 410")
+
+    assert bodies(store, now + timedelta(days=9)) == []
+    assert "gave up webhook delivery 1: answered 410" in caplog.text
+
+
+def test_nothing_is_queued_when_its_news_is_not_recorded(
+    store: Store, execution_id: str, now: datetime, finish: Callable[..., None]
+) -> None:
+    finish(execution_id)
+
+    with pytest.raises(AlreadyFinished):
+        queue(store, execution_id, NewDelivery(TASK, b"late", now))
+
+    assert bodies(store, now) == []
+
+
+def test_new_targets_replace_the_old_but_not_for_what_waits(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"waits", now))
+    other = WebhookTarget("task", "https://b.example/task")
+
+    changed = store.record(execution_id, Change(webhooks=(other,)), (), ())
+
+    assert changed.webhooks == (other,)
+    (waiting,) = store.due_deliveries(now, 10)
+    assert waiting.target == TASK
+
+
+def test_a_target_of_its_own_is_no_target_of_the_execution(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    other = WebhookTarget("crew", "https://b.example/crew")
+    queue(store, execution_id, NewDelivery(other, b"1", now))
+
+    (waiting,) = store.due_deliveries(now, 10)
+    assert waiting.target == other
+    execution = store.execution(execution_id)
+    assert execution is not None
+    assert execution.webhooks == (TASK, STREAM)
+
+
+def test_replacing_targets_for_ever_fills_nothing(
+    store: Store, execution_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_TARGETS", 4)
+
+    for number in range(10):
+        targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
+        store.record(execution_id, Change(webhooks=targets), (), ())
+
+    with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
+        store.record(execution_id, Change(webhooks=targets * 2), (), ())
+
+
+def test_a_body_over_the_limit_is_refused(
+    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_BODY", 3)
+
+    with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
+        queue(store, execution_id, NewDelivery(TASK, b"1234", now))
+
+
+def test_the_last_news_of_an_execution_is_queued_with_its_end(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(execution_id, end, (), [NewDelivery(TASK, b"end", now)])
+
+    assert bodies(store, now) == [b"end"]

@@ -1,0 +1,176 @@
+"""A full, locked or broken disk: the asker hears of it, nothing is changed, life goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from daemon.errors import Unavailable
+from daemon.journal import schema
+from daemon.journal import store as store_module
+from daemon.journal.actor import Journal
+from daemon.journal.model import Change, IdempotencyKey, NewEvent, NewExecution, Status
+from daemon.journal.schema import open_database
+from daemon.journal.store import Store
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+New = Callable[..., NewExecution]
+Connections = list[sqlite3.Connection]
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
+    """The connections of the stores that are opened from now on, to give them a bad disk."""
+    opened: Connections = []
+
+    def opening(path: Path) -> sqlite3.Connection:
+        opened.append(open_database(path))
+        return opened[-1]
+
+    monkeypatch.setattr(store_module, "open_database", opening)
+    return opened
+
+
+def fill(connection: sqlite3.Connection) -> None:
+    """From here on, this database gets no further page."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
+
+
+def make_room(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA max_page_count = 1000000").fetchone()
+
+
+def test_a_full_disk_is_the_askers_error_and_changes_nothing(
+    connections: Connections, open_store: Callable[..., Store], new: New, path: Path
+) -> None:
+    store = open_store()
+    key = IdempotencyKey("k", {})
+    given = new(inputs={"x": "y" * 100_000})
+    fill(connections[0])
+
+    with pytest.raises(Unavailable, match="its disk is full; nothing was changed") as refusal:
+        store.create(given, key)
+
+    assert str(path) not in str(refusal.value)  # a client reads it
+    assert refusal.value.retry_after > 0
+    assert store.execution(given.id) is None
+    assert store.unfinished() == []
+    make_room(connections[0])
+    assert store.create(given, key).is_new
+    assert store.execution(given.id) is not None
+
+
+def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
+    connections: Connections, open_store: Callable[..., Store], new: New
+) -> None:
+    store = open_store()
+    given = new()
+    store.create(given, None)
+    before = store.execution(given.id)
+    events = [NewEvent("e", given.created_at, "x" * 3000)] * 50
+    fill(connections[0])
+
+    with pytest.raises(Unavailable, match="disk is full"):
+        store.record(given.id, Change(status=Status.RUNNING), events, ())
+
+    assert store.execution(given.id) == before
+    assert store.events(given.id, 0, 10) == []
+    make_room(connections[0])
+    assert store.record(given.id, Change(status=Status.RUNNING), events, ()).last_event == 50
+
+
+async def test_the_actor_outlives_a_full_disk(
+    connections: Connections, journal: Journal, new: New
+) -> None:
+    given = new(inputs={"x": "y" * 100_000})
+    fill(connections[0])
+
+    with pytest.raises(Unavailable, match="disk is full"):
+        await journal.create(given, idempotency=None)
+
+    make_room(connections[0])
+    assert (await journal.create(given, idempotency=None)).is_new
+    assert len(connections) == 1
+
+
+def test_a_lock_of_another_program_is_the_askers_error(
+    store: Store,
+    new: New,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    open_store: Callable[..., Store],
+) -> None:
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.0)
+    impatient = open_store()
+    given = new()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="another program holds it locked"):
+            impatient.create(given, None)
+
+    assert impatient.create(given, None).is_new
+
+
+def test_a_disk_that_may_not_be_written_to_is_the_askers_error(
+    connections: Connections, open_store: Callable[..., Store], new: New
+) -> None:
+    store = open_store()
+    given = new()
+    connections[0].execute("PRAGMA query_only = ON")
+
+    with pytest.raises(Unavailable, match="it cannot be written to"):
+        store.create(given, None)
+
+    assert store.execution(given.id) is None
+
+
+# A file may not grow beyond a size: a real write fails in the midst of a transaction.
+SMALL_FILES = """
+import resource, sys, uuid
+from datetime import datetime, timezone
+from pathlib import Path
+from pydantic import SecretBytes
+from daemon.errors import Unavailable
+from daemon.journal.model import NewExecution
+from daemon.journal.store import Store
+
+def new():
+    now = datetime.now(timezone.utc)
+    return NewExecution(str(uuid.uuid4()), "c", "", now, {"x": "y" * 20_000})
+
+store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32))
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+try:
+    for _ in range(100):
+        print(store.create(new(), None).id, flush=True)
+except Unavailable as refusal:
+    print(refusal, file=sys.stderr)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+print(store.create(new(), None).id, flush=True)
+"""
+
+
+def test_a_write_that_fails_in_the_midst_loses_nothing(
+    path: Path, open_store: Callable[..., Store]
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SMALL_FILES, path],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+
+    assert "its disk reports an error; nothing was changed" in ran.stderr
+    promised = ran.stdout.split()
+    assert 3 < len(promised) < 100
+    assert [execution.id for execution in open_store().unfinished()] == promised

@@ -1,0 +1,289 @@
+"""Executions: what is written is what is read, and what ends stays as it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from sqlite3 import IntegrityError
+
+import pytest
+from pydantic import JsonValue
+
+from daemon.errors import Invalid
+from daemon.journal import executions
+from daemon.journal.errors import AlreadyFinished, TooLarge
+from daemon.journal.model import (
+    Change,
+    Event,
+    Execution,
+    NewEvent,
+    NewExecution,
+    State,
+    Status,
+    TaskRecord,
+    WebhookTarget,
+)
+from daemon.journal.store import Store
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+Create = Callable[..., str]
+New = Callable[..., NewExecution]
+
+
+def known(store: Store, execution_id: str) -> Execution:
+    execution = store.execution(execution_id)
+    assert execution is not None
+    return execution
+
+
+def test_a_created_execution_is_read_as_it_was_given(store: Store, new: New, now: datetime) -> None:
+    inputs: dict[str, JsonValue] = {
+        "n": 1,
+        "f": 0.1,
+        "big": 10**40,
+        "deep": [{"t": None}, True],
+        "ô": "đ 🧋\0",
+    }
+    hooks = (
+        WebhookTarget("task", "https://a.example/t"),
+        WebhookTarget("stream", "https://a.example/s", ("x", "y")),
+    )
+    given = new(inputs=inputs, meta={"ref": [1]}, webhooks=hooks, owner="an")
+    created = store.create(given, None)
+
+    assert (created.id, created.is_new) == (given.id, True)
+    assert known(store, given.id) == Execution(
+        id=given.id,
+        crew="deal-post",
+        owner="an",
+        inputs=inputs,
+        meta={"ref": [1]},
+        webhooks=hooks,
+        status=Status.PENDING,
+        result=None,
+        result_json=None,
+        error=None,
+        token_usage=None,
+        current_task=None,
+        completed_tasks=0,
+        tasks=(),
+        total_tasks=None,
+        last_step=None,
+        created_at=now,
+        started_at=None,
+        finished_at=None,
+        sequence=1,
+        last_event=0,
+    )
+
+
+def test_an_unknown_execution_is_none(store: Store) -> None:
+    assert store.execution("3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11") is None
+
+
+def test_a_change_is_kept_and_leaves_the_rest(store: Store, create: Create, now: datetime) -> None:
+    execution_id = create()
+    later = now + timedelta(seconds=2)
+    store.record(execution_id, Change(status=Status.RUNNING, started_at=later), (), ())
+    returned = store.record(
+        execution_id,
+        Change(
+            status=Status.WAITING_FOR_HUMAN_INPUT,
+            current_task="t2",
+            total_tasks=3,
+            last_step={"thought": "hm"},
+            token_usage={"total_tokens": 5},
+            result="half",
+            result_json=[1],
+            error="none yet",
+        ),
+        (),
+        (),
+    )
+
+    execution = known(store, execution_id)
+    assert returned == execution
+    assert (execution.status, execution.state) == (Status.WAITING_FOR_HUMAN_INPUT, State.RUNNING)
+    assert execution.started_at == later
+    assert (execution.current_task, execution.total_tasks) == ("t2", 3)
+    assert (execution.last_step, execution.token_usage) == ({"thought": "hm"}, {"total_tokens": 5})
+    assert (execution.result, execution.result_json, execution.error) == ("half", [1], "none yet")
+
+
+def test_a_change_to_none_is_one(store: Store, create: Create, now: datetime) -> None:
+    execution_id = create()
+    started = Change(current_task="t1", last_step="s", started_at=now, error="e", total_tasks=2)
+    store.record(execution_id, started, (), ())
+    cleared = Change(
+        current_task=None, last_step=None, started_at=None, error=None, total_tasks=None
+    )
+
+    execution = store.record(execution_id, cleared, (), ())
+
+    assert (execution.current_task, execution.last_step, execution.started_at) == (None,) * 3
+    assert (execution.error, execution.total_tasks) == (None, None)
+
+
+def test_tasks_are_added_in_their_order(store: Store, create: Create) -> None:
+    execution_id = create()
+    first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
+    store.record(execution_id, Change(new_tasks=[first]), (), ())
+    store.record(execution_id, Change(new_tasks=[TaskRecord("t2"), TaskRecord("t3")]), (), ())
+
+    execution = known(store, execution_id)
+
+    assert execution.tasks == (first, TaskRecord("t2"), TaskRecord("t3"))
+    assert execution.completed_tasks == 3
+
+
+def test_one_that_runs_again_has_only_its_new_tasks(store: Store, create: Create) -> None:
+    execution_id = create()
+    store.record(execution_id, Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")]), (), ())
+
+    again = Change(status=Status.PENDING, drop_tasks=True, new_tasks=[TaskRecord("t1", "anew")])
+    execution = store.record(execution_id, again, (), ())
+
+    assert execution.tasks == (TaskRecord("t1", "anew"),)
+
+
+def test_events_are_numbered_from_one_without_gaps(
+    store: Store, create: Create, now: datetime
+) -> None:
+    execution_id, other = create(), create()
+    store.record(execution_id, Change(), [NewEvent("a", now, {"x": 1}), NewEvent("b", now)], ())
+    store.record(other, Change(), [NewEvent("z", now)], ())
+    execution = store.record(execution_id, Change(), [NewEvent("c", now)], ())
+
+    assert execution.last_event == 3
+    assert store.events(execution_id, 0, 10) == [
+        Event(1, now, "a", {"x": 1}),
+        Event(2, now, "b", None),
+        Event(3, now, "c", None),
+    ]
+    assert [event.type for event in store.events(execution_id, 1, 1)] == ["b"]
+    assert store.events(execution_id, 3, 10) == []
+    assert store.events("unknown", 0, 10) == []
+
+
+def test_large_events_come_a_few_at_a_time(
+    store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_EVENT_BYTES_AT_ONCE", 250)
+    execution_id = create()
+    store.record(execution_id, Change(), [NewEvent("a", now, "x" * 100)] * 3, ())
+    store.record(execution_id, Change(), [NewEvent("b", now, "x" * 300)], ())
+
+    assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
+    assert [event.sequence for event in store.events(execution_id, 3, 10)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (Status.COMPLETED, State.SUCCESS),
+        (Status.ERROR, State.FAILED),
+        (Status.STOPPED, State.FAILED),
+        (Status.TIMED_OUT, State.FAILED),
+        (Status.INTERRUPTED, State.FAILED),
+    ],
+)
+def test_what_has_ended_never_changes(
+    store: Store, create: Create, now: datetime, status: Status, state: State
+) -> None:
+    execution_id = create()
+    ended = store.record(execution_id, Change(status=status, finished_at=now), (), ())
+    assert ended.state is state
+
+    with pytest.raises(AlreadyFinished, match=execution_id):
+        store.record(
+            execution_id,
+            Change(status=Status.RUNNING, finished_at=None, result="late"),
+            [NewEvent("late", now)],
+            (),
+        )
+
+    assert store.execution(execution_id) == ended
+    assert store.events(execution_id, 0, 10) == []
+
+
+def test_an_end_without_its_time_is_refused_by_the_database(store: Store, create: Create) -> None:
+    execution_id = create()
+
+    with pytest.raises(IntegrityError):
+        store.record(execution_id, Change(status=Status.ERROR), (), ())
+
+    assert known(store, execution_id).status is Status.PENDING
+
+
+def test_recording_of_an_unknown_execution_is_a_bug(store: Store) -> None:
+    with pytest.raises(LookupError, match="nobody"):
+        store.record("nobody", Change(), (), ())
+
+
+def test_the_unfinished_come_in_the_order_of_creation(
+    store: Store, create: Create, finish: Callable[..., None]
+) -> None:
+    ids = [create() for _ in range(4)]
+    store.record(ids[2], Change(status=Status.RUNNING), (), ())
+    finish(ids[1])
+
+    assert [execution.id for execution in store.unfinished()] == [ids[0], ids[2], ids[3]]
+
+
+def test_a_refused_record_changes_nothing(
+    store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_TASKS_SIZE", 1000)
+    execution_id = create()
+    before = known(store, execution_id)
+
+    with pytest.raises(TooLarge, match=r"^tasks: \d+ bytes, more than the 1000"):
+        store.record(
+            execution_id,
+            Change(status=Status.RUNNING, new_tasks=[TaskRecord("t", output="x" * 1000)]),
+            [NewEvent("a", now)],
+            (),
+        )
+
+    assert store.execution(execution_id) == before
+    assert store.events(execution_id, 0, 10) == []
+
+
+def test_past_the_limit_of_events_only_the_end_is_recorded(
+    store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_EVENTS", 2)
+    execution_id = create()
+    store.record(execution_id, Change(), [NewEvent("a", now)] * 2, ())
+
+    with pytest.raises(TooLarge, match="events: more than 2"):
+        store.record(execution_id, Change(), [NewEvent("b", now)], ())
+    end = Change(status=Status.ERROR, finished_at=now)
+    assert store.record(execution_id, end, [NewEvent("end", now)], ()).last_event == 3
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}])
+def test_what_json_cannot_hold_is_refused_by_name(store: Store, new: New, wrong: JsonValue) -> None:
+    given = new(inputs={"x": wrong})
+
+    with pytest.raises(Invalid, match=r"^inputs: cannot be kept as JSON"):
+        store.create(given, None)
+
+    assert store.execution(given.id) is None
+
+
+def test_a_value_too_deep_to_be_read_again_is_refused(store: Store, new: New) -> None:
+    deep: JsonValue = "x"
+    for _ in range(250):
+        deep = [deep]
+
+    with pytest.raises(Invalid, match=r"^meta: .*200 levels"):
+        store.create(new(meta=deep), None)
+
+
+def test_a_value_over_its_limit_is_refused_by_name(store: Store, create: Create) -> None:
+    with pytest.raises(TooLarge, match=r"^error: 70000 bytes, more than the 65536"):
+        store.record(create(), Change(error="x" * 70_000), (), ())
+    with pytest.raises(Invalid, match=r"^result: holds half a character"):
+        store.record(create(), Change(result="\ud800"), (), ())

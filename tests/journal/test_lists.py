@@ -1,0 +1,198 @@
+"""Lists: newest first, page by page, each to those it belongs to; and no question reads a table."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from daemon.errors import Invalid
+from daemon.journal import store as store_module
+from daemon.journal.model import (
+    Change,
+    IdempotencyKey,
+    NewDelivery,
+    NewEvent,
+    NewExecution,
+    Retention,
+    State,
+    Status,
+    WebhookTarget,
+)
+from daemon.journal.schema import open_database
+from daemon.journal.store import Store
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+Create = Callable[..., str]
+
+
+def ids(store: Store, owner: str | None = None, state: State | None = None) -> list[str]:
+    return [item.id for item in store.executions("deal-post", owner, state, 100, None).executions]
+
+
+def test_newest_first_of_one_crew(store: Store, create: Create) -> None:
+    created = [create(), create()]
+    create(crew="another")
+
+    assert ids(store) == created[::-1]
+
+
+def test_of_one_owner_and_of_one_state(
+    store: Store, create: Create, finish: Callable[..., None]
+) -> None:
+    mine, hers, organizations = create(owner="an"), create(owner="binh"), create(owner="")
+    mine_done = create(owner="an")
+    finish(mine_done)
+
+    assert ids(store, owner="an") == [mine_done, mine]
+    assert ids(store, owner="") == [organizations]
+    assert ids(store, state=State.PENDING) == [organizations, hers, mine]
+    assert ids(store, owner="an", state=State.SUCCESS) == [mine_done]
+    assert ids(store, owner="binh", state=State.FAILED) == []
+
+
+def test_a_list_says_what_is_not_large(store: Store, create: Create, now: datetime) -> None:
+    execution_id = create(owner="an")
+    change = Change(status=Status.ERROR, finished_at=now, error="broke", total_tasks=2)
+    store.record(execution_id, change, [NewEvent("end", now)], ())
+
+    (found,) = store.executions("deal-post", None, None, 10, None).executions
+
+    assert (found.id, found.crew, found.owner) == (execution_id, "deal-post", "an")
+    assert (found.status, found.state, found.error) == (Status.ERROR, State.FAILED, "broke")
+    assert (found.created_at, found.finished_at, found.started_at) == (now, now, None)
+    assert (found.completed_tasks, found.total_tasks, found.last_event) == (0, 2, 1)
+
+
+def test_pages_hold_everything_once_also_when_more_is_created(store: Store, create: Create) -> None:
+    created = [create() for _ in range(7)]
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = store.executions("deal-post", None, None, 3, cursor)
+        found += [item.id for item in page.executions]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        create()
+
+    assert found == created[::-1]
+
+
+def test_a_full_last_page_leads_nowhere(store: Store, create: Create) -> None:
+    for _ in range(3):
+        create()
+
+    assert store.executions("deal-post", None, None, 3, None).next_cursor is None
+
+
+def test_a_page_has_a_hundred_at_most(store: Store, create: Create) -> None:
+    for _ in range(101):
+        create()
+
+    assert len(store.executions("deal-post", None, None, 1000, None).executions) == 100
+
+
+@pytest.fixture
+def cursor(store: Store, create: Create) -> str:
+    """One that user `an` was given."""
+    create(owner="an")
+    create(owner="an")
+    cursor = store.executions("deal-post", "an", None, 1, None).next_cursor
+    assert cursor is not None
+    return cursor
+
+
+@pytest.mark.parametrize(
+    ("crew", "owner"), [("deal-post", "binh"), ("deal-post", None), ("other", "an")]
+)
+def test_a_cursor_is_good_for_whom_it_was_given(
+    store: Store, cursor: str, crew: str, owner: str | None
+) -> None:
+    with pytest.raises(Invalid, match=r"^cursor: .*leave it out"):
+        store.executions(crew, owner, None, 1, cursor)
+
+
+@pytest.mark.parametrize("made_up", ["", "3", "x" * 48, "%%%", "é", "A" * 5000])
+def test_a_made_up_cursor_is_refused(store: Store, made_up: str) -> None:
+    with pytest.raises(Invalid, match=r"^cursor: "):
+        store.executions("deal-post", "an", None, 1, made_up)
+
+
+def test_a_changed_cursor_is_refused(store: Store, cursor: str) -> None:
+    changed = cursor[:-2] + ("A" if cursor[-2] != "A" else "B") + cursor[-1]
+
+    with pytest.raises(Invalid, match=r"^cursor: "):
+        store.executions("deal-post", "an", None, 1, changed)
+
+
+SMALL = ("executions_unfinished", "webhooks_credential", "forgotten", "names", "CONSTANT ROW")
+"""What is read from end to end on purpose: indices of few rows, and no tables at all."""
+
+
+def test_no_question_reads_or_sorts_a_whole_table(
+    path: Path,
+    open_store: Callable[..., Store],
+    new: Callable[..., NewExecution],
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = asked_of_the_next_store(monkeypatch)
+
+    ask_everything(open_store(), new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
+
+    questions = {one for one in asked if one.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")}
+    assert len(questions) > 30
+    with closing(open_database(path)) as connection:
+        plans = {question: plan(connection, question) for question in questions}
+    assert [steps for steps in plans.values() if dear(steps)] == []
+
+
+def asked_of_the_next_store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements as they reach SQLite, from now on."""
+    asked: list[str] = []
+
+    def opened(path: Path) -> sqlite3.Connection:
+        connection = open_database(path)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(store_module, "open_database", opened)
+    return asked
+
+
+def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
+    key = IdempotencyKey("k", {})
+    store.create(given, key)
+    store.created_by("deal-post", "", key, now)
+    calls = [NewDelivery(given.webhooks[0], b"{}", now)]
+    store.record(given.id, Change(status=Status.RUNNING), [NewEvent("a", now)], calls)
+    store.execution(given.id)
+    store.events(given.id, 0, 10)
+    store.unfinished()
+    for owner in (None, "an"):
+        for state in (None, State.SUCCESS):
+            store.executions("deal-post", owner, state, 10, None)
+    (delivery,) = store.due_deliveries(now, 10)
+    store.delivery_failed(delivery.id, now, "no answer")
+    store.delivered(delivery.id)
+    end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
+    store.record(given.id, end, (), ())
+    kept = Retention(age=timedelta(hours=1), count=1)
+    assert store.prune_some(now + timedelta(days=2), kept).forgotten == 1
+
+
+def plan(connection: sqlite3.Connection, question: str) -> list[str]:
+    return [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
+
+
+def dear(steps: list[str]) -> bool:
+    """Whether a step costs more the more executions there are."""
+    scans = [step for step in steps if step.startswith("SCAN")]
+    sorts = [step for step in steps if "TEMP B-TREE" in step]
+    return bool(sorts) or any(not any(name in step for name in SMALL) for step in scans)

@@ -1,0 +1,276 @@
+"""What a guarded command may use, what it is given besides, and what of it reaches whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+import daemon
+from daemon.processes.guarded import ExitStatus, Limits, guarded, user_named
+from daemon.processes.guardian import FIRST_CHOICE
+from daemon.processes.tail import KEPT
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+ROOT = Path("/")
+MIB = 2**20
+ROOMY = Limits(memory=1024 * MIB, file_size=MIB)
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
+
+
+def shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", program]
+
+
+# Standard output
+
+
+async def test_the_end_of_standard_output_is_kept_apart_from_standard_error() -> None:
+    script = "yes 0123456 | head -c 1000000; printf THE-END; printf other >&2"
+    async with guarded(shell(script), environment=ENVIRONMENT, working_folder=ROOT) as process:
+        await process.wait()
+        assert len(process.stdout_tail) == KEPT
+        assert process.stdout_tail.endswith("THE-END")
+        assert process.stderr_tail == "other"
+
+
+# Signals
+
+
+async def test_terminate_reaches_the_group_and_nobody_else(until: Until) -> None:
+    script = """
+    trap '' TERM
+    (trap 'echo group >&2; exit' TERM; echo . >&2; while :; do sleep 0.01; done) &
+    setsid sh -c 'trap "echo other >&2" TERM; echo . >&2; while :; do sleep 0.01; done' &
+    wait
+    """
+    async with guarded(shell(script), environment=ENVIRONMENT, working_folder=ROOT) as process:
+        await until(lambda: process.stderr_tail.count(".") == 2)
+        process.terminate()
+        await until(lambda: "group" in process.stderr_tail)
+        assert process.status is None
+        assert "other" not in process.stderr_tail
+
+
+async def test_terminate_is_harmless_after_the_end() -> None:
+    async with guarded(["/bin/true"], environment=ENVIRONMENT, working_folder=ROOT) as process:
+        await process.wait()
+        process.terminate()
+    process.terminate()
+
+
+# The channel
+
+
+async def test_the_channel_is_descriptor_3_and_the_only_one() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        async with guarded(
+            shell("ls /proc/self/fd >&2; read -r line <&3; echo $line, too >&3"),
+            environment=ENVIRONMENT,
+            working_folder=ROOT,
+            channel=theirs.fileno(),
+        ) as process:
+            theirs.close()
+            ours.send(b"hello\n")
+            await process.wait()
+            assert process.stderr_tail.split() == ["0", "1", "2", "3", "4"]  # 4 is the folder
+            assert ours.recv(100) == b"hello, too\n"
+
+
+async def test_a_channel_that_the_command_closes_is_closed() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        async with guarded(
+            shell("exec 3>&-; sleep 1000"),
+            environment=ENVIRONMENT,
+            working_folder=ROOT,
+            channel=theirs.fileno(),
+        ):
+            theirs.close()
+            with trio.fail_after(5):
+                await trio.lowlevel.wait_readable(ours)
+            assert ours.recv(100) == b""
+
+
+LOW_NUMBERS = """
+import os, socket, sys, trio
+from pathlib import Path
+from daemon.processes.guarded import guarded
+
+os.closerange(3, 10)
+ends = sorted(socket.socketpair(), key=socket.socket.fileno)
+ours, theirs = ends if sys.argv[1] == "4" else reversed(ends)
+assert theirs.fileno() == int(sys.argv[1])
+
+async def main():
+    async with guarded(
+        ["/bin/sh", "-c", "echo there >&3"],
+        environment={}, working_folder=Path("/"), channel=theirs.fileno(),
+    ) as process:
+        await process.wait()
+    print(ours.recv(100).decode(), end="")
+
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("number", ["3", "4"])
+def test_a_channel_may_have_any_number_on_our_side(number: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", LOW_NUMBERS, number],
+        cwd=Path(daemon.__file__).parents[1],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=20,
+    )
+    assert told.stdout == "there\n"
+
+
+# Limits
+
+
+async def end_of(command: list[str], limits: Limits) -> ExitStatus:
+    async with guarded(
+        command, environment=ENVIRONMENT, working_folder=ROOT, limits=limits
+    ) as process:
+        with trio.fail_after(10):
+            return await process.wait()
+
+
+async def test_a_process_that_uses_too_much_memory_is_ended_and_that_is_told() -> None:
+    program = f"x = bytearray({200 * MIB}); import time; time.sleep(1000)"
+    status = await end_of(python(program), Limits(memory=100 * MIB, file_size=MIB))
+    assert status.memory is not None
+    assert 100 * MIB < status.memory < 300 * MIB
+    assert (status.code, status.signal) == (None, None)
+
+
+async def test_it_is_the_whole_tree_that_counts() -> None:
+    one = f'{sys.executable} -I -S -c "x = bytearray({60 * MIB}); import time; time.sleep(1000)"'
+    status = await end_of(
+        shell(f"{one} & setsid {one} & wait"), Limits(memory=100 * MIB, file_size=MIB)
+    )
+    assert status.memory is not None
+
+
+async def test_memory_that_is_shared_counts_once() -> None:
+    program = f"""
+import os, sys, time
+x = bytearray({60 * MIB})
+for _ in range(4):
+    if os.fork() == 0:
+        time.sleep(1000)
+print("there", file=sys.stderr, flush=True)
+time.sleep(0.5)  # for some looks at what it uses
+"""
+    assert await end_of(python(program), Limits(memory=150 * MIB, file_size=MIB)) == ExitStatus(0)
+
+
+async def test_addresses_and_stacks_that_are_not_used_do_not_count() -> None:
+    program = f"""
+import mmap, threading, time
+reserved = mmap.mmap(-1, {8192 * MIB})
+threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(64)]
+for thread in threads:
+    thread.start()
+"""
+    assert await end_of(python(program), Limits(memory=60 * MIB, file_size=MIB)) == ExitStatus(0)
+
+
+async def test_a_tree_that_forks_all_the_time_is_looked_at_too() -> None:
+    # Each death of a child wakes its guardian, which must not keep it from looking.
+    program = f"""
+import os
+x = bytearray({200 * MIB})
+while True:
+    if os.fork() == 0:
+        os._exit(0)
+    if os.fork() == 0:
+        os.fork()
+        os._exit(0)
+    os.wait()
+    os.wait()
+"""
+    status = await end_of(python(program), Limits(memory=100 * MIB, file_size=MIB))
+    assert status.memory is not None
+
+
+def test_an_end_by_memory_reads_well() -> None:
+    assert str(ExitStatus(memory=300 * MIB)) == "its memory limit: it used 300 MiB"
+
+
+async def test_a_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
+    file = open_folder / "file"
+    status = await end_of(
+        ["/usr/bin/dd", "if=/dev/zero", f"of={file}", "bs=300k", "count=10"], ROOMY
+    )
+    assert status == ExitStatus(signal=signal.SIGXFSZ)
+    assert file.stat().st_size == MIB
+
+
+def badness() -> int:
+    return int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
+
+
+async def test_a_limited_command_is_the_kernels_choice_before_the_daemon() -> None:
+    async with guarded(
+        ["/bin/cat", "/proc/self/oom_score_adj"],
+        environment=ENVIRONMENT,
+        working_folder=ROOT,
+        limits=ROOMY,
+    ) as process:
+        assert await process.wait() == ExitStatus(code=0)
+        assert int(process.stdout_tail) == min(1000, badness() + FIRST_CHOICE)
+
+
+# Its folder
+
+AS_NOBODY = """
+import os, sys
+from daemon.processes.guardian import remove_folder
+
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+sys.exit(not remove_folder(sys.argv[1]))
+"""
+
+
+@as_root
+def test_a_folder_with_write_protected_ones_in_it_is_removed(open_folder: Path) -> None:
+    folder, other = open_folder / "its", open_folder / "other"
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    other.mkdir()
+    (folder / "a" / "link").symlink_to(other)
+    nobody = user_named("nobody").uid
+    for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
+        os.chown(path, nobody, nobody)
+    inner.chmod(0o000)
+    (folder / "a").chmod(0o500)
+    other.chmod(0o500)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(folder), str(nobody)],
+        cwd=Path(daemon.__file__).parents[1],
+        check=False,
+        timeout=20,
+    )
+    assert done.returncode == 0
+    assert not folder.exists()
+    assert other.stat().st_mode & 0o777 == 0o500

@@ -1,0 +1,86 @@
+"""The page for the scrape, as Prometheus' own parser reads it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from daemon.browser.actor import Browser
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.generation import GenerationSettings
+from daemon.metrics import Metrics
+from daemon.supervision.supervisor import ChildSnapshot, State
+
+
+def part(name: str, state: State, restarts: int = 0) -> ChildSnapshot:
+    return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
+
+
+def families(metrics: Metrics) -> dict[str, Metric]:
+    found = list(text_string_to_metric_families(metrics.text().decode()))
+    names = [family.name for family in found]
+    assert len(set(names)) == len(names)
+    return {family.name: family for family in found}
+
+
+def samples(metrics: Metrics, family: str) -> dict[str, float]:
+    found = families(metrics)[family].samples
+    return {",".join(sample.labels.values()): sample.value for sample in found}
+
+
+@pytest.mark.parametrize(
+    ("state", "up"), [(state, float(state is State.RUNNING)) for state in State]
+)
+def test_a_part_is_up_while_it_runs(state: State, up: float) -> None:
+    metrics = Metrics(None, lambda: [part("vault", state)])
+    assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
+
+
+def test_parts_are_read_at_the_scrape() -> None:
+    parts = [part("vault", State.RUNNING)]
+    metrics = Metrics(None, lambda: parts)
+    assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
+    parts[:] = [part("vault", State.RUNNING, restarts=2), part("auth", State.WAITING)]
+    assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
+
+
+def test_a_daemon_without_a_browser_tells_of_none() -> None:
+    assert not [name for name in families(Metrics(None, list)) if "browser" in name]
+
+
+def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
+    launch = LaunchSettings(
+        executable=Path("/nowhere"), user="nobody", no_sandbox=False, start_timeout=1
+    )
+    browser = Browser(
+        GenerationSettings(
+            launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
+        ),
+        queue=1,
+    )
+    metrics = Metrics(browser, list)
+    assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
+    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
+    browser.restarts["crashed"] += 1
+    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 1
+
+
+def test_two_daemons_in_a_process_count_apart() -> None:
+    first, second = Metrics(None, list), Metrics(None, list)
+    first.requests.labels("/livez", 200).inc()
+    assert "/livez" not in second.text().decode()
+
+
+def test_each_family_has_a_type_and_says_what_it_is() -> None:
+    metrics = Metrics(None, lambda: [part("vault", State.RUNNING)])
+    metrics.requests.labels("/livez", 200).inc()
+    metrics.request_seconds.labels("/livez").observe(0.01)
+    metrics.links.labels(-1).inc()
+    for name, family in families(metrics).items():
+        assert name.startswith("smartlinkd_")
+        assert family.type in ("counter", "gauge", "histogram")
+        assert family.documentation
