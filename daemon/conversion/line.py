@@ -36,6 +36,10 @@ SubIds = tuple[str, ...]
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence[Row]]]
 
 
+READS_AT_ONCE = 3
+"""Products read at the same time for an account: about as many as its owner would have open."""
+
+
 class Standing(StrEnum):
     """How an account stands with the portal, as far as its last answer told."""
 
@@ -117,6 +121,7 @@ class Line:
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._products_rest_until = -inf  # on trio's clock
         self._reading: set[trio.CancelScope] = set()  # products, one scope each
+        self._hands = trio.Semaphore(READS_AT_ONCE)
 
     @property
     def working(self) -> bool:
@@ -175,7 +180,7 @@ class Line:
         self._stop_reading()
 
     async def read_product(self, read: Callable[[], Awaitable[D | None]]) -> D | None:
-        """What `read` gives, and whatever it raises.
+        """What `read` gives, and whatever it raises. At most `READS_AT_ONCE` run at a time.
 
         None without asking while the account is paused or its product data left alone. None also
         when either begins meanwhile: several reads wait for the same page, and when the first one
@@ -186,7 +191,9 @@ class Line:
         with trio.CancelScope() as scope:
             self._reading.add(scope)
             try:
-                return await read()
+                # Waited for here, where a wait costs nobody else a place.
+                async with self._hands:
+                    return await read()
             finally:
                 self._reading.remove(scope)
         return None

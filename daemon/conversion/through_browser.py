@@ -8,6 +8,7 @@ from typing import Literal
 from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.page import Page
+from daemon.conversion.line import READS_AT_ONCE
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
@@ -22,9 +23,6 @@ from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
-
-READS_AT_ONCE = 3
-"""Products read at the same time from one page, about as many as its owner would have open."""
 
 
 class BrowserLinks:

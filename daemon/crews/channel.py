@@ -27,10 +27,11 @@ from daemon.crews.protocol import (
     Failed,
     FromWorker,
     HumanFeedback,
+    Inputs,
     ProtocolFault,
     Result,
+    Stop,
     ToolResult,
-    ToWorker,
     encode,
 )
 
@@ -45,19 +46,23 @@ SEND_LIMIT = 30.0
 class Channel:
     """Iterate over it for the messages, in one task at a time. Does not own `line`.
 
+    `inputs` are what is sent first; `deliver()` sends them, or else whoever sends something.
     `max_output` is how many bytes the worker may say in all; `grace` how many seconds it may take
     to close its end after its last message.
     """
 
-    def __init__(self, line: trio.socket.SocketType, *, max_output: int, grace: float) -> None:
+    def __init__(
+        self, line: trio.socket.SocketType, inputs: Inputs, *, max_output: int, grace: float
+    ) -> None:
         self.fault: ProtocolFault | None = None
+        # When the worker has to have ended; set by its last message, or when its end is closed.
+        self.closed_by = inf
         self._line = line
         self._grace = grace
         self._conversation = Conversation(max_output=max_output)
         self._received = bytearray()
         self._sending = trio.Lock()
-        self._unsent = bytearray()
-        self._closed_by = inf
+        self._unsent = bytearray(encode(inputs))
 
     @property
     def final(self) -> Result | Failed | None:
@@ -74,36 +79,46 @@ class Channel:
 
     async def __anext__(self) -> FromWorker:
         """The next message. Not the last one: it only counts when nothing comes after it."""
-        with trio.CancelScope(deadline=self._closed_by) as patience:
+        with trio.CancelScope(deadline=self.closed_by) as patience:
             while (message := await self._next()) is not None:
                 if message is not self.final:
                     return message
                 self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
-                patience.deadline = self._closed_by = trio.current_time() + self._grace
+                patience.deadline = self.closed_by = trio.current_time() + self._grace
         if patience.cancelled_caught:
             logger.warning("a worker does not end within %g s of its last message", self._grace)
+        self.closed_by = min(self.closed_by, trio.current_time() + self._grace)
         raise StopAsyncIteration
 
-    async def send(self, message: ToWorker, *, within: float = SEND_LIMIT) -> None:
+    async def deliver(self) -> None:
+        """Send the inputs. There is no limit: they may be large, and the worker slow to start."""
+        async with self._sending:
+            await self._flush()
+
+    async def send(self, message: ToolResult | HumanFeedback | Stop) -> None:
         """Send it, or break off the conversation when the worker does not read it.
 
         Nothing happens when the conversation has ended: the iteration tells that. Raises ValueError
         for an answer to what the worker has not asked.
         """
-        if isinstance(message, ToolResult | HumanFeedback):
+        if not isinstance(message, Stop):
             self._conversation.tell(message)
-        with trio.move_on_after(within) as patience:
+        with trio.move_on_after(SEND_LIMIT) as patience:
             async with self._sending:
                 await self._flush()
                 self._unsent += encode(message)
                 await self._flush()
         if patience.cancelled_caught and self.final is None:
-            self._break(ProtocolFault(f"it did not read `{message.type}` within {within:g} s"))
+            self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
     async def discard(self) -> None:
         """Take what comes and drop it, until the worker's end is closed."""
         while await self._receive():
             pass
+
+    def close(self) -> None:
+        """Send and receive no more. What has arrived can still be taken."""
+        self._line.shutdown(socket.SHUT_RDWR)
 
     async def _next(self) -> FromWorker | None:
         line = await self._next_line()
@@ -147,4 +162,4 @@ class Channel:
     def _break(self, fault: ProtocolFault) -> None:
         if self.fault is None:
             self.fault = fault
-            self._line.shutdown(socket.SHUT_RDWR)  # which also wakes whoever reads or sends here
+            self.close()  # which also wakes whoever reads or sends here

@@ -32,8 +32,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from math import inf
 from pathlib import Path
 
 import trio
@@ -127,17 +125,19 @@ class Worker:
             pass
         if self._channel.fault is not None:
             return self._broken(self._channel.fault)
+        with trio.CancelScope(deadline=self._channel.closed_by):
+            await self._process.wait()
         if self._channel.final is not None:
             return self._channel.final
-        with trio.move_on_after(self._settings.grace):
-            return silent_end(
-                await self._process.wait(),
-                unfinished=self._hide(self._channel.unfinished.decode(errors="backslashreplace")),
-                stderr=self.stderr_tail,
-                memory_limit=self._settings.memory,
+        if self._process.status is None:
+            return self._broken(
+                ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
             )
-        return self._broken(
-            ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
+        return silent_end(
+            self._process.status,
+            unfinished=self._hide(self._channel.unfinished.decode(errors="backslashreplace")),
+            stderr=self.stderr_tail,
+            memory_limit=self._settings.memory,
         )
 
     async def stop(self) -> Stopped:
@@ -169,6 +169,11 @@ class Worker:
     def stderr_tail(self) -> str:
         """The same of standard error."""
         return self._hide(self._process.stderr_tail)
+
+    async def _see_line_closed(self) -> None:
+        """Nothing counts that is said after its end, should its descriptor be open somewhere."""
+        await self._process.wait()
+        self._channel.close()
 
     def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
         line = b"" if fault.line is None else fault.line
@@ -210,11 +215,13 @@ async def start_worker(
                 limits=Limits(memory=settings.memory, file_size=FILE_SIZE),
             ) as process:
                 theirs.close()
-                channel = Channel(ours, max_output=settings.max_output, grace=settings.grace)
-                # Without a deadline of its own: it may be large, and the worker slow to start.
-                async with background(partial(channel.send, inputs, within=inf)):
+                channel = Channel(
+                    ours, inputs, max_output=settings.max_output, grace=settings.grace
+                )
+                worker = Worker(process, channel, settings)
+                async with background(channel.deliver, worker._see_line_closed):
                     entered = True
-                    yield Worker(process, channel, settings)
+                    yield worker
     except OSError as fault:
         if entered:
             raise  # the block's own

@@ -50,8 +50,9 @@ R = TypeVar("R")
 
 
 class Journal:
-    """What others hold. Beside the errors named, each call may raise `Unavailable`: nothing was
-    changed then (a full disk, say), or one of `Mailbox.ask`'s kinds of it."""
+    """What others hold. Beside the errors named, each call may raise `Unavailable` (a full disk,
+    say) and those of `Mailbox.ask`: nothing was changed then. Only after `ActorRestarting` it may
+    have been, as after giving up in the midst."""
 
     def __init__(
         self,

@@ -340,13 +340,15 @@ def _task(content: str) -> TaskRecord:
 
 
 def _sealed(seal: Seal, sequence: int, context: str) -> str:
-    sealed = seal.seal(str(sequence).encode(), context)
+    # Of one length, which would else say how many digits the number has.
+    sealed = seal.seal(sequence.to_bytes(8), context)
     return base64.urlsafe_b64encode(sealed).decode()
 
 
 def _opened(seal: Seal, cursor: str, context: str) -> int:
     try:
-        return int(seal.open(base64.urlsafe_b64decode(cursor.encode("ascii")), context))
+        sealed = base64.urlsafe_b64decode(cursor.encode("ascii"))
+        return int.from_bytes(seal.open(sealed, context))
     except (NotSealed, binascii.Error, UnicodeEncodeError):
         raise Invalid(
             "cursor: not one that this list gave; leave it out to begin with the newest"

@@ -185,8 +185,8 @@ def _refuse_newer(path: Path) -> None:
 
 def _configure(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = ON")
     # Some builds overwrite what is deleted, which makes forgetting as dear as writing.
     connection.execute("PRAGMA secure_delete = FAST")

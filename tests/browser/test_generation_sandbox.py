@@ -1,6 +1,7 @@
-"""Whether the sandbox is on is seen by every daemon that may run a browser, and believed by none.
+"""What the kernel tells of a Chromium, its sandbox and its memory, is told to every daemon.
 
-A daemon is Chromium's own user, or root, which in a container is root with few capabilities.
+A daemon is Chromium's own user, or root, which in a container is root with few capabilities. And a
+browser whose sandbox is not seen to be on is not started.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 import trio
 
 import daemon
+from daemon.browser import generation
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
@@ -27,17 +29,20 @@ pytestmark = pytest.mark.chromium
 LOOK = """
 import os, sys, trio
 from daemon.browser.cdp import connect
-from daemon.browser.chromium import sandbox_state
+from daemon.browser.chromium import _memory_of_session, sandbox_state
 
 endpoint, user = sys.argv[1], int(sys.argv[2])
-if user:
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
 
 async def main():
     async with connect(endpoint) as connection:
+        if user:  # late: it may not be able to read Python any more
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
         print((await sandbox_state(connection)).on)
+        processes = (await connection.browser.call("SystemInfo.getProcessInfo"))["processInfo"]
+        (chromium,) = (process["id"] for process in processes if process["type"] == "browser")
+        print(_memory_of_session(chromium) > 50_000_000)
 
 trio.run(main)
 """
@@ -64,12 +69,13 @@ async def test_every_daemon_sees_it(
         cwd=Path(daemon.__file__).parents[1],
         capture_stdout=True,
     )
-    assert looked.stdout == b"True\n"
+    assert looked.stdout == b"True\nTrue\n"
 
 
 async def test_a_script_that_turns_it_off_starts_no_browser(
-    settings: LaunchSettings, nursery: trio.Nursery
+    settings: LaunchSettings, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(generation, "SANDBOX_PATIENCE", 0.2)
     script = settings.profiles.with_name(f"{settings.profiles.name}-script")
     script.write_text(f'#!/bin/sh\nexec {find(None)} --no-sandbox "$@"\n')
     script.chmod(0o755)

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.line import Line, Standing
+from daemon.conversion.line import READS_AT_ONCE, Line, Standing
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -220,6 +220,14 @@ async def test_products_are_read_beside_each_other_and_beside_submits(
     asked = [take(1), ask(read(line, Reading())), ask(read(line, Reading()))]
     await trio.sleep(5)
     assert [one.at for one in asked] == [1, 1, 1]
+
+
+async def test_only_so_many_products_are_read_at_a_time(
+    line: Line, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    asked = [ask(read(line, Reading())) for _ in range(READS_AT_ONCE + 1)]
+    await trio.sleep(5)
+    assert sorted(one.at for one in asked) == [*[1] * READS_AT_ONCE, 2]
 
 
 async def test_a_paused_account_reads_no_products(line: Line, autojump_clock: MockClock) -> None:

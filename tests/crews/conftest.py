@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 import trio
@@ -55,16 +54,7 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     return wait
 
 
-class Begin(Protocol):
-    def __call__(
-        self,
-        *command: str,
-        inputs: Inputs | None = ...,
-        environment: dict[str, str] | None = ...,
-        memory: int = ...,
-        grace: float = ...,
-        max_output: int = ...,
-    ) -> AbstractAsyncContextManager[Worker]: ...
+Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 
 
 @pytest.fixture

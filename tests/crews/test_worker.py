@@ -6,12 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 
-from daemon.crews.ends import ExitedWithoutResult
 from daemon.crews.protocol import (
     MAX_LINE,
     HumanFeedback,
@@ -20,20 +20,25 @@ from daemon.crews.protocol import (
     Log,
     Result,
     Started,
+    TaskCompleted,
     TaskStarted,
     ToolCall,
     ToolResult,
 )
-from daemon.crews.worker import CannotStart, Worker
+from daemon.crews.worker import CannotStart, Worker, WorkerSettings, start_worker
 
+Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SAY = """say() { printf '%s\\n' "$1" >&3; }
+DONE = Result(output="done")
+SHELL = """
+say() { printf '%s\\n' "$1" >&3; }
 say '{"type":"started"}'
 """
-RESULT = """say '{"type":"result","output":"done"}'
+SHELL_DONE = """
+say '{"type":"result","output":"done"}'
 """
 PYTHON = """
 import json, os, socket, sys, time
@@ -47,28 +52,257 @@ def hear():
 
 
 def shell(script: str) -> tuple[str, ...]:
-    return ("/bin/sh", "-c", SAY + script)
+    """A worker that says `started`, runs the script and says a result."""
+    return ("/bin/sh", "-c", SHELL + script + SHELL_DONE)
 
 
 def python(program: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", PYTHON + program)
 
 
-async def said(worker: Worker) -> list[object]:
+async def output(worker: Worker) -> str:
+    """What one that ends well writes to standard output."""
     with trio.fail_after(10):
-        return [message async for message in worker.messages]
+        assert await worker.end() == DONE
+    return worker.stdout_tail
 
 
 # What it is given
 
 
-async def test_it_gets_its_inputs_first(begin) -> None:  # type: ignore[no-untyped-def]
+async def test_it_gets_its_inputs_first(begin: Begin) -> None:
     inputs = Inputs(inputs={"topic": "Chào"}, tools=("convert_links",))
-    async with begin(*shell("read -r line <&3; echo $line" + "\n" + RESULT), inputs=inputs) as worker:
-        assert await worker.end() == Result(output="done")
-        assert json.loads(worker.stdout_tail) == {
+    async with begin(*shell('read -r line <&3; echo "$line"'), inputs=inputs) as worker:
+        assert json.loads(await output(worker)) == {
             "type": "inputs",
             "version": 1,
             "inputs": {"topic": "Chào"},
             "tools": ["convert_links"],
         }
+
+
+async def test_its_environment_is_this_and_nothing_of_ours(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
+    command = shell("tr '\\0' '\\n' < /proc/$$/environ")
+    async with begin(*command, environment={"KEY": "value"}) as worker:
+        told = dict(line.split("=", 1) for line in (await output(worker)).splitlines())
+    assert told.pop("HOME") == told.pop("TMPDIR")
+    assert told == {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "KEY": "value",
+        "SMARTLINKD_FD": "3",
+        "SMARTLINKD_EXECUTION": "some-id",
+    }
+
+
+async def test_the_configuration_may_set_what_is_not_the_daemons_to_say(begin: Begin) -> None:
+    configured = dict.fromkeys(("PATH", "LANG", "HOME", "TMPDIR", "SMARTLINKD_FD"), "/mine")
+    async with begin(
+        *shell('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'), environment=configured
+    ) as worker:
+        first, second = (await output(worker)).splitlines()
+    assert first == "/mine /mine"
+    assert "/mine" not in second
+
+
+async def test_it_has_a_private_folder_that_is_its_home_and_goes_with_it(
+    begin: Begin, runs: Path
+) -> None:
+    command = shell('pwd; echo "$HOME"; stat -c %a .; ls -A; mkdir a; echo x > a/file')
+    async with begin(*command) as worker:
+        here, home, mode = (await output(worker)).split()
+        assert here == home
+        assert Path(here).parent == runs
+        assert mode == "700"
+
+
+async def test_it_has_no_standard_input(begin: Begin) -> None:
+    async with begin(*shell("cat; readlink /proc/$$/fd/0")) as worker:
+        assert await output(worker) == "/dev/null\n"
+
+
+async def test_the_ends_of_what_it_prints_are_kept_apart(begin: Begin) -> None:
+    async with begin(*shell("echo out; echo err >&2")) as worker:
+        assert await output(worker) == "out\n"
+        assert worker.stderr_tail == "err\n"
+
+
+async def test_values_of_its_environment_are_not_shown(begin: Begin) -> None:
+    command = shell('set -x; : "$SHORT" "$KEY" "$LONGER"; echo "$KEY"')
+    environment = {"KEY": "sk-12345", "LONGER": "sk-12345-and-more", "SHORT": "true"}
+    async with begin(*command, environment=environment) as worker:
+        assert await output(worker) == "[KEY]\n"
+        assert worker.stderr_tail.startswith("+ : true [KEY] [LONGER]\n")
+
+
+def test_settings_do_not_show_their_environment() -> None:
+    settings = WorkerSettings(("/bin/x",), {"KEY": "secret"}, memory=1)
+    assert "secret" not in repr(settings)
+
+
+async def test_its_number_is_its_process(begin: Begin) -> None:
+    async with begin(*shell("echo $$")) as worker:
+        assert int(await output(worker)) == worker.pid
+
+
+# What it says and is told
+
+
+async def test_its_messages_come_in_order_but_for_the_last(begin: Begin) -> None:
+    command = shell(
+        """
+        say '{"type":"task_started","task_id":"1"}'
+        say '{"type":"task_completed","task_id":"1","output":"o"}'
+        say '{"type":"log","text":"Chào"}'
+        """
+    )
+    async with begin(*command) as worker:
+        assert [message async for message in worker.messages] == [
+            Started(),
+            TaskStarted(task_id="1"),
+            TaskCompleted(task_id="1", output="o"),
+            Log(text="Chào"),
+        ]
+        assert await worker.end() == DONE
+
+
+async def test_it_is_answered(begin: Begin) -> None:
+    program = """
+say("started")
+hear()
+say("tool_call", call_id="c", tool="convert_links", arguments={"links": []})
+answer = hear()
+say("task_started", task_id="1")
+say("human_input", task_id="1", prompt="good?")
+feedback = hear()
+say("task_completed", task_id="1", output="")
+say("result", output="", output_json=[answer, feedback])
+"""
+    async with begin(*python(program)) as worker:
+        async for message in worker.messages:
+            match message:
+                case ToolCall():
+                    await worker.send(ToolResult(call_id=message.call_id, result={"a": 1}))
+                case HumanInput():
+                    await worker.send(HumanFeedback(task_id="1", feedback="yes", approved=True))
+        assert await worker.end() == Result(
+            output="",
+            output_json=[
+                {"type": "tool_result", "call_id": "c", "result": {"a": 1}, "error": None},
+                {"type": "human_feedback", "task_id": "1", "feedback": "yes", "approved": True},
+            ],
+        )
+
+
+async def test_an_answer_to_nothing_is_an_error_of_ours(begin: Begin) -> None:
+    async with begin(*shell("sleep 1000")) as worker:
+        with pytest.raises(ValueError, match="no question"):
+            await worker.send(ToolResult(call_id="1"))
+
+
+async def test_an_answer_to_one_that_has_ended_is_no_error(begin: Begin) -> None:
+    command = shell("""say '{"type":"tool_call","call_id":"1","tool":"x","arguments":{}}'""")
+    async with begin(*command) as worker:
+        async for _ in worker.messages:
+            pass
+        await worker.send(ToolResult(call_id="1", result="x" * MAX_LINE))
+        assert await worker.end() == DONE
+
+
+async def test_what_it_said_before_it_died_is_heard_later(begin: Begin, until: Until) -> None:
+    program = 'say("started")\nfor n in range(100): say("log", text=str(n))\nos._exit(3)'
+    async with begin(*python(program)) as worker:
+        await until(lambda: not Path(f"/proc/{worker.pid}").exists())
+        messages = [message async for message in worker.messages]
+        assert messages == [Started(), *(Log(text=str(n)) for n in range(100))]
+
+
+# What holds it up
+
+
+async def test_one_that_does_not_read_may_still_end_well(begin: Begin) -> None:
+    # Its end is then closed with something unread in it, which the kernel tells as an error.
+    async with begin(*shell("")) as worker:
+        assert await worker.end() == DONE
+
+
+async def test_large_inputs_meet_a_worker_that_speaks_first(begin: Begin) -> None:
+    program = """
+say("started")
+for n in range(20): say("log", text="x" * 50_000)
+say("result", output=str(len(hear()["inputs"]["text"])))
+"""
+    inputs = Inputs(inputs={"text": "x" * MAX_LINE})
+    async with begin(*python(program), inputs=inputs) as worker:
+        with trio.fail_after(10):
+            assert await worker.end() == Result(output=str(MAX_LINE))
+
+
+async def test_one_that_is_not_listened_to_waits(begin: Begin, until: Until) -> None:
+    program = """
+import select
+say("started")
+for n in range(100):
+    if not select.select([], [3], [], 0.1)[1]:
+        print(n, flush=True)
+    say("log", text="x" * 60_000)
+say("result", output="done")
+"""
+    async with begin(*python(program)) as worker:
+        await until(lambda: worker.stdout_tail != "")
+        # It said no more than the socket takes, which is a few hundred KiB.
+        assert int(worker.stdout_tail.split()[0]) < 20
+        with trio.fail_after(10):
+            assert len([message async for message in worker.messages]) == 101
+        assert await worker.end() == DONE
+
+
+async def test_it_may_flood_and_others_still_run(begin: Begin) -> None:
+    program = 'say("started")\nwhile True: say("log", text="")'
+    others = 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await trio.lowlevel.checkpoint()
+
+    async with begin(*python(program)) as worker, trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        for _ in range(1000):
+            await anext(worker.messages)
+        nursery.cancel_scope.cancel()
+    assert others >= 1000
+
+
+# What cannot be started
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("/bin/no-such-program", "/bin/no-such-program could not be started: .* No such file"),
+        ("no-such-program", "no-such-program could not be started: .* No such file"),
+        ("/etc/passwd", "/etc/passwd could not be started: .* Permission denied"),
+    ],
+)
+async def test_what_cannot_be_started_says_so(begin: Begin, command: str, reason: str) -> None:
+    with pytest.raises(CannotStart, match=reason):
+        async with begin(command):
+            raise AssertionError("it was started")
+
+
+async def test_without_a_place_for_its_folder_it_cannot_be_started(tmp_path: Path) -> None:
+    settings = WorkerSettings(("/bin/true",), {}, memory=2**20)
+    with pytest.raises(CannotStart, match=r"No such file or directory: .*missing"):
+        async with start_worker(settings, "id", Inputs(inputs={}), runs=tmp_path / "missing"):
+            raise AssertionError("it was started")
+
+
+async def test_an_error_of_the_blocks_own_is_no_failure_to_start(begin: Begin) -> None:
+    with pytest.raises(FileNotFoundError, match="mine"):
+        async with begin(*shell("sleep 1000")):
+            raise FileNotFoundError("mine")

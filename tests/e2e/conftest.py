@@ -113,12 +113,7 @@ class Program:
 
     async def ended(self) -> int:
         """Wait for its end; its exit code."""
-
-        async def code() -> str | None:
-            found = self.process.poll()
-            return None if found is None else str(found)
-
-        return int(await until("the end of the program", code))
+        return await trio.to_thread.run_sync(self.process.wait, PATIENCE)
 
 
 @dataclass
@@ -249,11 +244,10 @@ class Daemon:
         body: object = None,
         *,
         token: str = "",
-        timeout: float = PATIENCE,  # noqa: ASYNC109 - the client's, which httpx keeps
     ) -> httpx.Response:
         """A request on a connection of its own. No failure may repeat a secret."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = await _request(self.url, method, path, json=body, headers=headers, timeout=timeout)
+        answer = await _request(self.url, method, path, json=body, headers=headers)
         if answer.status_code >= 400:
             assert not self.told(answer.text), path
         return answer
@@ -332,6 +326,12 @@ class Daemon:
         """Those of them that show pages."""
         return {pid for pid in self.processes() if "--type=renderer" in _command_of(pid)}
 
+    def users(self) -> set[int]:
+        """Whom its browser runs as; its guardian is the daemon's own user."""
+        commands = {pid: _command_of(pid) for pid in self.processes()}
+        browser = [pid for pid, command in commands.items() if "guardian.py" not in command]
+        return {Path(f"/proc/{pid}").stat().st_uid for pid in browser}
+
     def profiles(self) -> list[str]:
         """The folders of its browsers."""
         return sorted(entry.name for entry in self.program.folder.glob("smartlinkd-*"))
@@ -350,7 +350,7 @@ class Daemon:
         self.program.wait_for("the browser is ready", self.program.log)
 
     def told(self, text: str) -> list[str]:
-        """The secrets that a text tells. A number is told by itself, not as part of a longer one."""
+        """The secrets that a text tells. A number is not told by being part of a longer one."""
         found = (re.search(rf"(?<!\d){re.escape(one)}(?!\d)", text) for one in self.secrets)
         return [match[0] for match in found if match]
 
@@ -375,7 +375,7 @@ class Daemon:
 async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
     """Look again and again until something is seen."""
     with trio.move_on_after(PATIENCE):
-        while not (seen := await look()):
+        while not (seen := await look()):  # noqa: ASYNC110 - other processes set no events
             await trio.sleep(LOOK_EVERY)
         return seen
     raise AssertionError(f"{what}: not within {PATIENCE:g} s")
@@ -383,8 +383,9 @@ async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
 
 async def _request(base: str, method: str, path: str, **more: Any) -> httpx.Response:
     transport = httpx.AsyncHTTPTransport(verify=False)  # plain HTTP, so nothing to verify
-    more.setdefault("timeout", PATIENCE)
-    async with httpx.AsyncClient(base_url=base, transport=transport, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=base, transport=transport, trust_env=False, timeout=PATIENCE
+    ) as client:
         return await client.request(method, path, **more)
 
 
@@ -395,7 +396,7 @@ def _text(number: Decimal, unit: str) -> str:
 
 
 def _pids() -> list[int]:
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def _session_of(pid: int) -> int:
@@ -445,7 +446,7 @@ def portal() -> Iterator[Portal]:
     shutil.rmtree(folder)
 
 
-SLOW = 400
+SLOW = 250
 """Milliseconds: time enough to do something while a submit is under way."""
 
 

@@ -101,11 +101,8 @@ class Scene:
         self._answered.set()
 
 
-
 @pytest.fixture
-async def scene(
-    fragile: tuple[Daemon, list[str]], portal: Portal, nursery: trio.Nursery
-) -> Scene:
+async def scene(fragile: tuple[Daemon, list[str]], portal: Portal, nursery: trio.Nursery) -> Scene:
     return Scene(*fragile, portal, nursery)
 
 

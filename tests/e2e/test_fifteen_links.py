@@ -117,9 +117,7 @@ async def test_a_login_link_is_never_opened(daemon: Daemon, portal: Portal) -> N
         ("broken", -1),
     ],
 )
-async def test_dead_short_link(
-    daemon: Daemon, portal: Portal, code: str, fail_code: int
-) -> None:
+async def test_dead_short_link(daemon: Daemon, portal: Portal, code: str, fail_code: int) -> None:
     account, link = portal.account(), portal.short(code)
     answer = await daemon.convert(link, account=account)
     assert answer.json()["mapping"] == {link: {"error": True, "failCode": fail_code}}

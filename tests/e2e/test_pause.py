@@ -79,7 +79,8 @@ async def test_the_owner_ends_a_pause(daemon: Daemon, portal: Portal) -> None:
 
     async def standing() -> str:
         shown = json.loads(await daemon.run("account", "show", "--json"))
-        return next(one["state"] for one in shown["accounts"] if one["account"] == account.number)
+        states = {one["account"]: one["state"] for one in shown["accounts"]}
+        return str(states[account.number])
 
     assert await standing() == "paused"
     assert json.loads(await daemon.run("account", "clear", "--json"))["cleared"] >= 1

@@ -145,6 +145,7 @@ def test_one_that_runs_again_has_only_its_new_tasks(store: Store, create: Create
     execution = store.record(execution_id, again, (), ())
 
     assert execution.tasks == (TaskRecord("t1", "anew"),)
+    assert execution.completed_tasks == 1
 
 
 def test_events_are_numbered_from_one_without_gaps(
@@ -241,7 +242,7 @@ def test_a_refused_record_changes_nothing(
     with pytest.raises(TooLarge, match=r"^tasks: \d+ bytes, more than the 1000"):
         store.record(
             execution_id,
-            Change(status=Status.RUNNING, new_tasks=[TaskRecord("t", output="x" * 1000)]),
+            Change(new_tasks=[TaskRecord("small"), TaskRecord("t", output="x" * 1000)]),
             [NewEvent("a", now)],
             (),
         )
@@ -270,7 +271,7 @@ def test_what_json_cannot_hold_is_refused_by_name(store: Store, new: New, wrong:
     with pytest.raises(Invalid, match=r"^inputs: cannot be kept as JSON"):
         store.create(given, None)
 
-    assert store.execution(given.id) is None
+    assert store.executions("deal-post", None, None, 10, None).executions == ()
 
 
 def test_a_value_too_deep_to_be_read_again_is_refused(store: Store, new: New) -> None:

@@ -1,14 +1,16 @@
-"""SIGKILL in the midst of writing: what was reported is there, and nothing is there by halves."""
+"""SIGKILL in the midst of writing: what was reported is there, and nothing by halves."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from daemon.journal.schema import open_database
 from daemon.journal.store import Store
 
 # Creates, then records a start with as many events as tasks, for ever; reports what has returned.
@@ -41,6 +43,15 @@ async def main():
 
 trio.run(main)
 """
+
+
+def test_a_commit_waits_for_the_disk(path: Path) -> None:
+    """A kill leaves what the kernel has; only this holds when the power fails."""
+    with closing(open_database(path)) as connection:
+        (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+
+    assert (synchronous, mode) == (2, "wal")  # 2 is FULL
 
 
 @pytest.mark.parametrize("reports", [1, 25])

@@ -1,0 +1,162 @@
+"""The line to a worker, with a plain socket in the worker's place."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from daemon.crews.channel import Channel
+from daemon.crews.protocol import (
+    MAX_LINE,
+    MAX_OUTPUT,
+    Inputs,
+    Log,
+    ProtocolFault,
+    Result,
+    Started,
+    Stop,
+    ToolResult,
+    encode,
+)
+
+LARGE = Inputs(inputs={"text": "x" * MAX_LINE})
+STARTED = b'{"type":"started"}\n'
+CALL = b'{"type":"tool_call","call_id":"1","tool":"x","arguments":{}}\n'
+RESULT = b'{"type":"result","output":"done"}\n'
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture
+def theirs(ends: tuple[socket.socket, socket.socket]) -> socket.socket:
+    return ends[1]
+
+
+@pytest.fixture
+async def channel(ends: tuple[socket.socket, socket.socket]) -> Channel:
+    line = trio.socket.from_stdlib_socket(ends[0])
+    return Channel(line, LARGE, max_output=MAX_OUTPUT, grace=5.0)
+
+
+async def lines(theirs: socket.socket, count: int) -> list[bytes]:
+    """So many whole lines, as the worker reads them."""
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+    received = b""
+    while received.count(b"\n") < count:
+        received += await stream.receive_some()
+    return received.splitlines(keepends=True)
+
+
+async def test_a_message_may_come_in_pieces(channel: Channel, theirs: socket.socket) -> None:
+    heard = []
+
+    async def hear() -> None:
+        heard.append(await anext(channel))
+        heard.append(await anext(channel))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hear)
+        for byte in STARTED + b'{"type":"log","text":"Ch\xc3\xa0o"}\n':
+            theirs.send(bytes([byte]))
+            await trio.testing.wait_all_tasks_blocked(0.0005)
+    assert heard == [Started(), Log(text="Chào")]
+
+
+async def test_a_cancelled_wait_loses_nothing(channel: Channel, theirs: socket.socket) -> None:
+    theirs.send(STARTED[:5])
+    with trio.move_on_after(0.01) as patience:
+        await anext(channel)
+    assert patience.cancelled_caught
+    theirs.send(STARTED[5:])
+    assert await anext(channel) == Started()
+
+
+async def test_a_cancelled_send_leaves_lines_whole(channel: Channel, theirs: socket.socket) -> None:
+    with trio.move_on_after(0.01) as patience:
+        await channel.send(Stop())
+    assert patience.cancelled_caught
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.send, Stop())
+        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
+
+
+async def test_sends_of_two_tasks_do_not_mix(channel: Channel, theirs: socket.socket) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.deliver)
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        nursery.start_soon(channel.send, Stop())
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
+
+
+async def test_the_inputs_go_first_whoever_sends(channel: Channel, theirs: socket.socket) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.send, Stop())
+        await trio.testing.wait_all_tasks_blocked(0.001)
+        nursery.start_soon(channel.deliver)
+        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
+
+
+async def test_one_that_does_not_read_is_given_up_and_its_hearer_told(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.crews.channel.SEND_LIMIT", 0.02)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.send, Stop())
+        assert [message async for message in channel] == []
+    assert channel.fault == ProtocolFault("it did not read `stop` within 0.02 s")
+
+
+async def test_one_that_does_not_read_any_more_may_have_ended_well(
+    channel: Channel, theirs: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.crews.channel.SEND_LIMIT", 0.02)
+    theirs.send(STARTED + CALL + RESULT)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            await anext(channel)
+
+        async def answer() -> None:
+            await channel.send(ToolResult(call_id="1"))
+            theirs.close()
+
+        nursery.start_soon(answer)
+        assert [message async for message in channel] == []
+    assert channel.fault is None
+    assert channel.final == Result(output="done")
+
+
+async def test_nothing_is_sent_to_one_that_has_gone(
+    channel: Channel, theirs: socket.socket
+) -> None:
+    theirs.close()
+    await channel.deliver()
+    await channel.send(Stop())
+    assert [message async for message in channel] == []
+    assert channel.fault is None
+
+
+async def test_what_is_not_a_whole_line_is_kept(channel: Channel, theirs: socket.socket) -> None:
+    theirs.send(STARTED + RESULT[:10])
+    theirs.close()
+    assert [message async for message in channel] == [Started()]
+    assert channel.unfinished == RESULT[:10]
+    assert channel.final is None
+
+
+async def test_a_hearer_that_comes_again_after_a_fault_hears_nothing(
+    channel: Channel, theirs: socket.socket
+) -> None:
+    theirs.send(b"x\n" + STARTED)
+    for _ in range(2):
+        assert [message async for message in channel] == []
+    assert channel.fault is not None
+    assert channel.fault.line == b"x"
