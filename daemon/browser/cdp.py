@@ -300,7 +300,7 @@ class Connection:
             try:
                 message = json.loads(await websocket.get_message())
             except ConnectionClosed as closed:
-                return f"{closed.reason}"
+                return f"{closed.reason.name} ({closed.reason.code})" if closed.reason else "closed"
             except (ValueError, RecursionError):
                 return "it sent a frame that is no JSON"
             if not isinstance(message, dict):

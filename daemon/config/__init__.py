@@ -1,7 +1,7 @@
-"""The configuration: the only part that reads files and the environment.
+"""The configuration: its file, the variables over it and the files of its secrets are read here.
 
-`load` is for the daemon, `build` for settings made by a program (the demo, tests). Both give
-`Settings`, frozen and checked, or raise `ConfigError` with every problem at once.
+`load` is for the daemon, `build` for settings that a test makes. Both give `Settings`, frozen and
+checked, or raise `ConfigError` with every problem at once.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeVar
 
 from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
+from daemon.browser.errors import BrowserFailed
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
+from daemon.errors import UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
@@ -23,6 +25,8 @@ from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
+
+R = TypeVar("R")
 
 
 class BrowserLinks:
@@ -46,7 +50,7 @@ class BrowserLinks:
         async def create(page: Page) -> list[Row]:
             return await submit(page, self._market, products, sub_ids)
 
-        return await self._browser.use(place(cookie, self._market, "links", at_once=1), create)
+        return await _use(self._browser, _place(cookie, self._market, "links", at_once=1), create)
 
 
 class BrowserProducts:
@@ -81,7 +85,7 @@ class BrowserProducts:
                 return failed
 
         tab, at_once = ("products", READS_AT_ONCE) if fetch else ("product page", 1)
-        found = await self._browser.use(place(cookie, self._market, tab, at_once=at_once), read)
+        found = await _use(self._browser, _place(cookie, self._market, tab, at_once=at_once), read)
         if isinstance(found, NotThere):
             return None
         if isinstance(found, MarketplaceFailed):
@@ -89,7 +93,15 @@ class BrowserProducts:
         return found
 
 
-def place(cookie: Cookie | None, market: Market, tab: str, *, at_once: int) -> Place:
+async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+    """As `Browser.use`; what the browser did wrong is told with what a client can do about it."""
+    try:
+        return await browser.use(place, job)
+    except BrowserFailed as failure:
+        raise UpstreamFailed(f"{failure}; try again shortly") from None
+
+
+def _place(cookie: Cookie | None, market: Market, tab: str, *, at_once: int) -> Place:
     """The tab `tab` in the context of an account's cookie, at the portal."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
 

@@ -108,7 +108,7 @@ class Channel:
                 await self._flush()
                 self._unsent += encode(message)
                 await self._flush()
-        if patience.cancelled_caught and self.final is None:
+        if patience.cancelled_caught:
             self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
     async def discard(self) -> None:

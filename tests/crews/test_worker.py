@@ -260,24 +260,6 @@ say("result", output="done")
         assert await worker.end() == DONE
 
 
-async def test_it_may_flood_and_others_still_run(begin: Begin) -> None:
-    program = 'say("started")\nwhile True: say("log", text="")'
-    others = 0
-
-    async def other() -> None:
-        nonlocal others
-        while True:
-            others += 1
-            await trio.lowlevel.checkpoint()
-
-    async with begin(*python(program)) as worker, trio.open_nursery() as nursery:
-        nursery.start_soon(other)
-        for _ in range(1000):
-            await anext(worker.messages)
-        nursery.cancel_scope.cancel()
-    assert others >= 1000
-
-
 # What cannot be started
 
 

@@ -70,6 +70,24 @@ async def test_a_message_may_come_in_pieces(channel: Channel, theirs: socket.soc
     assert heard == [Started(), Log(text="Chào")]
 
 
+async def test_a_flood_lets_others_run(channel: Channel, theirs: socket.socket) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    theirs.send(STARTED + b'{"type":"step"}\n' * 100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        for _ in range(101):
+            await anext(channel)
+        nursery.cancel_scope.cancel()
+    assert turns >= 100
+
+
 async def test_a_cancelled_wait_loses_nothing(channel: Channel, theirs: socket.socket) -> None:
     theirs.send(STARTED[:5])
     with trio.move_on_after(0.01) as patience:

@@ -78,7 +78,7 @@ async def test_one_that_ignores_it_all_is_killed_within_its_grace(
         await until(lambda: len(family(worker)) == 3)
         with trio.fail_after(0.6):
             assert await worker.stop() == Stopped.BY_SIGKILL
-    assert not any(alive(pid) for pid in [worker.pid, *family(worker)])
+        await until(lambda: not any(alive(pid) for pid in [worker.pid, *family(worker)]))
     assert "ignores SIGTERM and is killed" in caplog.text
 
 

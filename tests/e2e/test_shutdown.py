@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.chromium
 
-LEFT = 1.0
+LEFT = 2.0
 """Seconds that a killed daemon's browser may live on."""
 
 

@@ -122,6 +122,24 @@ async def test_a_failed_restart_is_the_last_error(
     ]
 
 
+async def test_a_restart_that_is_overdue_is_due_in_no_time(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    tree = grow(Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN, wall=wall))
+    await trio.sleep(1)
+    a.before = take_three_seconds
+    a.fail(ValueError("broken"))
+    await trio.sleep(0.5)
+    b.fail(ValueError("broken"))
+    await trio.sleep(3.5)  # at 3.0 a began to start, at 3.5 b was due
+    assert tree.supervisor.snapshot()[1].next_retry == 0.0
+
+
+def test_a_child_has_the_grace_and_the_time_to_start_that_are_promised(a: Child) -> None:
+    spec = ChildSpec("a", a.run)
+    assert (spec.restart, spec.grace, spec.start_timeout) == (Restart.PERMANENT, 5.0, 30.0)
+
+
 async def test_nothing_waits_after_the_end(a: Child, grow: Grow, autojump_clock: MockClock) -> None:
     tree = grow(Supervisor("tree", [a.spec()], backoff=EVEN, wall=wall))
     await trio.sleep(1)

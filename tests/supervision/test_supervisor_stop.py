@@ -82,17 +82,18 @@ async def test_a_child_that_stops_within_its_grace_is_not_cancelled(
     assert caplog.messages == []
 
 
+async def tidy_slowly(task_status: trio.TaskStatus[None]) -> None:
+    task_status.started()
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(7)
+
+
 async def test_a_cancelled_child_is_waited_for_while_it_tidies_up(
     grow: Grow, autojump_clock: MockClock
 ) -> None:
-    async def tidy_slowly(task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(7)
-
     tree = grow(Supervisor("tree", [ChildSpec("a", tidy_slowly)]))
     await trio.sleep(1)
     tree.supervisor.stop()
@@ -177,6 +178,22 @@ async def test_stopped_during_a_wait_it_starts_nothing_again(
     assert tree.end_time == pytest.approx(1.5)
     assert b.incarnations == 1
     assert "b is asked" not in a.events
+
+
+async def test_nothing_is_due_any_more_while_the_others_stop(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    a.stop_takes = 2.0
+    tree = grow(Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN))
+    await trio.sleep(1)
+    b.fail(ValueError("broken"))
+    await trio.sleep(0.5)
+    tree.supervisor.stop()
+    await trio.sleep(0.1)
+    stopping, down = tree.supervisor.snapshot()
+    assert (stopping.state, down.state) == (State.STOPPING, State.DOWN)
+    assert down.next_retry is None
+    await tree.over.wait()
 
 
 async def test_stopping_cuts_a_restart_short(
@@ -264,6 +281,51 @@ async def test_an_error_while_cancelled_is_told(
     (tree.scope.cancel if cancel else tree.supervisor.stop)()
     await tree.over.wait()
     assert [(record.exc_info or (None,))[0] for record in caplog.records] == [ValueError]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_of_a_nursery_cancelled_in_a_child_only_the_errors_are_told(
+    *, grow: Grow, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    async def end_badly() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            if fails:
+                raise ValueError("broken")
+
+    async def work_in_a_nursery(task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_badly)
+            nursery.start_soon(trio.sleep_forever)
+            task_status.started()
+
+    # The last child keeps the supervisor from stopping the first by itself.
+    specs = [ChildSpec("a", work_in_a_nursery), ChildSpec("b", tidy_slowly)]
+    tree = grow(Supervisor("tree", specs))
+    await trio.sleep(1)
+    tree.scope.cancel()
+    await tree.over.wait()
+    assert tree.end is None
+    assert tree.scope.cancelled_caught
+    assert caplog.messages == (["a failed"] if fails else [])
+    last_error = tree.supervisor.snapshot()[0].last_error
+    assert last_error == ("ValueError: broken" if fails else None)
+
+
+async def test_several_interrupts_at_once_stay_a_group(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    a.tidy = b.tidy = interrupt
+    tree = grow(Supervisor("tree", [a.spec(), b.spec()]))
+    await trio.sleep(1)
+    a.finish()
+    await tree.over.wait()
+    assert isinstance(tree.end, BaseExceptionGroup)
+    assert [type(error) for error in tree.end.exceptions] == [KeyboardInterrupt] * 2
 
 
 @pytest.mark.parametrize("end", [Supervisor.stop, None])
