@@ -23,7 +23,7 @@ from pathlib import Path
 from daemon import __version__
 from daemon.config import ConfigError, Settings, load
 from daemon.config.values import HIGHEST_PORT
-from daemon.errors import Refused
+from daemon.errors import Refused, leaves
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _serve(chosen: argparse.Namespace) -> int:
     try:
         trio.run(tree.serve, settings)
     except* (Refused, StateUnusable, Escalated) as expected:
-        for error in _leaves(expected):
+        for error in leaves(expected):
             logger.critical("%s", error)
         code = FAILED
     except* Exception as bug:
@@ -194,11 +194,3 @@ def _ask(command: str) -> Command:
         return ask_running(directory, command, as_json=chosen.json)
 
     return ask
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]

@@ -90,6 +90,9 @@ class Control:
                 return {"ok": True} | await command()
         except Refused as refusal:
             return {"ok": False, "error": str(refusal)}
+        except Exception:  # as the facade does: a bug in one command is no reason to end others
+            logger.exception("the control command %s failed", name)
+            return {"ok": False, "error": "internal error; the daemon's log has it"}
 
 
 async def call(directory: Path, command: str) -> Answer:

@@ -24,11 +24,11 @@ from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import LaunchFailed
 from daemon.commands.table import table
 from daemon.config import Settings, load
-from daemon.errors import Refused
+from daemon.errors import Refused, leaves
 from daemon.sandbox.products import PRODUCTS
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.session import cookie_header
-from daemon.supervision.supervisor import describe
 
 PATIENCE = 60.0
 """Seconds for one request, and for the browser to become ready; a small machine may need some."""
@@ -48,7 +48,8 @@ def main(*, once: bool, port: int) -> int:
     try:
         trio.run(partial(_demo, say, once=once, port=port))
     except* (StepFailed, Refused) as failures:
-        print(f"demo: {describe(failures)}", file=sys.stderr)
+        for failure in leaves(failures):
+            print(f"demo: {failure}", file=sys.stderr)
         code = 1
     return code
 

@@ -13,17 +13,15 @@ from pathlib import Path
 
 import trio
 
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import LaunchSettings, launch, sandbox_state
+from daemon.browser.cdp import Connection, connect
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
+from daemon.browser.generation import confirm_sandbox
+from daemon.browser.page import BrowserContext
 from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
-
-SANDBOX_REMEDY = (
-    "let unprivileged users make user namespaces (sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone), and start the daemon as an unprivileged user"
-)
 
 
 @dataclass(frozen=True)
@@ -80,25 +78,22 @@ async def _chromium(wanted: Browser) -> list[Finding]:
     try:
         executable = find(settings.executable)
         async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
-            target = await connection.browser.call("Target.createTarget", {"url": "about:blank"})
-            page = await connection.attach(target["targetId"])
-            # A renderer is there, and confined, once it has run something.
-            await page.call("Runtime.evaluate", {"expression": "1"})
-            state = await sandbox_state(connection)
+            context = await BrowserContext.create(connection, ())
+            await (await context.new_page()).evaluate("() => 1")
+            sandbox = await _sandbox(connection, wanted=not wanted.no_sandbox)
     except Refused as refusal:
         return [Finding("Chromium", False, str(refusal))]
-    return [
-        Finding("Chromium", True, f"{chromium.version} ({executable})"),
-        _sandbox(on=state.on, wanted=not wanted.no_sandbox),
-    ]
+    return [Finding("Chromium", True, f"{chromium.version} ({executable})"), sandbox]
 
 
-def _sandbox(*, on: bool, wanted: bool) -> Finding:
+async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
     if not wanted:
         return Finding("sandbox", True, "switched off by browser.no_sandbox; better leave it on")
-    if on:
-        return Finding("sandbox", True, "on: pages run confined")
-    return Finding("sandbox", False, f"pages run unconfined; {SANDBOX_REMEDY}")
+    try:
+        await confirm_sandbox(connection)
+    except LaunchFailed as failure:
+        return Finding("sandbox", False, str(failure))
+    return Finding("sandbox", True, "on: pages run confined")
 
 
 def _state(directory: Path) -> Finding:

@@ -9,6 +9,11 @@ Anything else that is raised is a bug or a broken invariant, and ends the actor 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
 
 class Refused(Exception):  # noqa: N818 - the field's word for it; its kinds are errors by position
     """One request was refused; whoever refused it goes on."""
@@ -44,3 +49,12 @@ class Unavailable(NotNow):
 
 class UpstreamFailed(Refused):
     """The browser or the marketplace did not do its part."""
+
+
+def leaves(group: BaseExceptionGroup[E]) -> Iterator[E]:
+    """The errors of a group and of the groups in it, in order."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error

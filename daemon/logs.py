@@ -26,8 +26,6 @@ from typing import TextIO
 LONGEST_TRACE = 32 * 1024  # characters; of a longer one, both ends tell the most
 LONGEST_MESSAGE = 8 * 1024  # characters
 
-# What every record has; whatever else it has was given by `extra`.
-_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Control characters as their escapes; C1 too, since some terminals obey them.
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 
@@ -52,33 +50,31 @@ def set_up(level: str, stream: TextIO | None = None) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (ISO 8601 UTC, milliseconds), level, logger, message, extras.
+    """One object a line: time (ISO 8601 UTC, milliseconds), level, logger, message.
 
     An exception adds `exception`, its traceback as one text with all members of a group.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
+        line = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _cut(record.getMessage(), LONGEST_MESSAGE),
         }
-        line.update((key, value) for key, value in _extras(record) if key not in line)
         if trace := _trace(record):
             line["exception"] = trace
-        return json.dumps(line, default=str)  # ASCII, so it is whole in every locale
+        return json.dumps(line)  # ASCII, so it is whole in every locale
 
 
 class ForTerminals(logging.Formatter):
-    """A line to read: local time, level, logger, message and extras; a traceback below it."""
+    """A line to read: local time, level, logger and message; a traceback below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).astimezone()
         name = record.name.removeprefix("daemon.")
         message = _cut(record.getMessage(), LONGEST_MESSAGE)
-        extras = "".join(f" {key}={value}" for key, value in _extras(record))
-        line = f"{moment:%H:%M:%S} {record.levelname:<7} {name}: {message}{extras}"
+        line = f"{moment:%H:%M:%S} {record.levelname:<7} {name}: {message}"
         line = line.translate(_ESCAPED)
         if trace := _trace(record):
             line = f"{line}\n{trace}"
@@ -88,10 +84,6 @@ class ForTerminals(logging.Formatter):
 def _time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _extras(record: logging.LogRecord) -> list[tuple[str, object]]:
-    return [(key, value) for key, value in vars(record).items() if key not in _OWN]
 
 
 def _trace(record: logging.LogRecord) -> str:

@@ -25,9 +25,6 @@ T = TypeVar("T")
 SECTION_PATIENCE = 1.0
 """Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
 
-_SHOWN_DIGEST = 12
-"""Characters of a cookie's digest that are shown where it stands for an account."""
-
 
 class PartReport(Body):
     """One supervised part. `nextRetry` is in seconds."""
@@ -209,9 +206,7 @@ def _conversion_report(desk: DeskStatus) -> ConversionReport:
 def _account_reports(desk: DeskStatus) -> list[AccountReport]:
     return [
         AccountReport(
-            # A user id is a short number; a digest would be all that is needed to pass for the
-            # cookie among the remembered links, and is cut.
-            account=account[:_SHOWN_DIGEST],
+            account=account,
             state=state.standing,
             since=state.since,
             reason=state.reason,

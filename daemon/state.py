@@ -12,7 +12,7 @@ LOCK_NAME = "lock"
 
 
 class StateUnusable(Exception):  # noqa: N818 - it names what is the matter
-    """The state directory cannot be used; the text says why and what to do."""
+    """The state directory, or a file in it, cannot be used; the text says why and what to do."""
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class Listening:
 async def serve(
     settings: Settings, *, task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up.
+    """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up. A second signal ends
+    it without the grace.
 
     `started()` comes when the address answers; Chromium may still be on its way. Raises
     `StateUnusable`, `Invalid` (the address) or `Escalated`.
@@ -73,11 +74,11 @@ async def serve(
     for warning in settings.warnings:
         logger.warning("%s", warning)
     with claim(settings.state.directory):
-        sockets = bind(str(settings.server.bind))
+        sockets = bind(settings.server.bind.host, settings.server.bind.port)
         try:
             async with open_client() as client, sole_error(), trio.open_nursery() as nursery:
                 supervisor = _plant(settings, client, sockets)
-                await nursery.start(_stop_on_signals, supervisor)
+                await nursery.start(_stop_on_signals, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 urls = tuple(_url(listening) for listening in sockets)
                 logger.info("serving on %s", ", ".join(urls))
@@ -264,12 +265,16 @@ def _limits(settings: Settings) -> DeskLimits:
     )
 
 
-async def _stop_on_signals(supervisor: Supervisor, task_status: trio.TaskStatus[None]) -> None:
+async def _stop_on_signals(
+    supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
+) -> None:
+    """The first signal lets requests end; whoever sends a second one does not want to wait."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
-        async for number in signals:
-            logger.info("stopping on %s", signal.Signals(number).name)
-            supervisor.stop()
+        logger.info("stopping on %s", signal.Signals(await anext(signals)).name)
+        supervisor.stop()
+        logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
+        around.cancel()
 
 
 def _url(listening: socket) -> str:

@@ -48,20 +48,26 @@ def test_parts_are_read_at_the_scrape() -> None:
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
 
 
-def test_a_daemon_without_a_browser_tells_of_none() -> None:
-    assert not [name for name in families(Metrics(None, list)) if "browser" in name]
-
-
-def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
+def a_browser() -> Browser:
     launch = LaunchSettings(
         executable=Path("/nowhere"), user="nobody", no_sandbox=False, start_timeout=1
     )
-    browser = Browser(
-        GenerationSettings(
-            launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
-        ),
-        queue=1,
+    settings = GenerationSettings(
+        launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
     )
+    return Browser(settings, queue=1)
+
+
+def test_a_daemon_without_a_browser_tells_of_none() -> None:
+    def told(browser: Browser | None) -> list[str]:
+        return [name for name in families(Metrics(browser, list)) if "browser" in name]
+
+    assert told(a_browser())
+    assert not told(None)
+
+
+def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
+    browser = a_browser()
     metrics = Metrics(browser, list)
     assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
@@ -72,6 +78,7 @@ def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
 def test_two_daemons_in_a_process_count_apart() -> None:
     first, second = Metrics(None, list), Metrics(None, list)
     first.requests.labels("/livez", 200).inc()
+    assert "/livez" in first.text().decode()
     assert "/livez" not in second.text().decode()
 
 

@@ -60,7 +60,7 @@ class Parts:
     def __init__(self, directory: Path) -> None:
         place = market("vn")
         self.portal = Portal()
-        self.auth = Auth(directory, password_hash=HASH)
+        self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
         self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, DeskLimits()))
         self.states = {"vault": State.RUNNING, "conversion": State.RUNNING}

@@ -20,6 +20,14 @@ with claim(pathlib.Path(sys.argv[1])):
 """
 
 
+def is_held(directory: Path) -> bool:
+    try:
+        with claim(directory):
+            return False
+    except StateUnusable:
+        return True
+
+
 def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     directory = tmp_path / "var" / "state"
     with claim(directory):
@@ -42,10 +50,14 @@ def test_two_cannot_have_it_at_once(tmp_path: Path) -> None:
 
 
 def test_it_is_free_again_after_the_block(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), claim(tmp_path):
-        raise ZeroDivisionError
-    with claim(tmp_path):
-        pass
+    def fail_within() -> None:
+        with claim(tmp_path):
+            assert is_held(tmp_path)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_within()
+    assert not is_held(tmp_path)
 
 
 def test_it_is_free_again_when_its_holder_was_killed(tmp_path: Path) -> None:
@@ -75,8 +87,9 @@ def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
         )
         assert child.stdout is not None
         child.stdout.readline()
-    with child, claim(tmp_path):
-        pass
+        assert is_held(tmp_path)
+    with child:
+        assert not is_held(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["a file", "below a file", "not to be written"])

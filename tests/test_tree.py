@@ -25,7 +25,8 @@ from daemon.config import Settings, build
 from daemon.control import NotRunning, call
 from daemon.errors import Invalid
 from daemon.sandbox.open_api import APP_ID, SECRET
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.state import StateUnusable
 from daemon.supervision.supervisor import ChildSpec, Escalated
 
@@ -153,8 +154,9 @@ async def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(Invalid, match=f"server.bind: cannot listen on {bind}: another program"):
+        port = taken.getsockname()[1]
+        bind = f"127.0.0.1:{port}"
+        with pytest.raises(Invalid, match=rf"server\.bind: .*, port {port}: another program"):
             await tree.serve(settings(tmp_path, server={"bind": bind}))
     # and the directory is free for the next try
     async with serving(settings(tmp_path, server={"bind": bind})) as url:
@@ -166,7 +168,7 @@ async def test_a_part_that_cannot_start_ends_it_all(tmp_path: Path) -> None:
     state.mkdir()
     (state / "auth.json").write_text("{")
     (state / "auth.json").chmod(0o600)
-    with pytest.raises(Escalated, match=r"auth did not start: UnusableState: .*auth\.json is dam"):
+    with pytest.raises(Escalated, match=r"auth did not start: StateUnusable: .*auth\.json is dam"):
         await tree.serve(settings(tmp_path))
     assert (state / "auth.json").read_text() == "{"
     assert not (state / "control.sock").exists()
@@ -355,6 +357,35 @@ async def test_a_request_that_does_not_end_has_the_grace(start: Start, tmp_path:
                     assert await daemon.process.wait() == 0
         assert await daemon.ended() == 0
     assert not answers
+
+
+async def test_a_second_signal_ends_it_at_once(start: Start, tmp_path: Path) -> None:
+    answers: list[httpx.Response] = []
+    async with open_sandbox(hold=PATIENCE) as sandbox:
+        sandbox.state.faults.arm("open_api_slow")
+        daemon: Process = await start(
+            tables(
+                tmp_path,
+                server={"grace": 10 * PATIENCE},
+                marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
+                open_api={"url": sandbox.open_api_url},
+            )
+        )
+        url = str((await daemon.until("serving on "))["message"]).removeprefix("serving on ")
+        with pytest.RaisesGroup(httpx.TransportError, flatten_subgroups=True):
+            async with trio.open_nursery() as clients:
+                await clients.start(
+                    lambda task_status: begin_conversion(url, sandbox, task_status, answers)
+                )
+                daemon.process.terminate()
+                await daemon.until("stopping on SIGTERM")
+                daemon.process.send_signal(signal.SIGINT)
+                with trio.fail_after(5):
+                    await daemon.until("stopping at once on SIGINT")
+                    assert await daemon.process.wait() == 0
+        assert await daemon.ended() == 0
+    assert not answers
+    assert not (tmp_path / "state" / "control.sock").exists()
 
 
 @pytest.mark.parametrize("why", ["directory", "port"])

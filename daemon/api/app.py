@@ -21,10 +21,7 @@ from daemon.serving import GuardedQuart
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
-_SYNC_METHODS = {
-    "/api/sync-cookie": ("GET", "HEAD", "POST"),
-    "/api/sync-cookie-local": ("POST",),
-}
+_FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
 
 
 def build_app(services: Services) -> GuardedQuart:
@@ -32,29 +29,29 @@ def build_app(services: Services) -> GuardedQuart:
     app = GuardedQuart(max_body=services.max_body)
     api = Api(app, "smartlinkd: affiliate smart links", __version__, failure=Failure)
     guards = Guards(services)
-    auth.add(api, guards, services.auth, services.neighbourhood)
+    auth.add(api, guards, services.auth)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault, services.metrics)
     operator.add(app, api, guards, services)
     docs.register(app, api)
     handle_errors(app)
-    _allow_extension(app, services.extension_origins)
+    _allow_extension(app, api, services.extension_origins)
     _measure(app, services)
     return app
 
 
-def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
+def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> None:
     """CORS (Fetch standard, "HTTP extensions") for the configured extension, and for nobody else.
 
     Only for the cookie's endpoints: they are all that an extension is for.
     """
     if not origins:
         return
-    for path, methods in _SYNC_METHODS.items():
+    for path in _FOR_EXTENSIONS:
         app.add_url_rule(
             path,
             f"preflight {path}",
-            partial(_preflight, origins, methods),
+            partial(_preflight, origins, api.methods(path)),
             methods=["OPTIONS"],
             provide_automatic_options=False,
         )
@@ -62,13 +59,13 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
     @app.after_request
     async def name_origin(response: Response) -> Response:
         origin = request.headers.get("Origin")
-        if request.path in _SYNC_METHODS and origin in origins:
+        if request.path in _FOR_EXTENSIONS and origin in origins:
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers.add("Vary", "Origin")
         return response
 
 
-async def _preflight(origins: frozenset[str], methods: tuple[str, ...]) -> Response:
+async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
     """What a browser asks for the extension; any other OPTIONS is a wrong method."""
     asks = "Access-Control-Request-Method" in request.headers
     if not asks or request.headers.get("Origin") not in origins:

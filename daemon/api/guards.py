@@ -6,6 +6,7 @@ They run before a body is read, so that nobody without access learns what a body
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import SecretStr
@@ -22,6 +23,14 @@ REFUSALS: Final = (403, 503)
 _SCHEME = "bearer"
 
 
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody with a session, and the address that throttling goes by."""
+
+    session: Session
+    address: str
+
+
 class Guards:
     """The kinds of access that the affiliate service knows."""
 
@@ -31,6 +40,7 @@ class Guards:
         self._sync_key = services.sync_key
         self.anyone = Access(self._caller, bearer="none")
         self.session = Access(self._session, bearer="required", refusals=REFUSALS)
+        self.visitor = Access(self._visitor, bearer="required", refusals=REFUSALS)
         self.local_or_session = Access(self._local_or_session, bearer="optional", refusals=REFUSALS)
         self.local_or_key = Access(self._local_or_key, bearer="optional", refusals=REFUSALS)
 
@@ -39,6 +49,9 @@ class Guards:
 
     async def _session(self) -> Session:
         return await self._auth.check_session(bearer())
+
+    async def _visitor(self) -> Visitor:
+        return Visitor(await self._session(), (await self._caller()).address)
 
     async def _local_or_session(self) -> None:
         if not (await self._caller()).local:

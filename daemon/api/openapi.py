@@ -78,13 +78,6 @@ class Access(Generic[C]):
     refusals: tuple[int, ...] = ()
 
 
-async def _anyone() -> None:
-    return None
-
-
-OPEN = Access(_anyone, bearer="none")
-
-
 @dataclass(frozen=True)
 class Operation:
     """One row of the table."""
@@ -185,6 +178,11 @@ class Api:
             return handler
 
         return declare
+
+    def methods(self, path: str) -> list[str]:
+        """The methods that are served at `path` so far, HEAD among them where GET is."""
+        declared = {operation.method for operation in self._operations if operation.path == path}
+        return sorted(declared | ({"HEAD"} if "GET" in declared else set()))
 
     def document(self) -> Json:
         """The OpenAPI 3.1 document of the operations declared so far."""

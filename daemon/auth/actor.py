@@ -34,12 +34,11 @@ class Auth:
         directory: Path,
         *,
         password_hash: SecretStr,
-        signing_secret: SecretStr | None = None,
+        signing_secret: SecretStr,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; without
-        one, or with an empty one, the daemon keeps its own in the directory. `wall_clock` gives
-        Unix seconds.
+        """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; when
+        it is empty, the daemon keeps its own in the directory. `wall_clock` gives Unix seconds.
 
         Raises `ValueError` for a hash or secret that is no good.
         """
@@ -53,7 +52,7 @@ class Auth:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: reads what is saved, then answers.
 
-        Throttling and logins half done are forgotten with it. Raises `UnusableState` or
+        Throttling and logins half done are forgotten with it. Raises `StateUnusable` or
         `NotSaved` when the state directory is not in order.
         """
         saved = await trio.to_thread.run_sync(load, self._directory)

@@ -51,8 +51,8 @@ MAX_LOGINS_WAITING: Final = 1024
 """Temporary tokens that are good at the same time; one more ends the oldest. Only somebody who
 knows the password gets any, and their codes are throttled."""
 
-SETUP_LIFETIME: Final = 10 * 60.0
-"""Seconds that a secret handed out by setup may be enabled in."""
+SETUP_MINUTES: Final = 10
+"""Within which a secret handed out by setup may be enabled."""
 
 _WRONG_CODE: Final = (
     "code: is wrong, was used already, or is too old; wait for the app to show the next one"
@@ -159,7 +159,7 @@ class Doorkeeper:
     async def begin_setup(self) -> Setup:
         self._refuse_when_enabled()
         setup = new_setup()
-        good_until = trio.current_time() + SETUP_LIFETIME
+        good_until = trio.current_time() + SETUP_MINUTES * 60
         self._setup = _IssuedSetup(setup.secret.encode(), good_until)
         return setup
 
@@ -231,7 +231,7 @@ class Doorkeeper:
         ):
             raise Invalid(
                 "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
-                f"{SETUP_LIFETIME / 60:.0f} minutes; call it again and scan the new QR code"
+                f"{SETUP_MINUTES} minutes; call it again and scan the new QR code"
             )
 
     def _session_token(self) -> str:

@@ -29,6 +29,7 @@ from pydantic import ConfigDict, SecretBytes, SecretStr, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass as model
 
 from daemon.auth.second_factor import SecondFactor
+from daemon.state import StateUnusable
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,6 @@ MAX_FILE: Final = 16 * 1024
 
 _OTHERS: Final = 0o077
 _SECRET = re.compile(r"[0-9a-fA-F]{64}")
-
-
-class UnusableState(Exception):  # noqa: N818 - it is the state that is wrong
-    """A file of the state directory cannot be used as it is; the text says what to do."""
 
 
 class NotSaved(Exception):  # noqa: N818 - said of the change, which did not happen
@@ -75,7 +72,7 @@ def new_epoch() -> str:
 def load(directory: Path) -> Saved:
     """The saved state; at the first start a new one, with the second factor off.
 
-    Raises `UnusableState`, or `NotSaved` at the first start.
+    Raises `StateUnusable`, or `NotSaved` at the first start.
     """
     path = directory / STATE_FILE
     content = _read_private(path)
@@ -87,7 +84,7 @@ def load(directory: Path) -> Saved:
     try:
         return _SAVED.validate_json(content)
     except ValidationError:
-        raise UnusableState(
+        raise StateUnusable(
             f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
             "or delete it, which switches the second factor off and ends every session"
         ) from None
@@ -101,7 +98,7 @@ def save(directory: Path, saved: Saved) -> None:
 def load_signing_secret(directory: Path) -> SecretBytes:
     """The 32 bytes that tokens are signed with, made at the first start.
 
-    Raises `UnusableState`, or `NotSaved` at the first start.
+    Raises `StateUnusable`, or `NotSaved` at the first start.
     """
     path = directory / SECRET_FILE
     content = _read_private(path)
@@ -112,7 +109,7 @@ def load_signing_secret(directory: Path) -> SecretBytes:
     try:
         return parse_signing_secret(SecretStr(content.decode("ascii").strip()))
     except ValueError:
-        raise UnusableState(
+        raise StateUnusable(
             f"{path} must hold 64 hexadecimal digits: restore it from a backup, or delete it, "
             "which makes a new one and ends every session"
         ) from None
@@ -164,11 +161,11 @@ def _read_private(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnusableState(
+        raise StateUnusable(
             f"{path} cannot be read: {error.strerror}; let the daemon's user read it"
         ) from error
     if mode & _OTHERS:
-        raise UnusableState(
+        raise StateUnusable(
             f"{path} is open to other users: run `chmod 600 {path}`, and if one of them may have "
             "read it, delete it and set up again"
         )

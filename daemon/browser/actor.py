@@ -35,6 +35,9 @@ JOBS_AT_ONCE = 16
 """Pieces of work under way at the same time, over all accounts."""
 
 
+_LAUNCH_FAILED = "launch failed"
+
+
 class BrowserNotReady(Unavailable):
     """No browser to work with at the moment."""
 
@@ -80,7 +83,7 @@ class Browser:
         self._backoff = backoff
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._incarnation: _Browser | None = None
-        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {"launch failed": 0}
+        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
@@ -125,7 +128,7 @@ class Browser:
         much waits, and what `job` raises. A job that is cancelled spoils its tab and nothing else.
         """
         if not self.ready:
-            raise _not_ready()
+            raise _not_ready(self.status())
         return await self.mailbox.ask(_Browser.use, place, job)
 
 
@@ -161,7 +164,7 @@ class _Browser:
 
     async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
         if self.generation is None or not self.generation.ready:
-            raise _not_ready()
+            raise BrowserNotReady("the browser has just ended; try again shortly", retry_after=2)
         return await self.generation.use(place, job)
 
     async def keep_up(self) -> None:
@@ -172,7 +175,7 @@ class _Browser:
                 try:
                     await nursery.start(generation.run)
                 except Refused as refusal:
-                    self._count("launch failed", f"launch failed: {refusal}")
+                    self._count(_LAUNCH_FAILED, f"{_LAUNCH_FAILED}: {refusal}")
                     await self._wait()
                     continue
                 await self._live(generation)
@@ -211,5 +214,8 @@ class _Browser:
             self._waiting = False
 
 
-def _not_ready() -> BrowserNotReady:
-    return BrowserNotReady("the browser is starting; try again in a few seconds", retry_after=2)
+def _not_ready(status: BrowserStatus) -> BrowserNotReady:
+    text = f"the browser is {status.state}; try again in a few seconds"
+    if status.last_end is not None and status.last_end.startswith(_LAUNCH_FAILED):
+        text += "; if this goes on, `smartlinkd doctor` says what is wrong"
+    return BrowserNotReady(text, retry_after=2)

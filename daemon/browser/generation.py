@@ -158,7 +158,7 @@ class Generation:
             self._contexts = contexts
             canary = await self._hatch(connection)
             if not self._settings.launch.no_sandbox:
-                await _see_sandbox(connection)
+                await confirm_sandbox(connection)
             task_status.started()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(contexts.drop_idle)
@@ -242,7 +242,7 @@ class Generation:
                 self._finished.set()
 
 
-async def _see_sandbox(connection: Connection) -> None:
+async def confirm_sandbox(connection: Connection) -> None:
     """Return when all renderers are seen to be confined. Raises LaunchFailed when they are not."""
     patience = trio.current_time() + SANDBOX_PATIENCE
     while not (await sandbox_state(connection)).on:

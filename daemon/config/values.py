@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from daemon.auth.passwords import check_hash
 from daemon.auth.state import parse_signing_secret
 from daemon.marketplace import markets
-from daemon.marketplace.third_party import FIELD_NAMES
+from daemon.marketplace.products import FIELD_NAMES
 
 Network = IPv4Network | IPv6Network
 

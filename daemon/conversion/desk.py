@@ -17,13 +17,14 @@ from functools import partial
 
 import trio
 
-from daemon.conversion.line import AccountState, Line, Lines, SubIds, Ticket
+from daemon.conversion.account import Account, AccountState
+from daemon.conversion.line import Line, Lines, SubIds, Ticket
 from daemon.conversion.sharing import Remembered, Shared
 from daemon.conversion.sources import LinkSource, ProductSource, Resolver
 from daemon.errors import Invalid, Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import HumanCheck, ProductsRefused, SessionLost
+from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsRefused, SessionLost
 from daemon.marketplace.links import NotALink, Product, Short, parse
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
@@ -43,6 +44,9 @@ GATHER = 0.5
 
 PRODUCT_PATIENCE = 10.0
 """Seconds that a converted link waits for its product data at the most."""
+
+SILENCE_REST = 60.0
+"""Seconds for which no product data is read after its source has not answered."""
 
 OWN_ACCOUNT = "open api"
 """The line of links that are made without a cookie: there is one such account, the owner's."""
@@ -122,11 +126,12 @@ class Desk:
         self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
+        self._accounts: dict[str, Account] = {}  # how they stand; bounded by `Lines`
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation; what it remembers goes with it."""
+        """One incarnation. What it remembers goes with it, but not how the accounts stand."""
         async with trio.open_nursery() as nursery:
-            desk = _Desk(self._setup, nursery)
+            desk = _Desk(self._setup, self._accounts, nursery)
             task_status.started()
             await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
 
@@ -157,13 +162,17 @@ class Desk:
 
 
 class _Desk:
-    def __init__(self, setup: DeskSetup, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, setup: DeskSetup, accounts: dict[str, Account], nursery: trio.Nursery
+    ) -> None:
         self._market = setup.market
         self._links = setup.links
         self._products = setup.products
         self._resolver = setup.resolver
         self._limits = limits = setup.limits
-        self._lines = Lines(self._submit, chunk=limits.chunk, queue=limits.queue, nursery=nursery)
+        self._lines = Lines(
+            self._submit, accounts, chunk=limits.chunk, queue=limits.queue, nursery=nursery
+        )
         # What work finds is remembered by the work itself and not by those who wait for it: they
         # may leave, and between its end and their waking somebody else may ask for the same.
         self._rows = Remembered[tuple[str, Product, SubIds], Row](
@@ -201,7 +210,7 @@ class _Desk:
         return work.answer()
 
     async def cookie_synced(self, cookie: Cookie) -> None:
-        self._lines.of(cookie.account).cookie_synced(cookie)
+        self._lines.of(cookie.account).account.cookie_synced(cookie)
 
     async def clear_accounts(self) -> int:
         return self._lines.clear_all()
@@ -313,6 +322,10 @@ class _Desk:
             data = await line.read_product(partial(source.read, cookie, product))
         except HumanCheck as check:
             line.pause(check, cookie)
+        except PortalSilent as silence:
+            # The next ones would wait as long, and hold up what is worth more.
+            line.rest_products(SILENCE_REST, cookie)
+            logger.warning("product data is not read for a minute: %s", silence)
         except ProductsRefused as refusal:
             line.rest_products(self._limits.products_rest, cookie)
             logger.warning("product data is not read for a while: %s", refusal)

@@ -5,8 +5,8 @@ the button twice at the same moment. So each account has a line of `Ticket`s and
 that takes as many of them as fit together. Whoever is first is submitted at once; merging happens
 only among those who have to wait anyway.
 
-A line also knows how the account stands: a human check pauses it, a lost session is remembered for
-the owner to see. It knows neither the browser nor the portal: `submit` does the work.
+What goes wrong is noted on the `Account`, and while that is paused the line gives out no tickets.
+A line knows neither the browser nor the portal: `submit` does the work.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cached_property
-from math import ceil, inf
+from math import ceil
 from typing import TypeVar
 
 import trio
 
+from daemon.conversion.account import Account, AccountState
 from daemon.errors import Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -38,23 +37,6 @@ Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence
 
 READS_AT_ONCE = 3
 """Products read at the same time for an account: about as many as its owner would have open."""
-
-
-class Standing(StrEnum):
-    """How an account stands with the portal, as far as its last answer told."""
-
-    ACTIVE = "active"
-    SESSION_LOST = "session lost"
-    PAUSED = "paused"
-
-
-@dataclass(frozen=True)
-class AccountState:
-    """An account's standing, since when (aware UTC) and why."""
-
-    standing: Standing
-    since: datetime
-    reason: str | None
 
 
 TicketKey = tuple[str | None, SubIds, Product]
@@ -109,17 +91,16 @@ class _Batch:
 class Line:
     """The tickets of one account, and the worker that submits them `chunk` at a time."""
 
-    def __init__(self, submit: Submit, *, chunk: int, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, submit: Submit, account: Account, *, chunk: int, nursery: trio.Nursery
+    ) -> None:
+        self.account = account
         self._submit = submit
         self._chunk = chunk
         self._nursery = nursery
         self._open: dict[TicketKey, Ticket] = {}  # not settled: waiting or being submitted
         self._waiting: list[Ticket] = []
         self._working = False
-        self._digest: str | None = None  # of the cookie that the last trouble was with
-        self._check: HumanCheck | None = None
-        self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
-        self._products_rest_until = -inf  # on trio's clock
         self._reading: set[trio.CancelScope] = set()  # products, one scope each
         self._hands = trio.Semaphore(READS_AT_ONCE)
 
@@ -127,11 +108,6 @@ class Line:
     def working(self) -> bool:
         """A submit is under way or about to be, or a product is being read."""
         return self._working or bool(self._reading)
-
-    @property
-    def untroubled(self) -> bool:
-        """There is nothing to be remembered of this account."""
-        return self.state.standing is Standing.ACTIVE and not self.products_rest
 
     def submits_waiting(self) -> int:
         """How many submits it takes to serve those who wait."""
@@ -143,9 +119,9 @@ class Line:
 
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
-        if self._check is not None:
+        if self.account.check is not None:
             # One error for many: each raises it without the frames that another one added.
-            raise self._check.with_traceback(None)
+            raise self.account.check.with_traceback(None)
         new = Ticket(cookie, product, sub_ids)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
@@ -174,8 +150,7 @@ class Line:
 
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
         """Stop all upstream work of this account; those who wait are told why."""
-        self._check = check
-        self._stand(Standing.PAUSED, cookie, str(check))
+        self.account.pause(check, cookie)
         self._refuse_waiting(check, lambda _: True)
         self._stop_reading()
 
@@ -186,7 +161,7 @@ class Line:
         when either begins meanwhile: several reads wait for the same page, and when the first one
         is refused the others must not follow it.
         """
-        if self._check is not None or self.products_rest:
+        if self.account.check is not None or self.account.products_rest:
             return None
         with trio.CancelScope() as scope:
             self._reading.add(scope)
@@ -198,29 +173,10 @@ class Line:
                 self._reading.remove(scope)
         return None
 
-    @property
-    def products_rest(self) -> bool:
-        """Whether product data is left alone, because it was refused a while ago."""
-        return trio.current_time() < self._products_rest_until
-
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
-        """Read no product data for a while; links go on."""
-        self._products_rest_until = trio.current_time() + seconds
-        self._digest = cookie.digest if cookie else None
+        """Read no product data for a while, and stop what is being read; links go on."""
+        self.account.rest_products(seconds, cookie)
         self._stop_reading()
-
-    def clear(self) -> bool:
-        """Forget all trouble. True when there was a pause or a lost session."""
-        had_one = self.state.standing is not Standing.ACTIVE
-        self._check = None
-        self._stand(Standing.ACTIVE, None, None)
-        self._products_rest_until = -inf
-        return had_one
-
-    def cookie_synced(self, cookie: Cookie) -> None:
-        """A cookie for this account came in: a new one ends all trouble, the same one none."""
-        if cookie.digest != self._digest:
-            self.clear()
 
     # The worker
 
@@ -251,19 +207,19 @@ class Line:
             except Refused as refusal:
                 self._refused(refusal, tickets, cookie)
             else:
-                if self.state.standing is Standing.SESSION_LOST:
-                    self.clear()
+                self.account.made_links()
                 for ticket, row in zip(tickets, rows, strict=True):
                     self._settle(ticket, row=row)
 
     def _refused(self, refusal: Refused, tickets: list[Ticket], cookie: Cookie | None) -> None:
-        logger.warning("a submit of %d links was refused: %s", len(tickets), refusal)
+        shown = self.account.shown
+        logger.warning("account %s: %d links were refused: %s", shown, len(tickets), refusal)
         for ticket in tickets:
             self._settle(ticket, refusal=refusal)
         if isinstance(refusal, HumanCheck):
             self.pause(refusal, cookie)
-        elif isinstance(refusal, SessionLost) and self._check is None:  # a pause outlasts it
-            self._stand(Standing.SESSION_LOST, cookie, str(refusal))
+        elif isinstance(refusal, SessionLost):
+            self.account.lost_session(refusal, cookie)
             self._refuse_waiting(refusal, lambda other: other.cookie == cookie)
 
     def _refuse_waiting(self, refusal: Refused, which: Callable[[Ticket], bool]) -> None:
@@ -292,39 +248,49 @@ class Line:
         else:
             self._waiting.remove(ticket)
 
-    def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
-        self._digest = cookie.digest if cookie else None
-        if standing is not self.state.standing:
-            logger.warning("account is now %s%s", standing, f": {reason}" if reason else "")
-            self.state = AccountState(standing, datetime.now(UTC), reason)
-
 
 class Lines:
     """All accounts' lines. `queue` bounds the submits that may wait, over all accounts.
 
-    At most `limit` lines are kept, but for those at work. Of the others an account without trouble
-    goes first (nothing is forgotten with it), then the one not asked for the longest.
+    `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
+    Of the others one without trouble goes first (nothing is forgotten with it), then the one not
+    asked for the longest.
     """
 
     def __init__(
-        self, submit: Submit, *, chunk: int, queue: int, nursery: trio.Nursery, limit: int = 256
+        self,
+        submit: Submit,
+        accounts: dict[str, Account],
+        *,
+        chunk: int,
+        queue: int,
+        nursery: trio.Nursery,
+        limit: int = 256,
     ) -> None:
         self._submit = submit
+        self._accounts = accounts
         self._chunk = chunk
         self._queue = queue
         self._nursery = nursery
         self._limit = limit
         self._lines: dict[str, Line] = {}
 
-    def of(self, account: str) -> Line:
+    def of(self, name: str) -> Line:
         """The line of an account, made at its first use."""
-        line = self._lines.pop(account, None) or self._new()
-        self._lines[account] = line  # the last place: the most recently used
+        account = self._accounts.pop(name, None)
+        if account is None:
+            self._make_room()
+            account = Account(name)
+        self._accounts[name] = account  # the last place: the most recently used
+        line = self._lines.get(name)
+        if line is None:
+            line = Line(self._submit, account, chunk=self._chunk, nursery=self._nursery)
+            self._lines[name] = line
         return line
 
     def states(self) -> dict[str, AccountState]:
-        """How each known account stands."""
-        return {account: line.state for account, line in self._lines.items()}
+        """How each known account stands, by the name to show."""
+        return {account.shown: account.state for account in self._accounts.values()}
 
     def submits_waiting(self) -> int:
         """How many submits wait, over all accounts."""
@@ -340,14 +306,19 @@ class Lines:
 
     def clear_all(self) -> int:
         """End every pause; returns how many accounts had one or had lost their session."""
-        return sum(line.clear() for line in self._lines.values())
+        return sum(account.clear() for account in self._accounts.values())
 
-    def _new(self) -> Line:
-        surplus = len(self._lines) + 1 - self._limit
-        if surplus > 0:
-            at_rest = [account for account, line in self._lines.items() if not line.working]
-            # A stable sort: among the untroubled and among the others the longest unused is first.
-            at_rest.sort(key=lambda account: not self._lines[account].untroubled)
-            for account in at_rest[:surplus]:
-                del self._lines[account]
-        return Line(self._submit, chunk=self._chunk, nursery=self._nursery)
+    def _make_room(self) -> None:
+        surplus = len(self._accounts) + 1 - self._limit
+        if surplus <= 0:
+            return
+        at_rest = [
+            name
+            for name in self._accounts
+            if name not in self._lines or not self._lines[name].working
+        ]
+        # A stable sort: among the untroubled and among the others the longest unused is first.
+        at_rest.sort(key=lambda name: not self._accounts[name].untroubled)
+        for name in at_rest[:surplus]:
+            del self._accounts[name]
+            self._lines.pop(name, None)

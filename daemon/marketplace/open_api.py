@@ -44,7 +44,7 @@ from daemon.marketplace.products import (
     product_data,
     split_rates,
 )
-from daemon.marketplace.values import not_negative, to_decimal, to_dict, to_int
+from daemon.marketplace.values import json_object, not_negative, to_decimal, to_dict, to_int
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +57,6 @@ _RATE_LIMIT = 10030
 _NO_ACCESS = (10031, 10032, 10034, 10035)
 _FROZEN = 10033
 _WRONG_PARAMETERS = 11001
-_TOO_MANY_REQUESTS = 429
-_OK = 200
 
 _CODE_IN_MESSAGE = re.compile(r"\[(1[0-9]{4})\]")
 _OFFER_FIELDS = (
@@ -153,21 +151,16 @@ class OpenApi:
 
 def read_answer(reply: Reply) -> dict[str, Any]:
     """The `data` of an answer. Raises the error that the API gave instead (see `OpenApi`)."""
-    try:
-        answer = json.loads(reply.text)
-    except (ValueError, RecursionError):
-        answer = None
-    errors = answer.get("errors") if isinstance(answer, dict) else None
-    if errors:
+    answer = json_object(reply.text)
+    if answer is not None and (errors := answer.get("errors")):
         raise _error(*graphql_error(errors))
-    if reply.status == _TOO_MANY_REQUESTS:
+    if reply.status == 429:
         raise OpenApiBusy
     if reply.status in (401, 403):
         raise OpenApiRefused(f"HTTP {reply.status}")
-    if reply.status != _OK or not isinstance(answer, dict):
+    if reply.status != 200 or answer is None:
         raise PortalDown(f"the Affiliate Open API gave no answer to read (HTTP {reply.status})")
-    data = answer.get("data")
-    return data if isinstance(data, dict) else {}
+    return to_dict(answer.get("data"))
 
 
 def _error(

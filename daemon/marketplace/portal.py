@@ -76,8 +76,6 @@ _FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 _REDIRECTS = range(300, 400)
-_SERVER_FAULT = 500
-_TOO_MANY_REQUESTS = 429
 
 
 async def open_links_page(page: PortalPage, market: Market) -> None:
@@ -211,7 +209,7 @@ def _check(seen: _Seen) -> None:
     _check_url(seen.url)
     if seen.status in NO_PERMISSION or (seen.password and seen.form == "none"):
         raise SessionLost
-    if seen.status >= _SERVER_FAULT or seen.status == _TOO_MANY_REQUESTS:
+    if seen.status >= 500 or seen.status == 429:
         raise PortalDown(f"its page came with HTTP {seen.status}")
 
 

@@ -32,7 +32,6 @@ from daemon.marketplace.values import (
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
 _SCALE = Decimal(100000)
-_TOO_MANY_REQUESTS = 429
 _REDIRECTS = range(300, 400)
 _IMAGE_HASH = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -60,6 +59,10 @@ class ProductData(BaseModel):
     is_xtra: bool | None = None
     cap: int | None = None
     product_link: str | None = None
+
+
+FIELD_NAMES = tuple(field.alias or name for name, field in ProductData.model_fields.items())
+"""The fields by their names on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def parse_portal_product(
     except SessionLost:
         raise ProductsRefused(f"the portal wants a login for it (HTTP {status})") from None
     except PortalDown:
-        if status == _TOO_MANY_REQUESTS or status in _REDIRECTS:
+        if status == 429 or status in _REDIRECTS:
             raise ProductsRefused(f"the portal answered with HTTP {status}") from None
         raise
     code = to_int(answer.get("code"))

@@ -7,12 +7,12 @@ both could be read.
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
 
 from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
+from daemon.marketplace.values import json_object
 
 # The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
 # whether it takes the caller for logged in.
@@ -24,7 +24,6 @@ _HUMAN_CHECK_PATHS = ("/verify/captcha", "/verify/traffic")
 _LOGIN_PATHS = ("/buyer/login", "/login")
 _LOGIN_HOST_PREFIX = "accounts."
 
-_HTTP_OK = 200
 NO_PERMISSION = (401, 403)
 
 
@@ -67,12 +66,12 @@ def read_json(status: int, url: str, mime_type: str, body: str) -> dict[str, Any
     """
     if sign := sign_of_url(url):
         raise sign.error()
-    answer = _object(body)
+    answer = json_object(body)
     if answer is not None and (sign := sign_of_json(answer)):
         raise sign.error()
     if status in NO_PERMISSION:
         raise SessionLost
-    if status != _HTTP_OK:
+    if status != 200:
         raise PortalDown(f"it answered with HTTP {status}")
     if answer is None and ("html" in mime_type.lower() or body.lstrip().startswith("<")):
         raise SessionLost  # the login page, served in the answer's place
@@ -87,11 +86,3 @@ def _below(path: str, roots: tuple[str, ...]) -> bool:
 
 def _is_risk_control(value: object) -> bool:
     return value in (RISK_CONTROL, str(RISK_CONTROL))
-
-
-def _object(body: str) -> dict[str, Any] | None:
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
-        return None
-    return answer if isinstance(answer, dict) else None

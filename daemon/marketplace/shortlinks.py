@@ -32,8 +32,6 @@ MAX_BODY = 256 * 1024  # a page that goes on by itself says so at its top
 HOP_DEADLINE = 8.0  # seconds; five of them fit a request's deadline of a minute
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_GONE = (404, 410)
-_OK = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,9 @@ def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink 
     """Where an answer sends us: pure."""
     if reply.status in _REDIRECTS:
         targets = [reply.headers["location"]] if "location" in reply.headers else []
-    elif reply.status == _OK:
+    elif reply.status == 200:
         targets = targets_in_page(reply.text)
-    elif reply.status in _GONE:
+    elif reply.status in (404, 410):
         return NotALink("there is nothing behind it")
     else:
         return Unresolved(f"HTTP {reply.status}")

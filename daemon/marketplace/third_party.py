@@ -7,7 +7,6 @@ by field, as an estimate, and never added up or corrected here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,10 +18,11 @@ from daemon.marketplace import links
 from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from daemon.marketplace.markets import Market
 from daemon.marketplace.plain_http import NoAnswer, Reply, call
-from daemon.marketplace.products import ProductData, link_of
+from daemon.marketplace.products import FIELD_NAMES, ProductData, link_of
 from daemon.marketplace.values import (
     as_text,
     half_up,
+    json_object,
     not_negative,
     to_decimal,
     to_dict,
@@ -33,13 +33,8 @@ from daemon.marketplace.values import (
 DEADLINE = 10.0  # seconds; product data is never worth more of a request's minute
 MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
 
-FIELD_NAMES = tuple(field.alias or name for name, field in ProductData.model_fields.items())
-"""The names that may be given a place in the service's answer, as they are on our wire."""
-
 _PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
-_GONE = (404, 410)
 _REFUSED = (401, 403, 429)
-_OK = 200
 
 
 class ThirdParty:
@@ -91,13 +86,10 @@ class ThirdParty:
     def _read(self, reply: Reply, product: links.Product) -> ProductData:
         if reply.status in _REFUSED:
             raise ProductsRefused(f"the estimate service answered with HTTP {reply.status}")
-        if reply.status in _GONE:
+        if reply.status in (404, 410):
             raise NotThere
-        try:
-            answer = json.loads(reply.text)
-        except (ValueError, RecursionError):
-            answer = None
-        if reply.status != _OK or not isinstance(answer, dict):
+        answer = json_object(reply.text)
+        if reply.status != 200 or answer is None:
             raise PortalDown(f"the estimate service gave no answer to read (HTTP {reply.status})")
         found = {name: _at(answer, place) for name, place in self._places.items()}
         read = {name: reader(found[name]) for name, reader in _READERS.items()}

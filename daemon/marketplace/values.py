@@ -6,6 +6,7 @@ shortest decimal spelling, which is what the sender wrote.
 
 from __future__ import annotations
 
+import json
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -16,6 +17,15 @@ N = TypeVar("N", int, Decimal)
 _MAX_LENGTH = 40
 _MAX_EXPONENT = 20
 _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows fewer
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object that `text` is; None for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def to_dict(value: object) -> dict[str, Any]:

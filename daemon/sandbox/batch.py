@@ -20,6 +20,7 @@ from daemon.sandbox import graphql
 from daemon.sandbox.faults import Fault, Play
 from daemon.sandbox.session import affiliate_id
 from daemon.sandbox.shortlinks import product_behind
+from daemon.sandbox.validation import first_fault
 
 OPERATION: Final = "batchGetCustomLink"
 SOURCE_CALLER: Final = "CUSTOM_LINK_CALLER"
@@ -95,7 +96,7 @@ def read_batch(body: bytes, *, most_rows: int) -> tuple[graphql.Field, list[Link
     try:
         call = Call.model_validate_json(body)
     except ValidationError as error:
-        raise graphql.Malformed(_first(error)) from None
+        raise graphql.Malformed(first_fault(error)) from None
     if call.operationName != OPERATION:
         raise graphql.Malformed(f'Unknown operation named "{call.operationName}".')
     document = graphql.parse(call.query)
@@ -114,7 +115,7 @@ def read_batch(body: bytes, *, most_rows: int) -> tuple[graphql.Field, list[Link
             }
         )
     except ValidationError as error:
-        raise graphql.Malformed(_first(error)) from None
+        raise graphql.Malformed(first_fault(error)) from None
     if variables.sourceCaller != SOURCE_CALLER:
         raise graphql.Malformed(f"sourceCaller: {variables.sourceCaller} is no SourceCaller.")
     if not 1 <= len(variables.linkParams) <= most_rows:
@@ -225,10 +226,3 @@ def _check_arguments(document: graphql.Document, asked: graphql.Field) -> None:
         declared = document.variables.get(value.name, "")
         if declared.rstrip("!") != _TYPES[name]:
             raise graphql.Malformed(f"Variable ${value.name} must be of type {_TYPES[name]}.")
-
-
-def _first(error: ValidationError) -> str:
-    """Where the first fault is and what it is; never the value, which may be anything."""
-    fault = error.errors(include_input=False, include_url=False)[0]
-    place = ".".join(str(part) for part in fault["loc"]) or "body"
-    return f"{place}: {fault['msg']}"

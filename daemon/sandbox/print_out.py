@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from daemon.sandbox.faults import FAULTS
 from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
 from daemon.sandbox.products import PRODUCTS
+from daemon.sandbox.running import Sandbox
 from daemon.sandbox.session import cookie_header
 from daemon.sandbox.shortlinks import CODES
-
-if TYPE_CHECKING:
-    from daemon.sandbox.server import Sandbox
 
 
 def print_out(sandbox: Sandbox) -> str:

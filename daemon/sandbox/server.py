@@ -16,17 +16,16 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import trio
 
-from daemon.errors import Invalid
+from daemon.errors import Invalid, leaves
 from daemon.sandbox.batch import Origins
-from daemon.sandbox.open_api import PATH as OPEN_API_PATH
 from daemon.sandbox.portal import portal_app
 from daemon.sandbox.print_out import print_out
+from daemon.sandbox.running import Sandbox
 from daemon.sandbox.shop import shop_app
 from daemon.sandbox.shorts import shorts_app
 from daemon.sandbox.state import State
@@ -45,38 +44,6 @@ GRACE: Final = 1.0
 
 _BACKLOG = 256
 _LAST_PORT = 65535
-
-
-@dataclass(frozen=True)
-class Sandbox:
-    """A running sandbox: where it is, and all that it knows (`state`)."""
-
-    state: State
-
-    @property
-    def portal_url(self) -> str:
-        """Origin of the portal."""
-        return self.state.origins.portal
-
-    @property
-    def shop_url(self) -> str:
-        """Origin of the shop."""
-        return self.state.origins.shop
-
-    @property
-    def short_url(self) -> str:
-        """Origin of the short links."""
-        return self.state.origins.short
-
-    @property
-    def open_api_url(self) -> str:
-        """The Open API's one address."""
-        return self.portal_url + OPEN_API_PATH
-
-    @property
-    def estimate_url(self) -> str:
-        """The estimate service, as a template with {shop_id} and {item_id}."""
-        return f"{self.portal_url}/estimate?url={self.shop_url}/product/{{shop_id}}/{{item_id}}"
 
 
 @asynccontextmanager
@@ -134,15 +101,11 @@ def main(*, host: str, port: int) -> int:
     try:
         trio.run(until_told)
     except* Invalid as refusals:
-        refused.append(_first(refusals))  # what is raised in here would be put in a group again
+        # What is raised in here would be put in a group again.
+        refused.append(next(leaves(refusals)))
     if refused:
         raise refused[0]
     return 0
-
-
-def _first(group: BaseExceptionGroup[Invalid]) -> Invalid:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -22,6 +22,7 @@ from daemon.errors import Invalid
 from daemon.sandbox.answers import dong
 from daemon.sandbox.session import session_of
 from daemon.sandbox.state import State
+from daemon.sandbox.validation import first_fault
 from daemon.serving import GuardedQuart
 
 M = TypeVar("M", bound=BaseModel)
@@ -102,9 +103,7 @@ async def body_as(model: type[M]) -> M:
     try:
         return model.model_validate_json(await raw_body())
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"]) or "body"
-        raise Invalid(f"{place}: {fault['msg']}") from None
+        raise Invalid(first_fault(error)) from None
 
 
 def _here(state: State) -> str:

@@ -47,7 +47,7 @@ from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 import outcome
 import trio
 
-from daemon.errors import Refused, Unavailable
+from daemon.errors import Refused, Unavailable, leaves
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -109,7 +109,7 @@ class Request(Generic[A, R]):
             refusals, rest = group.split(Refused)
             if refusals is None:
                 raise
-            self.settle(outcome.Error(_first_leaf(refusals)))
+            self.settle(outcome.Error(next(leaves(refusals))))
             if rest is not None:
                 raise rest from None
         finally:
@@ -222,8 +222,3 @@ class Mailbox(Generic[A]):
         return ActorGone(
             f"the {self.name} part of the daemon has ended: {self._gone}", retry_after=5
         )
-
-
-def _first_leaf(group: BaseExceptionGroup[Refused]) -> Refused:
-    first = group.exceptions[0]
-    return _first_leaf(first) if isinstance(first, BaseExceptionGroup) else first

@@ -26,7 +26,8 @@ from daemon.auth.passwords import hash_password
 from daemon.config import Settings, build
 from daemon.marketplace.plain_http import open_client
 from daemon.sandbox.open_api import APP_ID, SECRET
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import Supervisor
 

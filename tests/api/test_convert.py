@@ -38,7 +38,7 @@ import trio
 from httpx import Response
 
 from daemon.sandbox.products import PRODUCTS
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

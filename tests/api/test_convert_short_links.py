@@ -18,7 +18,7 @@ import pytest
 
 from daemon.conversion import through_http
 from daemon.marketplace.shortlinks import resolve
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon

@@ -9,12 +9,16 @@ import pytest
 from pydantic import BaseModel
 
 from daemon.api import docs
-from daemon.api.openapi import OPEN, Api
+from daemon.api.openapi import Access, Api
 from daemon.serving import GuardedQuart
 
 
 class Nothing(BaseModel):
     pass
+
+
+async def anyone() -> None:
+    return None
 
 
 class Addresses(HTMLParser):
@@ -37,7 +41,7 @@ def app() -> GuardedQuart:
     made = GuardedQuart()
     api = Api(made, "t", "1", failure=Nothing)
 
-    @api.operation("GET", "/x", access=OPEN, ok=Nothing)
+    @api.operation("GET", "/x", access=Access(anyone, bearer="none"), ok=Nothing)
     async def x(_: None) -> Nothing:
         return Nothing()
 
@@ -64,9 +68,17 @@ async def test_everything_the_page_names_is_served(app: GuardedQuart) -> None:
         await get(app, f"/{address}")
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/docs.css", "/docs/docs.js"])
-async def test_nothing_names_another_server(app: GuardedQuart, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "ours"),
+    [
+        ("/docs", 'src="docs/docs.js"'),
+        ("/docs/docs.css", "body {"),
+        ("/docs/docs.js", 'fetch("openapi.json")'),
+    ],
+)
+async def test_nothing_names_another_server(app: GuardedQuart, path: str, ours: str) -> None:
     text = await get(app, path)
+    assert ours in text
     assert not re.search(r"https?:|[\"'(]//", text)
 
 

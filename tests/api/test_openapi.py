@@ -10,7 +10,7 @@ from quart import Blueprint, request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from daemon.api.openapi import OPEN, Access, Api
+from daemon.api.openapi import Access, Api
 from daemon.errors import Invalid, NotAllowed
 from daemon.serving import GuardedQuart
 
@@ -41,6 +41,11 @@ async def owner() -> str:
     return "owner"
 
 
+async def anyone() -> None:
+    return None
+
+
+ANYONE = Access(anyone, bearer="none")
 OWNER = Access(owner, bearer="required", refusals=(403,))
 
 
@@ -74,7 +79,7 @@ def api(app: GuardedQuart) -> Api:
         """
         return Greeted(text=f"{caller} greets {body.first_name}", shared=body)
 
-    @made.operation("GET", "/health", access=OPEN, ok=Unknown)
+    @made.operation("GET", "/health", access=ANYONE, ok=Unknown)
     async def health(_: None) -> Unknown:
         return Unknown()
 
@@ -232,7 +237,7 @@ def test_another_api_has_its_own_failure_and_may_be_a_blueprint() -> None:
 
     api = Api(Blueprint("other", "other"), "t", "1", failure=Problem)
 
-    @api.operation("GET", "/x", access=OPEN, ok=Unknown)
+    @api.operation("GET", "/x", access=ANYONE, ok=Unknown)
     async def x(_: None) -> Unknown:
         return Unknown()
 

@@ -26,7 +26,7 @@ from trio.testing import MockClock
 from daemon import __version__, operator
 from daemon.browser.actor import Browser
 from daemon.conversion.desk import _Desk
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 from daemon.vault.actor import _Vault
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ def new_auth(
     """Make the handle, always on the same folder; passwords are compared without hashing."""
     monkeypatch.setattr(passwords, "_matches", lambda _, password: password == "the right one")
 
-    def make(*, password_hash: str = HASH, signing_secret: str | None = None) -> Auth:
+    def make(*, password_hash: str = HASH, signing_secret: str = "") -> Auth:
         return Auth(
             tmp_path,
             password_hash=SecretStr(password_hash),
-            signing_secret=None if signing_secret is None else SecretStr(signing_secret),
+            signing_secret=SecretStr(signing_secret),
             wall_clock=lambda: wall.now,
         )
 

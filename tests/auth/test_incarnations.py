@@ -14,8 +14,9 @@ import trio.testing
 
 from daemon.auth import doorkeeper
 from daemon.auth.actor import Auth
-from daemon.auth.state import NotSaved, Saved, UnusableState, load, save
+from daemon.auth.state import NotSaved, Saved, load, save
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.state import StateUnusable
 from daemon.supervision.actor import ActorRestarting
 
 HERE = "192.0.2.1"
@@ -91,7 +92,7 @@ async def test_a_damaged_state_keeps_the_actor_from_starting(
     (tmp_path / "auth.json").write_text("{}")
     (tmp_path / "auth.json").chmod(0o600)
 
-    with pytest.RaisesGroup(UnusableState):
+    with pytest.RaisesGroup(StateUnusable):
         async with trio.open_nursery() as nursery:
             await nursery.start(new_auth().run)
 

@@ -37,7 +37,9 @@ async def fail(auth: Auth, times: int, address: str = HERE) -> None:
 
 async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.Nursery) -> None:
     password_hash = SecretStr(hash_password("open sesame"))
-    auth = Auth(tmp_path, password_hash=password_hash, wall_clock=lambda: 1e9)
+    auth = Auth(
+        tmp_path, password_hash=password_hash, signing_secret=SecretStr(""), wall_clock=lambda: 1e9
+    )
     await nursery.start(auth.run)
 
     answer = await auth.login("open sesame", HERE)
@@ -51,7 +53,7 @@ async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.
 
 async def test_by_default_it_is_the_machines_clock(tmp_path: Path, nursery: trio.Nursery) -> None:
     password_hash = SecretStr(hash_password("open sesame"))
-    auth = Auth(tmp_path, password_hash=password_hash)
+    auth = Auth(tmp_path, password_hash=password_hash, signing_secret=SecretStr(""))
     await nursery.start(auth.run)
     answer = await auth.login("open sesame", HERE)
     assert isinstance(answer, LoggedIn)

@@ -16,7 +16,6 @@ from daemon.auth.second_factor import SecondFactor
 from daemon.auth.state import (
     NotSaved,
     Saved,
-    UnusableState,
     load,
     load_signing_secret,
     new_epoch,
@@ -24,6 +23,7 @@ from daemon.auth.state import (
     replace_file,
     save,
 )
+from daemon.state import StateUnusable
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 STATE = Saved(
@@ -83,7 +83,7 @@ def test_a_state_file_has_at_most_16_kib(tmp_path: Path) -> None:
     load(tmp_path)
 
     write(tmp_path / "auth.json", json.dumps(good()).rjust(16385))
-    with pytest.raises(UnusableState):
+    with pytest.raises(StateUnusable):
         load(tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Pat
     path = write(tmp_path / "auth.json", content)
     before = path.read_bytes()
 
-    with pytest.raises(UnusableState) as refused:
+    with pytest.raises(StateUnusable) as refused:
         load(tmp_path)
 
     assert str(refused.value) == (
@@ -166,7 +166,7 @@ def test_a_file_open_to_others_is_refused(
     path = tmp_path / name
     path.chmod(bits)
 
-    with pytest.raises(UnusableState) as refused:
+    with pytest.raises(StateUnusable) as refused:
         reader(tmp_path)
 
     assert str(refused.value) == (
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_read_is_no_first_start(tmp_path: Path) -> None:
     path = tmp_path / "auth.json"
     path.mkdir()
 
-    with pytest.raises(UnusableState) as refused:
+    with pytest.raises(StateUnusable) as refused:
         load(tmp_path)
 
     assert str(refused.value) == (
@@ -230,7 +230,7 @@ def test_a_signing_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
 def test_a_signing_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) -> None:
     path = write(tmp_path / "signing-secret", content)
 
-    with pytest.raises(UnusableState) as refused:
+    with pytest.raises(StateUnusable) as refused:
         load_signing_secret(tmp_path)
 
     assert str(refused.value) == (

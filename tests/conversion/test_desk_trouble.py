@@ -371,6 +371,18 @@ async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questi
     assert {type(one.refusal) for one in asked} == {UpstreamFailed}
 
 
+async def test_a_pause_outlives_the_desk(bench: Bench, autojump_clock: MockClock) -> None:
+    desk = bench.make()
+    bench.links.script = [HumanCheck()]
+    for _ in range(2):  # incarnations
+        async with trio.open_nursery() as nursery:
+            await nursery.start(desk.run)
+            with pytest.raises(HumanCheck):
+                await bench.convert(bench.link(1))
+            assert len(bench.links.submits) == 1
+            nursery.cancel_scope.cancel()
+
+
 # What a request makes of all this is never a half-made entry
 
 

@@ -135,9 +135,9 @@ class Portal:
         """One that nobody has used, below all that have a meaning."""
         return next(self._numbers)
 
-    async def arm(self, fault: str, account: Account, *, times: int | None = 1) -> None:
-        """Let a fault happen to one account."""
-        body = {"fault": fault, "times": times, "account": account.number}
+    async def arm(self, fault: str, account: Account) -> None:
+        """Let a fault happen to one account, once."""
+        body = {"fault": fault, "times": 1, "account": account.number}
         await self._call("POST", "faults", body)
 
     async def delay(self, *, submit_ms: int) -> None:
@@ -173,13 +173,11 @@ class Portal:
     def short(self, code: str) -> str:
         return f"{self.origins.short}/{code}"
 
-    def entry(
-        self, item: int, account: Account, *sub_ids: str, shop: int = 0, product: bool = True
-    ) -> Json:
+    def entry(self, item: int, account: Account, *sub_ids: str, product: bool = True) -> Json:
         """The entry that a client must be given for an item."""
         sold = product_of(item)
         places = [*sub_ids, *[""] * (5 - len(sub_ids))]
-        long = long_link(shop or sold.shop_id, item, account.number, places, self.origins)
+        long = long_link(sold.shop_id, item, account.number, places, self.origins)
         return {
             "shortLink": self.short(short_code(long)),
             "longLink": long,
@@ -238,12 +236,7 @@ class Daemon:
         self.url = found[1]
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        token: str = "",
+        self, method: str, path: str, body: object = None, *, token: str = ""
     ) -> httpx.Response:
         """A request on a connection of its own. No failure may repeat a secret."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -20,7 +20,8 @@ from daemon.marketplace.plain_http import open_client
 from daemon.marketplace.shortlinks import Unresolved, resolve
 from daemon.marketplace.third_party import ThirdParty
 from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.shortlinks import CODES
 
 LIPSTICK = Product(88201679, 23456789012)

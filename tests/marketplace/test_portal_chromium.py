@@ -29,7 +29,8 @@ from daemon.marketplace.errors import (
 from daemon.marketplace.jar import jar
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market, market
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from daemon.vault.cookie import parse_cookie
 

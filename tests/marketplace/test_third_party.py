@@ -13,8 +13,8 @@ from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, Produc
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import open_client
-from daemon.marketplace.products import ProductData
-from daemon.marketplace.third_party import FIELD_NAMES, ThirdParty
+from daemon.marketplace.products import FIELD_NAMES, ProductData
+from daemon.marketplace.third_party import ThirdParty
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)

@@ -6,7 +6,32 @@ from decimal import Decimal
 
 import pytest
 
-from daemon.marketplace.values import as_text, half_up, to_decimal, to_int, to_percent, to_text
+from daemon.marketplace.values import (
+    as_text,
+    half_up,
+    json_object,
+    to_decimal,
+    to_int,
+    to_percent,
+    to_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": [1]}', {"a": [1]}),
+        ("{}", {}),
+        ("[1]", None),
+        ("null", None),
+        ("<html>", None),
+        ("", None),
+        ("[" * 100_000, None),
+    ],
+    ids=["an object", "an empty one", "a list", "null", "a page", "nothing", "nested too deep"],
+)
+def test_a_json_object_or_none(text: str, value: object) -> None:
+    assert json_object(text) == value
 
 
 @pytest.mark.parametrize(

@@ -193,24 +193,6 @@ for thread in threads:
     assert await end_of(python(program), Limits(memory=60 * MIB, file_size=MIB)) == ExitStatus(0)
 
 
-async def test_a_tree_that_forks_all_the_time_is_looked_at_too() -> None:
-    # Each death of a child wakes its guardian, which must not keep it from looking.
-    program = f"""
-import os
-x = bytearray({200 * MIB})
-while True:
-    if os.fork() == 0:
-        os._exit(0)
-    if os.fork() == 0:
-        os.fork()
-        os._exit(0)
-    os.wait()
-    os.wait()
-"""
-    status = await end_of(python(program), Limits(memory=100 * MIB, file_size=MIB))
-    assert status.memory is not None
-
-
 def test_an_end_by_memory_reads_well() -> None:
     assert str(ExitStatus(memory=300 * MIB)) == "its memory limit: it used 300 MiB"
 

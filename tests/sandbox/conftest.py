@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.session import cookies_of
 
 HOLD = 0.3  # seconds a slow answer takes in these tests

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from daemon.sandbox.faults import FAULTS, Play, Point
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal

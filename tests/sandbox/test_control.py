@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from daemon.sandbox.faults import FAULTS
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal

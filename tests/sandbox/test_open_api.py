@@ -14,7 +14,7 @@ from daemon.sandbox.open_api import (
     SECRET,
     signature,
 )
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 
 OFFER = (
     "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}"

@@ -18,7 +18,8 @@ from daemon.config import load
 from daemon.errors import Invalid
 from daemon.sandbox.faults import FAULTS
 from daemon.sandbox.print_out import print_out
-from daemon.sandbox.server import Sandbox, main, open_sandbox, run
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import main, open_sandbox, run
 from daemon.sandbox.session import cookie_header
 
 PASSWORD_HASH = (

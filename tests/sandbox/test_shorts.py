@@ -4,7 +4,7 @@ import httpx
 import pytest
 import trio
 
-from daemon.sandbox.server import Sandbox
+from daemon.sandbox.running import Sandbox
 from daemon.sandbox.shortlinks import BIG_BODY
 
 

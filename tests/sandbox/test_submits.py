@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.sandbox.server import Sandbox, open_sandbox
+from daemon.sandbox.running import Sandbox
+from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.session import affiliate_id, cookies_of
 
 if TYPE_CHECKING:

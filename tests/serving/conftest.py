@@ -172,7 +172,7 @@ async def running(
 
     The grace is far above the patience, so that a connection that hangs is seen.
     """
-    sockets = bind("127.0.0.1:0")
+    sockets = bind("127.0.0.1", 0)
     at = Running(sockets[0].getsockname()[1], trio.Event(), trio.Event())
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:

@@ -331,7 +331,7 @@ async def test_without_the_guard_it_passes(
 async def test_the_sockets_stay_open_for_the_next_incarnation_and_uninherited(
     app: GuardedQuart, client_of: ClientOf
 ) -> None:
-    [listening] = bind("127.0.0.1:0")
+    [listening] = bind("127.0.0.1", 0)
     with listening:
         for _ in range(2):
             async with trio.open_nursery() as nursery:
@@ -352,7 +352,7 @@ async def test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address(
     async def who() -> str:
         return request.remote_addr or ""
 
-    [listening] = bind("[::]:0")
+    [listening] = bind("::", 0)
     with listening:
         async with trio.open_nursery() as nursery:
             stop = trio.Event()

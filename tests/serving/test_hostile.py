@@ -103,7 +103,7 @@ async def test_as_shipped_the_same_request_ends_the_server(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     app = QuartTrio("as shipped")
-    [listening] = bind("127.0.0.1:0")
+    [listening] = bind("127.0.0.1", 0)
     client = client_of(listening)
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]

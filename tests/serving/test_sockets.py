@@ -12,7 +12,7 @@ from daemon.serving import bind
 
 
 def test_an_address_gives_one_listening_socket() -> None:
-    [made] = bind("127.0.0.1:0")
+    [made] = bind("127.0.0.1", 0)
     with made:
         assert made.getsockname()[0] == "127.0.0.1"
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
@@ -21,7 +21,7 @@ def test_an_address_gives_one_listening_socket() -> None:
 
 
 def test_the_ipv6_wildcard_takes_ipv4_too() -> None:
-    [made] = bind("[::]:0")
+    [made] = bind("::", 0)
     with made, socket.create_connection(("127.0.0.1", made.getsockname()[1]), timeout=5):
         pass
 
@@ -34,33 +34,28 @@ def test_a_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.Mon
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", two)
-    made = bind("two.example:0")
+    made = bind("two.example", 0)
     assert [each.getsockname()[0] for each in made] == ["127.0.0.1", "127.0.0.2"]
     for each in made:
         each.close()
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    ["", "8787", ":8787", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "::1:80", "[::1]",
-     "http://127.0.0.1:80", "127.0.0.1:-1", "127.0.0.1:80 ", "a b:80", "127.0.0.1:70000",
-     "127.0.0.1:٨٠", "[127.0.0.1]]:80", "256.1.1.1:80", ".:80", "a..b:80"],
-)  # fmt: skip
-def test_nonsense_names_the_setting_and_shows_an_example(nonsense: str) -> None:
-    with pytest.raises(Invalid, match=r"server\.bind: .*127\.0\.0\.1:8787"):
-        bind(nonsense)
+@pytest.mark.parametrize("nonsense", ["256.1.1.1", ".", "a..b", "a b"])
+def test_a_host_that_there_is_not_names_the_setting(nonsense: str) -> None:
+    with pytest.raises(Invalid, match=r"server\.bind: there is no host .*127\.0\.0\.1:8787"):
+        bind(nonsense, 0)
 
 
 def test_a_port_in_use_is_said_to_be() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Invalid, match=rf"server\.bind.*:{port}: another program"):
-            bind(f"127.0.0.1:{port}")
+        with pytest.raises(Invalid, match=rf"server\.bind.*, port {port}: another program"):
+            bind("127.0.0.1", port)
 
 
 def test_an_address_of_another_machine_is_said_to_be() -> None:
     with pytest.raises(Invalid, match=r"server\.bind.*no such address"):
-        bind("192.0.2.1:0")
+        bind("192.0.2.1", 0)
 
 
 def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +65,7 @@ def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(socket, "socket", Refusing)
     with pytest.raises(Invalid, match=r"server\.bind.*privilege"):
-        bind("127.0.0.1:80")
+        bind("127.0.0.1", 80)
 
 
 def test_no_socket_is_left_when_the_second_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +77,6 @@ def test_no_socket_is_left_when_the_second_address_fails(monkeypatch: pytest.Mon
         ]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         with pytest.raises(Invalid, match="another program"):
-            bind(f"two.example:{where[1]}")
+            bind("two.example", where[1])
         found.pop()
-        bind(f"two.example:{where[1]}")[0].close()
+        bind("two.example", where[1])[0].close()

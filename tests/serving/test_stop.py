@@ -85,7 +85,7 @@ async def test_a_request_behind_another_does_not_delay_it(
 async def test_cancelled_it_ends_at_once_and_leaves_nothing(
     app: GuardedQuart, seen: Seen, client_of: ClientOf
 ) -> None:
-    [listening] = bind("127.0.0.1:0")
+    [listening] = bind("127.0.0.1", 0)
     tasks = trio.lowlevel.current_statistics().tasks_living
     with listening:
         async with await client_of(listening).connect() as stream:

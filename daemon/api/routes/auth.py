@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from quart import request
-
-from daemon.api.access import Caller, Neighbourhood, identify
-from daemon.api.guards import Guards
+from daemon.api.access import Caller
+from daemon.api.guards import Guards, Visitor
 from daemon.api.openapi import Api
 from daemon.api.schemas import (
     DisableRequest,
@@ -21,7 +19,7 @@ from daemon.api.schemas import (
 from daemon.auth.actor import Auth, LoggedIn, Session
 
 
-def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> None:
+def add(api: Api, guards: Guards, auth: Auth) -> None:
     """Add these operations to `api`."""
 
     @api.operation(
@@ -72,38 +70,30 @@ def add(api: Api, guards: Guards, auth: Auth, neighbourhood: Neighbourhood) -> N
     @api.operation(
         "POST",
         "/api/auth/2fa/enable",
-        access=guards.session,
+        access=guards.visitor,
         body=EnableRequest,
         ok=MessageResponse,
         errors=(401, 429),
     )
-    async def enable(session: Session, body: EnableRequest) -> MessageResponse:
+    async def enable(visitor: Visitor, body: EnableRequest) -> MessageResponse:
         """Switch the second factor on. Ends every session but this one."""
         await auth.enable(
-            session,
+            visitor.session,
             body.secret.get_secret_value(),
             body.code.get_secret_value(),
-            _address(neighbourhood),
+            visitor.address,
         )
         return MessageResponse(message="the second factor is on; other sessions have ended")
 
     @api.operation(
         "POST",
         "/api/auth/2fa/disable",
-        access=guards.session,
+        access=guards.visitor,
         body=DisableRequest,
         ok=MessageResponse,
         errors=(401, 429),
     )
-    async def disable(
-        session: Session,  # noqa: ARG001 - having one is enough
-        body: DisableRequest,
-    ) -> MessageResponse:
+    async def disable(visitor: Visitor, body: DisableRequest) -> MessageResponse:
         """Switch the second factor off."""
-        await auth.disable(body.code.get_secret_value(), _address(neighbourhood))
+        await auth.disable(body.code.get_secret_value(), visitor.address)
         return MessageResponse(message="the second factor is off")
-
-
-def _address(neighbourhood: Neighbourhood) -> str:
-    """The caller's address, which throttling goes by."""
-    return identify(request.remote_addr, request.headers, neighbourhood).address

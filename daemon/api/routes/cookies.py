@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
 from daemon.api.schemas import (
@@ -11,6 +13,7 @@ from daemon.api.schemas import (
     SyncCookieResponse,
 )
 from daemon.conversion.desk import Desk
+from daemon.patience import patience
 from daemon.vault.actor import Vault
 
 NOT_NAMED = "Affiliate"
@@ -22,8 +25,11 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
 
     async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
-        record = await vault.store(body.cookie.get_secret_value(), name)
-        await desk.cookie_synced(record.cookie)
+        # Both or neither, also when the client has gone: a stored cookie whose account stays
+        # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
+        with trio.CancelScope(shield=True), patience():
+            record = await vault.store(body.cookie.get_secret_value(), name)
+            await desk.cookie_synced(record.cookie)
         return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
 
     @api.operation(

@@ -15,6 +15,7 @@ from daemon.auth.actor import Session
 from daemon.errors import Unavailable
 from daemon.metrics import CONTENT_TYPE
 from daemon.operator import StatusReport
+from daemon.patience import patience
 from daemon.serving import GuardedQuart
 
 
@@ -48,7 +49,8 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
         return await services.operator.status()
 
     async def metrics() -> Response:
-        await guards.local_or_session.admit()
+        with patience():
+            await guards.local_or_session.admit()
         return Response(services.metrics.text(), content_type=CONTENT_TYPE)
 
     app.add_url_rule(

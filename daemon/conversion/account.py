@@ -1,0 +1,103 @@
+"""How an account stands with the portal, kept apart from the work that is done for it.
+
+A pause is a promise: nothing more goes upstream until the owner has seen to it. The desk is allowed
+to crash and to be started again; the promise is not. So an `Account` belongs to whoever outlives
+the desk's incarnations, and a line only refers to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import inf
+
+import trio
+
+from daemon.marketplace.errors import HumanCheck, SessionLost
+from daemon.vault.cookie import Cookie
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 12
+"""Characters of an account's name that are shown. A user id is shorter; a digest would be all that
+is needed to pass for its cookie among the remembered links."""
+
+
+class Standing(StrEnum):
+    """How an account stands, as far as the portal's last answer told."""
+
+    ACTIVE = "active"
+    SESSION_LOST = "session lost"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """An account's standing, since when (aware UTC) and why."""
+
+    standing: Standing
+    since: datetime
+    reason: str | None
+
+
+class Account:
+    """One account: its trouble, if it has any, and which cookie that was with."""
+
+    def __init__(self, name: str) -> None:
+        self.shown = name[:_SHOWN]
+        self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
+        self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
+        self._digest: str | None = None  # of the cookie that the last trouble was with
+        self._products_rest_until = -inf  # on trio's clock
+
+    @property
+    def untroubled(self) -> bool:
+        """There is nothing to be remembered of it."""
+        return self.state.standing is Standing.ACTIVE and not self.products_rest
+
+    @property
+    def products_rest(self) -> bool:
+        """Whether product data is left alone, because it was refused a while ago."""
+        return trio.current_time() < self._products_rest_until
+
+    def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
+        """Nothing more goes upstream until a new cookie or the owner ends it."""
+        self.check = check
+        self._stand(Standing.PAUSED, cookie, str(check))
+
+    def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
+        """Noted for the owner. A pause outlasts it."""
+        if self.check is None:
+            self._stand(Standing.SESSION_LOST, cookie, str(lost))
+
+    def made_links(self) -> None:
+        """A submit went through, so there is a session."""
+        if self.state.standing is Standing.SESSION_LOST:
+            self.clear()
+
+    def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
+        """Read no product data for a while; links go on."""
+        self._products_rest_until = trio.current_time() + seconds
+        self._digest = cookie.digest if cookie else None
+
+    def clear(self) -> bool:
+        """Forget all trouble. True when there was a pause or a lost session."""
+        had_one = self.state.standing is not Standing.ACTIVE
+        self.check = None
+        self._stand(Standing.ACTIVE, None, None)
+        self._products_rest_until = -inf
+        return had_one
+
+    def cookie_synced(self, cookie: Cookie) -> None:
+        """A cookie for it came in: a new one ends all trouble, the same one none."""
+        if cookie.digest != self._digest:
+            self.clear()
+
+    def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
+        self._digest = cookie.digest if cookie else None
+        if standing is not self.state.standing:
+            why = f": {reason}" if reason else ""
+            logger.warning("account %s is now %s%s", self.shown, standing, why)
+            self.state = AccountState(standing, datetime.now(UTC), reason)

@@ -1,0 +1,11 @@
+"""What all parts share of errors."""
+
+from __future__ import annotations
+
+from daemon.errors import leaves
+
+
+def test_the_leaves_of_a_group_come_in_order() -> None:
+    first, second, third = ValueError("1"), ValueError("2"), ValueError("3")
+    group = ExceptionGroup("", [first, ExceptionGroup("", [ExceptionGroup("", [second])]), third])
+    assert list(leaves(group)) == [first, second, third]
