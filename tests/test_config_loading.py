@@ -258,9 +258,11 @@ def test_a_secrets_file_that_is_open_to_others_is_warned_of(
     secret_file.chmod(mode)
     settings = load(write(f'[auth]\npassword_hash_file = "{secret_file}"'), {})
     assert settings.auth.password_hash.get_secret_value() == HASH
-    assert [str(warning) for warning in settings.warnings] == [
-        f"auth.password_hash_file: is open to other users (mode {mode:04o}); chmod 600 {secret_file}"
-    ]
+    (warning,) = settings.warnings
+    assert str(warning) == (
+        f"auth.password_hash_file: is open to other users (mode {mode:04o}); "
+        f"chmod 600 {secret_file}"
+    )
 
 
 def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file: Path) -> None:

@@ -189,8 +189,10 @@ def become_command(
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guardian:
         return
-    for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(ignored_by_python, signal.SIG_DFL)
+    # Python ignores some, nohup one, and a shell's `&` those of the keyboard.
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
         os.execvpe(command[0], command, its_environment)  # noqa: S606 - running it is the purpose

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,22 @@ async def test_terminate_is_harmless_after_the_end() -> None:
         await process.wait()
         process.terminate()
     process.terminate()
+
+
+@pytest.fixture
+def hangups_are_ignored() -> Iterator[None]:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_are_ignored")
+async def test_what_the_daemon_ignores_ends_the_command_all_the_same() -> None:
+    async with guarded(
+        shell("kill -HUP $$; echo survived"), environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        assert await process.wait() == ExitStatus(signal=signal.SIGHUP)
 
 
 # The channel
