@@ -7,10 +7,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from daemon.auth.passwords import hash_password
 from daemon.config import load
-from daemon.config.settings import SECTIONS, Section
+from daemon.config.settings import MIB, SECTIONS, Section, Server
 
 EXAMPLE = Path(__file__).parents[1] / "config.example.toml"
 HASH = hash_password("correct horse")
@@ -41,3 +42,10 @@ def test_it_loads_once_it_has_a_password(tmp_path: Path) -> None:
     path.write_text(filled)
     path.chmod(0o600)
     assert load(path, {}).auth.password_hash.get_secret_value() == HASH
+
+
+def test_the_longest_body_there_may_be_is_the_one_it_tells() -> None:
+    assert Server(max_body=16 * MIB).max_body == 16 * MIB
+    with pytest.raises(ValidationError, match="max_body"):
+        Server(max_body=16 * MIB + 1)
+    assert "(1 KiB to 16 MiB)" in EXAMPLE.read_text()

@@ -215,7 +215,9 @@ class _Browser:
 
 
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:
-    text = f"the browser is {status.state}; try again in a few seconds"
+    down = status.state is BrowserState.WAITING
+    state = "down, and about to be started again" if down else status.state
+    text = f"the browser is {state}; try again in a few seconds"
     if status.last_end is not None and status.last_end.startswith(_LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"
     return BrowserNotReady(text, retry_after=2)
