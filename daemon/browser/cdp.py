@@ -68,8 +68,8 @@ EVENTS_BEHIND = 256
 # With so many calls under way, abandoned ones are no longer kept for their answers to be undone.
 CALLS_KEPT = 256
 NO_SUCH_SESSION = -32001
-SESSION_CLOSED = "the tab was closed; try again"
-SESSION_CRASHED = "the tab crashed: its renderer process ended; try again"
+SESSION_CLOSED = "the tab was closed"
+SESSION_CRASHED = "the tab crashed: its renderer process ended"
 
 
 class Session:

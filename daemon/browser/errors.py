@@ -53,7 +53,7 @@ class CallTimedOut(BrowserFailed):
     """The browser gave no answer within the deadline of the call."""
 
     def __init__(self, method: str, seconds: float) -> None:
-        super().__init__(f"the browser did not answer {method} within {seconds:.3g} s; try again")
+        super().__init__(f"the browser did not answer {method} within {seconds:.3g} s")
         self.method = method
 
 

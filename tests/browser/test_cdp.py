@@ -210,8 +210,8 @@ CRASHED = {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"}
 @pytest.mark.parametrize(
     "end",
     [
-        (DETACHED, "the tab was closed; try again"),
-        (CRASHED, "the tab crashed: its renderer process ended; try again"),
+        (DETACHED, "the tab was closed"),
+        (CRASHED, "the tab crashed: its renderer process ended"),
     ],
     ids=["detached", "crashed"],
 )

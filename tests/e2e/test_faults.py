@@ -84,7 +84,11 @@ ANSWERS = {
 }
 """To a submit. About a product the same sign means the same, at another price."""
 
-NO_PRODUCT = {Due.LOST: Due.NO_DATA_FOR_NOW, Due.CHECK: Due.NO_DATA_CHECK}
+NO_PRODUCT = {
+    Due.LOST: Due.NO_DATA_FOR_NOW,
+    Due.LATE: Due.NO_DATA_FOR_NOW,
+    Due.CHECK: Due.NO_DATA_CHECK,
+}
 
 DUE: dict[str, Due] = {
     "row_invalid_link": Due.INVALID,
