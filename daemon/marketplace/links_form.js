@@ -12,39 +12,52 @@ async (task, links, subIds, waitMs) => {
   const CHECK_MS = 50;  // a value can change without a mutation to observe
   const HINT_LENGTH = 200;
 
-  // An overlay with the last results has text areas and buttons of its own.
+  // What its owner would not see is not there; and an overlay with the last results has text areas
+  // and buttons of its own.
   const all = (root, selector) =>
-    [...root.querySelectorAll(selector)].filter((element) => !element.closest(DIALOGS));
-  const first = (root, selector) => all(root, selector)[0];
+    [...root.querySelectorAll(selector)].filter(
+      (element) => !element.closest(DIALOGS) && element.checkVisibility({ checkVisibilityCSS: true }));
   const squeezed = (text) => (text ?? "").toLowerCase().replace(/[\s_-]/g, "");
 
-  const subField = (box, n) =>
-    first(box, `input[id$="sub_id${n}" i]`) ??
-    all(box, "input").find((input) =>
-      [input.placeholder, input.ariaLabel, ...[...(input.labels ?? [])].map((it) => it.textContent)]
-        .some((text) => squeezed(text).startsWith(`subid${n}`)));
+  // What a field is called: by its attributes, its labels, or the nearest text before it.
+  const names = (input) => [
+    input.id, input.name, input.placeholder, input.ariaLabel,
+    ...[...(input.labels ?? [])].map((label) => label.textContent),
+    document.evaluate("preceding::text()[normalize-space()][1]", input, null,
+      XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue?.textContent,
+  ].map(squeezed);
+
+  const subField = (box, area, n) => {
+    const called = new RegExp(`subid${n}(?![0-9])`);
+    return all(box, "input").find(
+      (input) => input.form === area.form && names(input).some((name) => called.test(name)));
+  };
+
+  // The one to press, surest sign first. A <button> submits unless it says otherwise, so its
+  // property is looked at and not its attribute; one of another form is not this form's.
+  const buttonOf = (box, area) => {
+    const found = all(box, 'button, input[type="submit"], [role="button"]').filter(
+      (it) => it.type !== "reset" && (!it.form || it.form === area.form));
+    return found.find((it) => it.getAttribute("type") === "submit")
+      ?? found.find((it) => it.matches(".ant-btn-primary"))
+      ?? found.find((it) => it.type === "submit")
+      ?? found[0];
+  };
 
   const boxOf = (area) => {
     if (area.form) return area.form;
     let box = area.parentElement;
-    while (box !== document.body && !first(box, "button")) box = box.parentElement;
+    while (box !== document.body && !buttonOf(box, area)) box = box.parentElement;
     return box;
   };
 
   const find = () => {
-    const areas = all(document, "textarea").map((area) => ({ area, box: boxOf(area) }));
-    const size = ({ box }) => box.querySelectorAll("*").length;
-    // The text area that has the sub-ids beside it, nearest: a stray one has the whole page.
-    const [found = areas[0]] = areas
-      .filter(({ box }) => subField(box, 1))
-      .sort((one, other) => size(one) - size(other));
-    if (!found) return null;
-    const { area, box } = found;
-    const button =
-      first(box, 'button[type="submit"], input[type="submit"]') ??
-      first(box, "button.ant-btn-primary") ??
-      first(box, "button");
-    return { area, box, button, subFields: [1, 2, 3, 4, 5].map((n) => subField(box, n)) };
+    const forms = all(document, "textarea").map((area) => {
+      const box = boxOf(area);
+      const subFields = [1, 2, 3, 4, 5].map((n) => subField(box, area, n));
+      return { area, box, button: buttonOf(box, area), subFields };
+    });
+    return forms.find((it) => it.subFields[0]) ?? forms.find((it) => it.button) ?? forms[0] ?? null;
   };
 
   const until = (check, ms) =>

@@ -84,6 +84,24 @@ FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | 
         '<div><button class="ant-btn-primary" onclick="note(event)">Get</button></div></div>'
     ),
     "a plain button": f"<form>{AREA}{subs()}<button onclick='note(event)'>Get</button></form>",
+    "fields by their names": (
+        f"<form>{AREA}"
+        + "".join(f'<input name="Sub_id{n}" data-mine>' for n in range(1, 6))
+        + "<button type=reset>Clear</button><button onclick='note(event)'>Get</button></form>"
+    ),
+    "fields by the text before them": (
+        f"<form>{AREA}<table>"
+        + "".join(f"<tr><td>Sub_id {n}<td><input data-mine>" for n in range(1, 6))
+        + f"</table>{BUTTON}</form>"
+    ),
+    "an action that is no button": (
+        "<form action=/search><input name=q><button>Search</button></form>"
+        f"<div>{AREA}{subs()}<div role=button onclick='note(event)'>Get</div></div>"
+    ),
+    "a hidden form first": (
+        "<div style='display:none'><textarea></textarea><button>Send</button></div>"
+        f"<form>{AREA}{subs()}{BUTTON}</form>"
+    ),
     "another text area first": f"<textarea>chat</textarea><form>{AREA}{subs()}{BUTTON}</form>",
     "an overlay with fields of its own": f"{OVERLAY}<form>{AREA}{subs()}{BUTTON}</form>",
     "an overlay that cannot be closed": (
