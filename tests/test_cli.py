@@ -114,6 +114,17 @@ def test_the_environment_counts(
     assert err.startswith("warning: server.trusted_proxies: ")
 
 
+def test_a_browser_that_is_not_there_is_warned_of(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_BROWSER__EXECUTABLE", "/nowhere/chromium")
+    assert main(["check-config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{config}: OK\n")
+    assert err.startswith("warning: ")
+    assert "browser.executable" in err
+
+
 def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:
     calls: list[dict[str, object]] = []
 

@@ -14,7 +14,8 @@ from trio.testing import MockClock
 
 from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
-from daemon.conversion.desk import Desk, DeskLimits, DeskSetup, Order
+from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.order import Order
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode

@@ -120,6 +120,7 @@ SET_UP = [
     "pip --disable-pip-version-check --no-input install --no-deps --no-build-isolation -e .",
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
+PYTEST = "pytest -n 2 --dist loadfile"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_the_tests_are_four_stages(clone: Clone) -> None:
         clone.put(tool)
     code, _, err = clone.run("test", "-k", "two words")
     assert code == 0
-    assert clone.calls() == [*SET_UP, *CHECKS, "pytest -k two words"]
+    assert clone.calls() == [*SET_UP, *CHECKS, f"{PYTEST} -k two words"]
     assert err.splitlines()[-4:] == [
         "run: ruff check",
         "run: ruff format",
@@ -282,7 +283,7 @@ def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
     clone.environment["BROKEN"] = broken
     found, _, err = clone.run("test")
     assert found == code
-    assert clone.calls() == [*SET_UP, *CHECKS, "pytest"]
+    assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
     assert err.splitlines()[-1] == last
 
 
@@ -311,4 +312,4 @@ def test_ci_runs_the_tests(clone: Clone) -> None:
     clone.environment["CI"] = "true"
     code, _, _ = clone.run(program=".ci/run")
     assert code == 0
-    assert clone.calls() == [*SET_UP, *CHECKS, "pytest"]
+    assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]

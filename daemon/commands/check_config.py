@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from daemon.browser.errors import LaunchFailed
+from daemon.browser.executable import find
 from daemon.config import Settings
 
 
@@ -15,6 +17,11 @@ def check_config(path: Path, settings: Settings) -> int:
     """
     for warning in settings.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    # No fault of the file, which may be for another machine: here it would never be ready.
+    try:
+        find(settings.browser.executable)
+    except LaunchFailed as missing:
+        print(f"warning: {missing}", file=sys.stderr)
     print(f"{path}: OK")
     for line in _summary(settings):
         print(f"  {line}")

@@ -11,21 +11,22 @@ What was converted is never lost: a request fails as a whole only when it has no
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from daemon.conversion.account import Account, AccountState
-from daemon.conversion.line import Line, Lines, SubIds, Ticket
+from daemon.conversion.line import Line, Lines, SubIds
+from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
 from daemon.conversion.sharing import Remembered, Shared
 from daemon.conversion.sources import LinkSource, ProductSource, Resolver
-from daemon.errors import Invalid, Refused, Unavailable, UpstreamFailed
+from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsRefused, SessionLost
-from daemon.marketplace.links import NotALink, Product, Short, parse
+from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsRefused
+from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.supervision.actor import Mailbox
@@ -50,37 +51,6 @@ SILENCE_REST = 60.0
 
 OWN_ACCOUNT = "open api"
 """The line of links that are made without a cookie: there is one such account, the owner's."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """One request to convert: distinct links as submitted, sub-ids, and whose account it is.
-
-    `cookie` may be missing where no source needs one.
-    """
-
-    links: tuple[str, ...]
-    sub_ids: SubIds
-    cookie: Cookie | None
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A link that was made. `product` is None when its data was not to be had."""
-
-    short_link: str
-    long_link: str
-    product: ProductData | None
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A link that was not made, with the seed's failCode."""
-
-    fail_code: int
-
-
-Entry = Converted | Failed
 
 
 @dataclass(frozen=True)
@@ -146,7 +116,7 @@ class Desk:
         # is for when it does not come to that, because it is being restarted.
         with trio.move_on_at(deadline + 1):
             return await self.mailbox.ask(_Desk.convert, order, deadline)
-        raise _still_queued()
+        raise still_queued()
 
     async def cookie_synced(self, cookie: Cookie) -> None:
         """A new cookie was stored: its account is no longer paused."""
@@ -187,6 +157,7 @@ class _Desk:
         )
         self._data_under_way = Shared[tuple[str, Product], ProductData | None](nursery)
         self._waiting = 0
+        self._last_number = 0  # of a request
 
     async def convert(self, order: Order, deadline: float) -> dict[str, Entry]:
         if order.cookie is None and self._links.needs_cookie:
@@ -196,8 +167,9 @@ class _Desk:
                 f"{AT_ONCE} requests are being converted already; try again shortly", retry_after=5
             )
         if trio.current_time() >= deadline:  # it waited for the desk to be there again
-            raise _still_queued()
-        work = _Work(order, self._market)
+            raise still_queued()
+        self._last_number += 1
+        work = Work(order, self._market, self._last_number)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
@@ -226,13 +198,13 @@ class _Desk:
 
     # One link's way
 
-    async def _convert_link(self, work: _Work, link: str) -> None:
+    async def _convert_link(self, work: Work, link: str) -> None:
         try:
             product = await self._identify(work, work.readings[link])
             if isinstance(product, int):
                 work.entries[link] = Failed(product)
                 return
-            row = await self._row(work, product)
+            row = await self._row(work, product, work.ranks[link])
             if row.short_link is None:
                 work.entries[link] = Failed(row.fail_code or FailCode.UNKNOWN)
                 return
@@ -243,7 +215,7 @@ class _Desk:
         except Refused as refusal:
             work.refusals[link] = refusal
 
-    async def _identify(self, work: _Work, reading: Product | Short | NotALink) -> Product | int:
+    async def _identify(self, work: Work, reading: Product | Short | NotALink) -> Product | int:
         """The product behind a link, or the failCode that says that there is none."""
         if isinstance(reading, NotALink):
             return FailCode.INVALID_LINK
@@ -251,7 +223,7 @@ class _Desk:
         await work.gathered.wait()
         return product
 
-    async def _resolve(self, work: _Work, short: Short) -> Product | int:
+    async def _resolve(self, work: Work, short: Short) -> Product | int:
         try:
             return self._resolved.get(short.url) or await self._resolving.get(
                 short.url, partial(self._follow, short)
@@ -267,14 +239,14 @@ class _Desk:
             self._resolved.put(short.url, product)
         return product
 
-    async def _gather(self, work: _Work) -> None:
+    async def _gather(self, work: Work) -> None:
         """Let the products go on when the short links among the order are resolved, or too slow."""
         if work.unresolved:
             with trio.move_on_after(GATHER):
                 await work.gathered.wait()
         work.gathered.set()
 
-    async def _row(self, work: _Work, product: Product) -> Row:
+    async def _row(self, work: Work, product: Product, rank: tuple[int, int]) -> Row:
         cookie = work.order.cookie if self._links.needs_cookie else None
         sub_ids = work.order.sub_ids
         remembered = self._rows.get((_whose(cookie), product, sub_ids))
@@ -283,7 +255,7 @@ class _Desk:
         if not work.tickets:  # all of a request's products get in, or none
             self._lines.check_room()
         line = self._line(cookie)
-        ticket = line.ticket(cookie, product, sub_ids)
+        ticket = line.ticket(cookie, product, sub_ids, rank)
         work.tickets.append(ticket)
         return await line.row(ticket)
 
@@ -341,67 +313,6 @@ class _Desk:
         return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)
 
 
-class _Work:
-    """What is known of one order so far."""
-
-    def __init__(self, order: Order, market: Market) -> None:
-        self.order = order
-        # A line end that a bot left on is no part of its link.
-        self.readings = {link: parse(link.strip(), market) for link in order.links}
-        self.entries: dict[str, Entry] = {}
-        self.refusals: dict[str, Refused] = {}
-        self.tickets: list[Ticket] = []
-        # short links whose way is not known yet
-        self.unresolved = sum(isinstance(reading, Short) for reading in self.readings.values())
-        self.gathered = trio.Event()  # the products may take their tickets
-
-    def answer(self) -> dict[str, Entry]:
-        """The entries, in the order of the links. Raises when there is no link to show and the
-        links are not to blame.
-        """
-        late = [link for link in self.order.links if link not in self.entries | self.refusals]
-        if any(isinstance(entry, Converted) for entry in self.entries.values()):
-            found: dict[str, Entry] = self.entries | dict.fromkeys(late, Failed(FailCode.UNKNOWN))
-            found |= {link: Failed(_code_for(why)) for link, why in self.refusals.items()}
-            return {link: found[link] for link in self.order.links}
-        if self.refusals:
-            raise _gravest(self.refusals.values())
-        if late:
-            raise self._too_late()
-        return {link: self.entries[link] for link in self.order.links}
-
-    def _too_late(self) -> Refused:
-        if self.tickets and not any(ticket.submitted for ticket in self.tickets):
-            return _still_queued()
-        return UpstreamFailed(
-            "the marketplace did not answer in time (browser.job_timeout); try again later"
-        )
-
-
-def _code_for(refusal: Refused) -> FailCode:
-    """The failCode of a link that was refused while others were converted."""
-    wants_owner = isinstance(refusal, HumanCheck | SessionLost)
-    return FailCode.NO_PERMISSION if wants_owner else FailCode.UNKNOWN
-
-
 def _whose(cookie: Cookie | None) -> str:
     """What remembered results go by: nothing of one cookie is another one's."""
     return cookie.digest if cookie else ""
-
-
-def _gravest(refusals: Iterable[Refused]) -> Refused:
-    """The refusal that the owner has to hear of first."""
-
-    def gravity(refusal: Refused) -> int:
-        kinds = (HumanCheck, SessionLost, UpstreamFailed)
-        return next((i for i, kind in enumerate(kinds) if isinstance(refusal, kind)), len(kinds))
-
-    return min(refusals, key=gravity).with_traceback(None)
-
-
-def _still_queued() -> Unavailable:
-    return Unavailable(
-        "the request was still queued when its time was up (browser.job_timeout); "
-        "try again shortly, or send fewer at once",
-        retry_after=5,
-    )

@@ -12,6 +12,7 @@ A line knows neither the browser nor the portal: `submit` does the work.
 from __future__ import annotations
 
 import logging
+from bisect import insort
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,7 @@ class Ticket:
     cookie: Cookie | None
     product: Product
     sub_ids: SubIds
+    rank: tuple[int, int]
     holders: int = 0
     settled: trio.Event = field(default_factory=trio.Event)
     row: Row | None = None
@@ -114,18 +116,25 @@ class Line:
         fitting = Counter(ticket.fits_with for ticket in self._waiting)
         return sum(ceil(count / self._chunk) for count in fitting.values())
 
-    def ticket(self, cookie: Cookie | None, product: Product, sub_ids: SubIds) -> Ticket:
+    def ticket(
+        self,
+        cookie: Cookie | None,
+        product: Product,
+        sub_ids: SubIds,
+        rank: tuple[int, int] = (0, 0),
+    ) -> Ticket:
         """A place in the line, or the place of who is there already with the same link.
 
+        Those of a lower `rank` (the number of a request, the place of a link in it) stand in front.
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
         if self.account.check is not None:
             # One error for many: each raises it without the frames that another one added.
             raise self.account.check.with_traceback(None)
-        new = Ticket(cookie, product, sub_ids)
+        new = Ticket(cookie, product, sub_ids, rank)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
-            self._waiting.append(ticket)
+            insort(self._waiting, ticket, key=lambda one: one.rank)
             if not self._working:
                 self._working = True
                 self._nursery.start_soon(self._work)

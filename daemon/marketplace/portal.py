@@ -59,7 +59,8 @@ _GRACE = 3.0  # more than a script's own deadline before the browser is taken fo
 MAX_ANSWER = 1024 * 1024  # characters of an answer; fifty rows have forty thousand
 
 _LINKS_PAGE = "/offer/custom_link"
-_LINKS_CALL = "/api/v3/gql?q=batchCustomLink"
+_GRAPHQL = "/api/v3/gql"
+_LINKS_CALL = f"{_GRAPHQL}?q=batchCustomLink"
 _PRODUCT_PAGE = "/offer/product_offer/"
 _PRODUCT_CALL = "/api/v3/offer/product"
 
@@ -110,7 +111,7 @@ async def submit_form(
     does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
     """
     urls: JsonValue = [product.url(market) for product in products]
-    async with page.responses(_LINKS_CALL) as responses, _detours(page) as detours:
+    async with page.responses(_GRAPHQL) as responses, _detours(page) as detours:
         try:
             result = await page.evaluate(
                 _FORM,
@@ -232,7 +233,10 @@ async def _answer(
 ) -> PageResponse:
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
-        return await _next(page, responses)
+        while True:
+            response = await _next(page, responses)
+            if _is_links_call(response.url):
+                return response
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
@@ -375,6 +379,12 @@ def _product(response: PageResponse, market: Market, default_cap: int) -> Produc
         market=market,
         default_cap=default_cap,
     )
+
+
+def _is_links_call(url: str) -> bool:
+    """Whether a response is the one about links: the page makes other calls to the same path."""
+    parts = urlsplit(url)
+    return parts.path == _GRAPHQL and "batchCustomLink" in parse_qs(parts.query).get("q", ())
 
 
 def _asks_for(url: str, product: links.Product) -> bool:

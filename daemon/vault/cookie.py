@@ -76,7 +76,9 @@ def parse_cookie(text: str) -> Cookie:
             "send the value of one Cookie header, in one line"
         )
     parts = [part.strip() for part in text.split(";")]
-    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if part]
+    # A part without "=" is a cookie without a name (RFC 6265bis, section 5.6): browsers send some,
+    # no account hangs on one.
+    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if "=" in part]
     if not pairs:
         raise Invalid("cookie: holds no name=value pair; expected like 'SPC_U=…; SPC_EC=…'")
     if len(pairs) > MAX_PAIRS:
@@ -88,8 +90,8 @@ def parse_cookie(text: str) -> Cookie:
 
 
 def _pair(place: int, part: str) -> tuple[str, str]:
-    name, equals, value = (piece.strip() for piece in part.partition("="))
-    if not equals or not name or any(char.isspace() for char in name):
+    name, _, value = (piece.strip() for piece in part.partition("="))
+    if not name or any(char.isspace() for char in name):
         raise Invalid(
             f"cookie: part {place} is not a name=value pair; "
             "send the value of one Cookie header, pairs separated by semicolons"

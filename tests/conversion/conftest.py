@@ -16,7 +16,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.desk import Converted, Desk, DeskLimits, DeskSetup, Entry, Order
+from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.order import Converted, Entry, Order
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode

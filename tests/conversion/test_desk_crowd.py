@@ -9,7 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import Desk, Entry, Failed, Order
+from daemon.conversion.desk import Desk
+from daemon.conversion.order import Entry, Failed, Order
 from daemon.errors import Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import parse_cookie

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import Converted, Failed
+from daemon.conversion.order import Converted, Failed
 from daemon.errors import Invalid
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -325,3 +325,12 @@ async def test_a_status_counts_what_waits_and_what_is_remembered(
     await trio.sleep(10)
     status = await desk.status()
     assert (status.waiting_requests, status.waiting_submits) == (0, 0)
+
+
+async def test_links_are_submitted_in_the_order_of_the_request(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=2)
+    await bench.convert(*map(bench.link, range(1, 11)))
+    made = [product for submit in bench.links.submits for product in submit.products]
+    assert made == list(map(bench.item, range(1, 11)))

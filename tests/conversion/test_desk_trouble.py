@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import AT_ONCE, Converted, Failed, Order
+from daemon.conversion.desk import AT_ONCE
+from daemon.conversion.order import Converted, Failed, Order
 from daemon.errors import Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode

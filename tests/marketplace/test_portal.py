@@ -238,8 +238,14 @@ async def test_the_form_gets_canonical_links_and_the_sub_ids() -> None:
     tab = Tab(answers=[(0, Response(body=GOOD_BODY))])
     assert await submit_form(tab, "a", "", "c") == GOOD_ROWS
     assert tab.submits == [(URLS, ["a", "", "c"])]
-    assert tab.followed[0] == ("POST", "/api/v3/gql?q=batchCustomLink")
+    assert tab.followed[0] == ("POST", "/api/v3/gql")
     assert tab.visited == []
+
+
+async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
+    other = Response(url=LINKS_CALL.replace("batchCustomLink", "batchNotice"), body="{}")
+    moved = Response(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
+    assert await submit_form(Tab(answers=[(0, other), (0, moved)])) == GOOD_ROWS
 
 
 async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:

@@ -8,7 +8,8 @@ from daemon.api.guards import Guards
 from daemon.api.openapi import Api
 from daemon.api.schemas import ConvertRequest, ConvertResponse, FailureEntry, SuccessEntry
 from daemon.auth.actor import Session
-from daemon.conversion.desk import Converted, Desk, Entry, Order
+from daemon.conversion.desk import Desk
+from daemon.conversion.order import Converted, Entry, Order
 from daemon.errors import Invalid
 from daemon.metrics import Metrics
 from daemon.patience import patience
