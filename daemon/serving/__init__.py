@@ -32,9 +32,14 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    duplicates. It logs each line twice unless it is given a logger: it is given one.
 8. A WebSocket goes on buffering after its size limit: there are none (see 1), and `GuardedQuart`
    refuses to register one. Server-sent events do their work.
+9. hypercorn takes any number of connections. A mere limit lets clients that say nothing shut out
+   all others for the idle time, so when all places are taken the connection that has been idle the
+   longest is closed for the newcomer (`Connection.give_way`), as RFC 9112, section 9.5, allows; 503
+   is for when every place has a request to answer. Who would shut others out that way must open
+   `Limits.connections` in the time a client takes to send its request.
 
-Failures that never reach the application (a request that is not HTTP, a head too large, no free
-connection, a bug) carry the same JSON body as all others: `{"ok": false, "error": "…"}`.
+Failures that never reach the application (a request that is not HTTP, a head too large, every
+connection at work, a bug) carry the same JSON body as all others: `{"ok": false, "error": "…"}`.
 
 Rejected: `hypercorn.trio.serve` with its names replaced at import time (other users of hypercorn in
 the process would get the replacements, and the lifespan would stay), and a server of our own on

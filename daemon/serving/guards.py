@@ -14,12 +14,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, NoReturn, cast
 
 import h11
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, Response
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
@@ -64,12 +65,14 @@ class Limits:
     """What one client may take. Seconds and bytes."""
 
     connections: int = 512
-    """At once; the next ones get 503. Times `MAX_BODY` it is the memory that unread bodies can
-    take, and it leaves half of the usual 1024 descriptors to the rest of the process."""
+    """At once. The next one takes the place of the one that has been idle the longest, and gets 503
+    when none is idle. Times `MAX_BODY` it is the memory that unread bodies can take, and it leaves
+    half of the usual 1024 descriptors to the rest of the process."""
     head_bytes: int = 16 * 1024
     """Request line and headers."""
     idle_seconds: float = 15.0
-    """From the accept, or the end of an answer, to the end of the next request head."""
+    """From the accept, or the end of an answer, to the end of the next request head. That is also
+    what idle means above: a head that drips in makes nobody less idle."""
     send_seconds: float = 4.0
     """For 64 KiB of an answer: who takes less is cut off. It is also what such a client can delay
     a shutdown by."""
@@ -163,6 +166,7 @@ class Http1(H11Protocol):
     async def _send_error_response(self, status_code: int) -> None:
         headers, body = failure(status_code)
         headers += [*self.config.response_headers("h11"), CLOSE]
+        await self.send(Updated(idle=False))  # what is no request is answered like one
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
         if not self._bodiless:
             await self._send_h11_event(h11.Data(data=body))
@@ -189,6 +193,21 @@ class Connection(TCPServer):
         self.stream: trio.SocketStream = stream  # type: ignore[assignment]
         self._send_seconds = send_seconds
         self._talking = trio.CancelScope()
+        self.idle_since = trio.current_time()  # `inf` while there is a request to answer
+
+    def give_way(self) -> bool:
+        """Close at once when idle; whether it was. The tasks in `run` end by themselves after it.
+
+        What has arrived and was not read yet may be a request, so its sender is not idle. Nobody
+        gains time by that: it is read in the same turn of the loop, or in the next.
+        """
+        accepted = self.stream.socket
+        closed = accepted.fileno() < 0  # by its idle time, just now
+        if self.idle_since == inf or (not closed and accepted.is_readable()):
+            return False
+        accepted.close()
+        self._talking.cancel()  # else a pipelined request is begun, with nobody to answer
+        return True
 
     async def run(self) -> None:
         """Guard 1: whatever goes wrong in here ends here."""
@@ -240,7 +259,8 @@ class Connection(TCPServer):
             with suppress(OSError):
                 self.stream.socket.shutdown(socket.SHUT_WR)
             await self._end()
-        else:
+        elif isinstance(event, Updated):
+            self.idle_since = trio.current_time() if event.idle else inf
             await super().protocol_send(event)
 
     async def _send(self, data: bytes) -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
@@ -75,39 +76,48 @@ async def serve(
 
 
 class _Door:
-    """Lets in as many connections as there is room for."""
+    """Lets in as many connections as there is room for, at the cost of those that do nothing."""
 
     def __init__(self, app: GuardedQuart, context: WorkerContext, limits: Limits) -> None:
         self._app = ASGIWrapper(app)
         self._config = _config(limits)
         self._context = context
         self._limits = limits
-        self._inside = 0
+        self._inside: dict[Connection, None] = {}  # in the order they came in
         self._turned_away = 0
 
     async def enter(self, stream: trio.SocketStream) -> None:
         """Serve one accepted connection; whoever calls closes it."""
-        if self._inside >= self._limits.connections:
+        if len(self._inside) >= self._limits.connections and not self._make_room():
             return await self._turn_away(stream)
-        self._inside += 1
+        connection = Connection(
+            self._app,
+            self._config,
+            self._context,
+            stream,
+            send_seconds=self._limits.send_seconds,
+        )
+        self._inside[connection] = None
         try:
-            await Connection(
-                self._app,
-                self._config,
-                self._context,
-                stream,
-                send_seconds=self._limits.send_seconds,
-            ).run()
+            await connection.run()
         finally:
-            self._inside -= 1
+            self._inside.pop(connection, None)  # one that gave way is out already
         return None
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle the longest; whether there was one."""
+        for connection in sorted(self._inside, key=attrgetter("idle_since")):
+            if connection.give_way():
+                del self._inside[connection]
+                return True
+        return False
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         """Answer 503 to whatever will be asked. A bounded number of times: this holds them too."""
         if self._turned_away >= TURNED_AWAY:
             return
         if not self._turned_away:
-            logger.warning("all %d connections are taken: refusing more", self._inside)
+            logger.warning("all %d connections are at work: refusing more", len(self._inside))
         self._turned_away += 1
         try:
             with trio.move_on_after(LINGER_SECONDS), suppress(trio.BrokenResourceError):

@@ -1,11 +1,17 @@
-"""What one client may take: time for its head, time and bytes for its body, one connection."""
+"""What one client may take: time for its head, time and bytes for its body, a place."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+
+from daemon.serving.guards import Connection
 
 if TYPE_CHECKING:
     from daemon.serving import GuardedQuart
@@ -13,6 +19,7 @@ if TYPE_CHECKING:
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+WAIT = GET.replace(b"small", b"wait")
 MAX = 1024 * 1024
 SOON = 3.0  # seconds; far below the limits that are not to be waited for
 
@@ -39,7 +46,7 @@ async def test_a_slow_handler_is_not_cut_off(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving(idle_seconds=0.05) as server, await server.connect() as stream:
-        await stream.send_all(GET.replace(b"small", b"wait"))
+        await stream.send_all(WAIT)
         await trio.sleep(0.2)  # past the idle time, which does not count while work is done
         seen.finish.set()
         assert (await answer_of(stream)).body == b"waited"
@@ -112,14 +119,103 @@ async def test_a_failure_to_a_head_request_has_no_body(serving: Serving) -> None
         assert (answer.status, answer.body) == (400, b"")
 
 
-async def test_one_connection_too_many_is_told_so(serving: Serving) -> None:
+async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
-        await only.send_all(GET)
-        await only.receive_some()
+        await only.send_all(WAIT)
+        await seen.started.wait()
         answer = await server.ask(GET)
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
         assert answer.body.startswith(b'{"ok": false')
+        seen.finish.set()
+        assert (await answer_of(only)).body == b"waited"
+
+
+async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(HEAD + b"Content-Length: 2\r\n\r\na")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await server.ask(GET)).status == 503
+        await only.send_all(b"b")
+        assert (await answer_of(only)).body == b"2"
+
+
+async def test_a_refusal_on_its_way_is_work(serving: Serving) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(b"no request\r\n\r\n")
+        assert (await only.receive_some()).startswith(b"HTTP/1.1 400")
+        assert (await server.ask(GET)).status == 503
+
+
+async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) -> None:
+    async with serving(connections=256, idle_seconds=60) as server, AsyncExitStack() as opened:
+        silent = [await opened.enter_async_context(await server.connect()) for _ in range(600)]
+        with trio.fail_after(SOON):
+            assert await server.is_answered()
+            for stream in silent[: 600 - 256 + 1]:
+                assert await stream.receive_some() == b""
+        with trio.move_on_after(0.05) as kept:
+            await silent[600 - 256 + 1].receive_some()
+        assert kept.cancelled_caught
+
+
+async def test_without_the_guard_they_do(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "give_way", lambda _: False)
+    async with serving(connections=1, idle_seconds=60) as server, await server.connect():
+        assert (await server.ask(GET)).status == 503
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"])
+async def test_the_one_idle_the_longest_gives_way(
+    serving: Serving, answer_of: AnswerOf, said: bytes
+) -> None:
+    async with (
+        serving(connections=2, idle_seconds=60) as server,
+        await server.connect() as older,
+        await server.connect() as oldest,
+    ):
+        await older.send_all(GET)
+        await answer_of(older)  # from here on it is idle, later than the other
+        await oldest.send_all(said)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await server.is_answered()
+        with trio.fail_after(SOON):
+            assert await oldest.receive_some() == b""
+        await older.send_all(GET)
+        assert (await answer_of(older)).body == b"ok"
+
+
+async def test_who_is_at_work_does_not_give_way(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with (
+        serving(connections=2, idle_seconds=60) as server,
+        await server.connect() as busy,
+        await server.connect() as silent,
+    ):
+        await busy.send_all(WAIT)
+        await seen.started.wait()
+        assert await server.is_answered()
+        with trio.fail_after(SOON):
+            assert await silent.receive_some() == b""
+        seen.finish.set()
+        assert (await answer_of(busy)).body == b"waited"
+
+
+async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> None:
+    ours, theirs = trio.socket.socketpair()
+    with ours, theirs:
+        connection = Connection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), send_seconds=1
+        )
+        await theirs.send(GET)
+        assert not connection.give_way()
+        await ours.recv(len(GET))
+        assert connection.give_way()
+        assert await theirs.recv(1) == b""
+        assert connection.give_way()  # closed, and so of no use to anybody
 
 
 async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
