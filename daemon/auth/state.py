@@ -79,7 +79,9 @@ def load(directory: Path) -> Saved:
     if content is None:
         saved = Saved(version=1, epoch=new_epoch(), spared=None, second_factor=None)
         save(directory, saved)
-        logger.warning("%s was not there: made one, with the second factor off", path)
+        # With the signing secret there, this is no first start: somebody has lost the file.
+        level = logging.WARNING if (directory / SECRET_FILE).exists() else logging.INFO
+        logger.log(level, "%s was not there: made one, with the second factor off", path)
         return saved
     try:
         return _SAVED.validate_json(content)

@@ -62,9 +62,13 @@ def test_the_file_says_all_there_is_to_restore(tmp_path: Path) -> None:
     }
 
 
-def test_the_first_start_makes_a_state_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("first", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: bool, level: int
 ) -> None:
+    caplog.set_level(logging.INFO)
+    if not first:
+        write(tmp_path / "signing-secret", "0aF0" * 16)
     made = load(tmp_path)
 
     assert made == Saved(version=1, epoch=made.epoch, spared=None, second_factor=None)
@@ -72,7 +76,7 @@ def test_the_first_start_makes_a_state_and_says_so(
     assert caplog.record_tuples == [
         (
             "daemon.auth.state",
-            logging.WARNING,
+            level,
             f"{tmp_path}/auth.json was not there: made one, with the second factor off",
         )
     ]
