@@ -9,8 +9,10 @@ Anything else that is raised is a bug or a broken invariant, and ends the actor 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
+
+from pydantic import JsonValue
 
 E = TypeVar("E", bound=BaseException)
 
@@ -29,6 +31,21 @@ class WrongCredential(Refused):
 
 class NotAllowed(Refused):
     """The token or the address does not give access to this."""
+
+
+class NotFound(Refused):
+    """There is no such thing, or none that this caller may know of."""
+
+
+class Unprocessable(Refused):
+    """A well-formed request that cannot be carried out; `details` tells a program which part.
+
+    Nothing in `details` is a value that the caller has sent.
+    """
+
+    def __init__(self, message: str, *, details: Mapping[str, JsonValue] | None = None) -> None:
+        super().__init__(message)
+        self.details = dict(details or {})
 
 
 class NotNow(Refused):

@@ -16,10 +16,12 @@ from daemon.api.schemas import Failure
 from daemon.errors import (
     Invalid,
     NotAllowed,
+    NotFound,
     NotNow,
     Refused,
     TooManyTries,
     Unavailable,
+    Unprocessable,
     UpstreamFailed,
     WrongCredential,
 )
@@ -31,6 +33,8 @@ STATUSES: dict[type[Refused], HTTPStatus] = {
     Invalid: HTTPStatus.BAD_REQUEST,
     WrongCredential: HTTPStatus.UNAUTHORIZED,
     NotAllowed: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Unprocessable: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyTries: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     UpstreamFailed: HTTPStatus.BAD_GATEWAY,

@@ -34,6 +34,7 @@ from daemon.journal.model import (
     Page,
     Retention,
     State,
+    Summary,
 )
 from daemon.journal.store import Store
 from daemon.supervision.actor import Mailbox
@@ -107,17 +108,22 @@ class Journal:
         change: Change,
         events: Sequence[NewEvent] = (),
         deliveries: Sequence[NewDelivery] = (),
-    ) -> Execution:
+    ) -> None:
         """Change an execution, number its events and queue its webhook calls, all or nothing.
 
-        Returns it as it is then. Raises `AlreadyFinished`, `TooLarge`, or `Invalid` for values
+        Raises `AlreadyFinished`, `TooLarge`, or `Invalid` for values
         that are no JSON. An id that does not exist ends the actor: its asker has lost count.
         """
-        return await self._do(lambda store: store.record(execution_id, change, events, deliveries))
+        await self._do(lambda store: store.record(execution_id, change, events, deliveries))
 
-    async def execution(self, execution_id: str) -> Execution | None:
-        """The execution, or None when there is none of that id, or it was forgotten."""
-        return await self._do(lambda store: store.execution(execution_id))
+    async def execution(
+        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
+    ) -> Execution | None:
+        """The execution, or None when there is none of that id, or it was forgotten.
+
+        None also, and as quickly, when it is not of the `crew` and `owner` that are given.
+        """
+        return await self._do(lambda store: store.execution(execution_id, crew, owner))
 
     async def executions(
         self,
@@ -139,7 +145,7 @@ class Journal:
         """At most `limit` events numbered above `after`, in order; [] when there are none."""
         return await self._do(lambda store: store.events(execution_id, after, limit))
 
-    async def unfinished(self) -> list[Execution]:
+    async def unfinished(self) -> list[Summary]:
         """All executions that have not ended, in the order of their creation."""
         return await self._do(Store.unfinished)
 

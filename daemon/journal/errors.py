@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from daemon.errors import Invalid, Refused
+from daemon.errors import Invalid, Unprocessable
 
 
-class KeyReused(Refused):
+class KeyReused(Unprocessable):
     """The idempotency key was used for another body within its 24 hours. Nothing was created."""
 
 

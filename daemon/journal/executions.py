@@ -69,6 +69,12 @@ _TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAM
 _JSON: Final = ("result_json", "token_usage", "last_step")
 _MOMENTS: Final = ("started_at", "finished_at")
 
+# The columns of a `Summary`.
+_SUMMARY: Final = (
+    "sequence, id, crew, owner, status, error, current_task, completed_tasks, total_tasks, "
+    "created_at, started_at, finished_at, last_event"
+)
+
 _Columns = dict[str, str | int | None]
 
 
@@ -133,7 +139,7 @@ def record(
     *,
     events: Sequence[NewEvent],
     calls: Sequence[NewDelivery],
-) -> Execution:
+) -> None:
     """Change an execution, number its new events, queue its webhook calls."""
     row = connection.execute(
         "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
@@ -165,19 +171,32 @@ def record(
     deliveries.queue(connection, seal, sequence, execution_id, calls)
     if ends or "webhooks" in change:
         deliveries.drop_unneeded_targets(connection, sequence)
-    recorded = read(connection, seal, execution_id)
-    assert recorded is not None  # noqa: S101 - it was just changed; for the type checker
-    return recorded
 
 
-def read(connection: sqlite3.Connection, seal: Seal, execution_id: str) -> Execution | None:
-    """The execution, whole."""
-    row = connection.execute(
-        "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE id = ?",
-        (execution_id,),
+def read(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    execution_id: str,
+    *,
+    crew: str | None = None,
+    owner: str | None = None,
+) -> Execution | None:
+    """The execution, whole; None also for another crew's or owner's, where they are given.
+
+    Whose it is, is looked at before anything of it is read: to one who may not see it, it takes no
+    longer than one that there is not.
+    """
+    found = connection.execute(
+        "SELECT sequence FROM executions WHERE id = :id "
+        "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+        {"id": execution_id, "crew": crew, "owner": owner},
     ).fetchone()
-    if row is None:
+    if found is None:
         return None
+    row = connection.execute(
+        "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
+        (found["sequence"],),
+    ).fetchone()
     tasks = connection.execute(
         "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
     )
@@ -194,14 +213,13 @@ def read(connection: sqlite3.Connection, seal: Seal, execution_id: str) -> Execu
     )
 
 
-def unfinished(connection: sqlite3.Connection, seal: Seal) -> list[Execution]:
+def unfinished(connection: sqlite3.Connection) -> list[Summary]:
     """Those that have not ended, in the order of creation."""
     rows = connection.execute(
-        "SELECT id FROM executions INDEXED BY executions_unfinished "
+        f"SELECT {_SUMMARY} FROM executions INDEXED BY executions_unfinished "  # noqa: S608
         "WHERE finished_at IS NULL ORDER BY sequence"
-    ).fetchall()
-    found = (read(connection, seal, row["id"]) for row in rows)
-    return [execution for execution in found if execution is not None]
+    )
+    return [Summary(**_summary_fields(row)) for row in rows]
 
 
 def page(
@@ -228,8 +246,7 @@ def page(
         conditions.append("sequence < :before")
     # The names are those of this file, never an asker's.
     statement = (
-        "SELECT sequence, id, crew, owner, status, error, current_task, completed_tasks, "  # noqa: S608
-        "total_tasks, created_at, started_at, finished_at, last_event FROM executions "
+        f"SELECT {_SUMMARY} FROM executions "  # noqa: S608
         f"WHERE {' AND '.join(conditions)} ORDER BY sequence DESC LIMIT :limit"
     )
     rows = connection.execute(statement, {**wanted, "limit": limit + 1}).fetchall()

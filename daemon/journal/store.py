@@ -37,6 +37,7 @@ from daemon.journal.model import (
     Page,
     Retention,
     State,
+    Summary,
 )
 from daemon.journal.schema import open_database
 from daemon.journal.sealing import NotSealed, Seal
@@ -84,17 +85,21 @@ class Store:
         change: Change,
         events: Sequence[NewEvent],
         calls: Sequence[NewDelivery],
-    ) -> Execution:
+    ) -> None:
         """See `Journal.record`."""
         with self._writing() as connection:
-            return executions.record(
+            executions.record(
                 connection, self._credentials, execution_id, change, events=events, calls=calls
             )
 
-    def execution(self, execution_id: str) -> Execution | None:
+    def execution(
+        self, execution_id: str, crew: str | None = None, owner: str | None = None
+    ) -> Execution | None:
         """See `Journal.execution`."""
         with self._reading() as connection:
-            return executions.read(connection, self._credentials, execution_id)
+            return executions.read(
+                connection, self._credentials, execution_id, crew=crew, owner=owner
+            )
 
     def executions(
         self, crew: str, owner: str | None, state: State | None, limit: int, cursor: str | None
@@ -116,10 +121,10 @@ class Store:
         with self._reading() as connection:
             return executions.events(connection, execution_id, after=after, limit=limit)
 
-    def unfinished(self) -> list[Execution]:
+    def unfinished(self) -> list[Summary]:
         """See `Journal.unfinished`."""
         with self._reading() as connection:
-            return executions.unfinished(connection, self._credentials)
+            return executions.unfinished(connection)
 
     def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
         """See `Journal.due_deliveries`."""

@@ -131,8 +131,10 @@ def test_new_targets_replace_the_old_but_not_for_what_waits(
     queue(store, execution_id, NewDelivery(TASK, b"waits", now))
     other = WebhookTarget("task", "https://b.example/task")
 
-    changed = store.record(execution_id, Change(webhooks=(other,)), (), ())
+    store.record(execution_id, Change(webhooks=(other,)), (), ())
 
+    changed = store.execution(execution_id)
+    assert changed is not None
     assert changed.webhooks == (other,)
     (waiting,) = store.due_deliveries(now, 10)
     assert waiting.target == TASK

@@ -86,7 +86,7 @@ def test_a_change_is_kept_and_leaves_the_rest(store: Store, create: Create, now:
     execution_id = create()
     later = now + timedelta(seconds=2)
     store.record(execution_id, Change(status=Status.RUNNING, started_at=later), (), ())
-    returned = store.record(
+    store.record(
         execution_id,
         Change(
             status=Status.WAITING_FOR_HUMAN_INPUT,
@@ -103,7 +103,6 @@ def test_a_change_is_kept_and_leaves_the_rest(store: Store, create: Create, now:
     )
 
     execution = known(store, execution_id)
-    assert returned == execution
     assert (execution.status, execution.state) == (Status.WAITING_FOR_HUMAN_INPUT, State.RUNNING)
     assert execution.started_at == later
     assert (execution.current_task, execution.total_tasks) == ("t2", 3)
@@ -119,7 +118,8 @@ def test_a_change_to_none_is_one(store: Store, create: Create, now: datetime) ->
         current_task=None, last_step=None, started_at=None, error=None, total_tasks=None
     )
 
-    execution = store.record(execution_id, cleared, (), ())
+    store.record(execution_id, cleared, (), ())
+    execution = known(store, execution_id)
 
     assert (execution.current_task, execution.last_step, execution.started_at) == (None,) * 3
     assert (execution.error, execution.total_tasks) == (None, None)
@@ -142,7 +142,8 @@ def test_one_that_runs_again_has_only_its_new_tasks(store: Store, create: Create
     store.record(execution_id, Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")]), (), ())
 
     again = Change(status=Status.PENDING, drop_tasks=True, new_tasks=[TaskRecord("t1", "anew")])
-    execution = store.record(execution_id, again, (), ())
+    store.record(execution_id, again, (), ())
+    execution = known(store, execution_id)
 
     assert execution.tasks == (TaskRecord("t1", "anew"),)
     assert execution.completed_tasks == 1
@@ -154,7 +155,8 @@ def test_events_are_numbered_from_one_without_gaps(
     execution_id, other = create(), create()
     store.record(execution_id, Change(), [NewEvent("a", now, {"x": 1}), NewEvent("b", now)], ())
     store.record(other, Change(), [NewEvent("z", now)], ())
-    execution = store.record(execution_id, Change(), [NewEvent("c", now)], ())
+    store.record(execution_id, Change(), [NewEvent("c", now)], ())
+    execution = known(store, execution_id)
 
     assert execution.last_event == 3
     assert store.events(execution_id, 0, 10) == [
@@ -193,7 +195,8 @@ def test_what_has_ended_never_changes(
     store: Store, create: Create, now: datetime, status: Status, state: State
 ) -> None:
     execution_id = create()
-    ended = store.record(execution_id, Change(status=status, finished_at=now), (), ())
+    store.record(execution_id, Change(status=status, finished_at=now), (), ())
+    ended = known(store, execution_id)
     assert ended.state is state
 
     with pytest.raises(AlreadyFinished, match=execution_id):
@@ -261,7 +264,8 @@ def test_past_the_limit_of_events_only_the_end_is_recorded(
     with pytest.raises(TooLarge, match="events: more than 2"):
         store.record(execution_id, Change(), [NewEvent("b", now)], ())
     end = Change(status=Status.ERROR, finished_at=now)
-    assert store.record(execution_id, end, [NewEvent("end", now)], ()).last_event == 3
+    store.record(execution_id, end, [NewEvent("end", now)], ())
+    assert known(store, execution_id).last_event == 3
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}])
@@ -288,3 +292,14 @@ def test_a_value_over_its_limit_is_refused_by_name(store: Store, create: Create)
         store.record(create(), Change(error="x" * 70_000), (), ())
     with pytest.raises(Invalid, match=r"^result: holds half a character"):
         store.record(create(), Change(result="\ud800"), (), ())
+
+
+def test_another_crews_or_owners_execution_is_none(store: Store, new: New) -> None:
+    given = new(owner="an")
+    store.create(given, None)
+
+    assert store.execution(given.id, given.crew, "an") == known(store, given.id)
+    assert store.execution(given.id, given.crew, None) == known(store, given.id)
+    assert store.execution(given.id, given.crew, "binh") is None
+    assert store.execution(given.id, given.crew, "") is None
+    assert store.execution(given.id, "another-crew", "an") is None
