@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     _group(commands, "account", {"show": "Show it.", "clear": "End its pause."})
     _group(commands, "tokens", {"revoke": "End every session token."})
     _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
+    _crew(commands)
     return parser
 
 
@@ -97,14 +98,27 @@ def _group(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     verbs: dict[str, str],
-) -> None:
-    """The commands of two words, all of which the running daemon answers."""
+) -> dict[str, argparse.ArgumentParser]:
+    """The commands of two words, all of which the running daemon answers. Their parsers by verb."""
     group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
     inner = group.add_subparsers(metavar="ACTION", required=True)
+    parsers = {}
     for verb, says in verbs.items():
-        added = inner.add_parser(verb, help=says, description=says)
+        parsers[verb] = added = inner.add_parser(verb, help=says, description=says)
         added.set_defaults(command=_ask(f"{name} {verb}"))
         _running(added)
+    return parsers
+
+
+def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    crew = _group(
+        commands, "crew", {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
+    )
+    token = crew["token"]
+    token.add_argument("name", metavar="NAME", help="of the crew")
+    token.add_argument("--user", metavar="USER", default="", help="its token, not the crew's own")
+    token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
+    token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
 
 
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -130,18 +144,21 @@ def _settings(path: Path) -> Settings:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
+    from daemon.processes.privacy import keep_private
+
+    keep_private()  # before any secret is read
     settings = _settings(chosen.config)
     import trio
 
     from daemon import logs, tree
-    from daemon.state import StateUnusable
+    from daemon.state import NotSaved, StateUnusable
     from daemon.supervision.supervisor import Escalated
 
     logs.set_up(settings.logging.level)
     code = OK
     try:
         trio.run(tree.serve, settings)
-    except* (Refused, StateUnusable, Escalated) as expected:
+    except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
         for error in leaves(expected):
             logger.critical("%s", error)
         code = FAILED
@@ -184,13 +201,17 @@ def _doctor(chosen: argparse.Namespace) -> int:
     return doctor.main(partial(_settings, path) if path else None)
 
 
-def _ask(command: str) -> Command:
-    """A command that the running daemon answers."""
+def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
+    """A command that the running daemon answers, with the named options as its arguments.
+
+    With `only`, that part of the answer is all that is printed.
+    """
 
     def ask(chosen: argparse.Namespace) -> int:
         directory = _settings(chosen.config).state.directory
         from daemon.commands.running import ask_running
 
-        return ask_running(directory, command, as_json=chosen.json)
+        given = {name: getattr(chosen, name) for name in arguments}
+        return ask_running(directory, command, given, only=only, as_json=chosen.json)
 
     return ask

@@ -14,12 +14,15 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import trio
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from daemon.errors import Refused
+from daemon.errors import Invalid, Refused
+from daemon.faults import tell
 from daemon.patience import patience
 
 logger = logging.getLogger(__name__)
@@ -32,7 +35,47 @@ DEADLINE = 10.0
 """Seconds for one question, its answer included."""
 
 Answer = dict[str, Any]
-Commands = Mapping[str, Callable[[], Awaitable[Answer]]]
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(BaseModel):
+    """What a command is told beside its name. An unknown one is refused: it may be misspelt."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class NoArguments(Arguments):
+    """For most commands."""
+
+
+@dataclass(frozen=True)
+class Command(Generic[A]):
+    """What can be asked for: `do` is called with the arguments, once they are a `takes`."""
+
+    do: Callable[[A], Awaitable[Answer]]
+    takes: type[A]
+
+    async def run(self, arguments: JsonValue = None) -> Answer:
+        """Raises `Invalid`, which names the argument, or what `do` raises."""
+        try:
+            checked = self.takes.model_validate({} if arguments is None else arguments)
+        except ValidationError as error:
+            fault = tell(error, whole="arguments")
+        else:
+            return await self.do(checked)
+        raise Invalid(fault)  # out here it has no context, which would hold the values
+
+
+def plain(do: Callable[[], Awaitable[Answer]]) -> Command[NoArguments]:
+    """A command without arguments."""
+
+    async def ignoring(_: NoArguments) -> Answer:
+        return await do()
+
+    return Command(ignoring, NoArguments)
+
+
+Commands = Mapping[str, Command[Any]]
 
 
 class NotRunning(Exception):  # noqa: N818 - it says how the daemon is
@@ -79,7 +122,7 @@ class Control:
             hands.release()
 
     async def _answer(self, question: bytes) -> Answer:
-        name = _command_of(question)
+        name, arguments = _read(question)
         command = self._commands.get(name)
         if command is None:
             known = ", ".join(sorted(self._commands))
@@ -87,7 +130,7 @@ class Control:
         logger.info("control command: %s", name)
         try:
             with patience():
-                return {"ok": True} | await command()
+                return {"ok": True} | await command.run(arguments)
         except Refused as refusal:
             return {"ok": False, "error": str(refusal)}
         except Exception:  # as the facade does: a bug in one command is no reason to end others
@@ -95,18 +138,23 @@ class Control:
             return {"ok": False, "error": "internal error; the daemon's log has it"}
 
 
-async def call(directory: Path, command: str) -> Answer:
+async def call(
+    directory: Path, command: str, arguments: Mapping[str, JsonValue] | None = None
+) -> Answer:
     """Ask the daemon whose state is in `directory`; its answer has `ok`, and `error` if not.
 
-    Raises `NotRunning`.
+    Raises `NotRunning`, and `Invalid` for arguments that are too long to be sent.
     """
     path = directory / SOCKET_NAME
+    question = json.dumps({"command": command, "arguments": arguments or {}}).encode() + b"\n"
+    if len(question) > MAX_QUESTION:
+        raise Invalid(f"the arguments are too long: a question has at most {MAX_QUESTION} bytes")
     try:
         with trio.fail_after(DEADLINE):
             with _short(directory) as address:
                 stream = await trio.open_unix_socket(address)
             async with stream:
-                await stream.send_all(json.dumps({"command": command}).encode() + b"\n")
+                await stream.send_all(question)
                 answer: Answer = json.loads(await _read_line(stream, MAX_ANSWER))
                 return answer
     except PermissionError:
@@ -157,9 +205,12 @@ async def _read_line(stream: trio.SocketStream, most: int) -> bytes:
     return bytes(line)
 
 
-def _command_of(question: bytes) -> str:
+def _read(question: bytes) -> tuple[str, JsonValue]:
+    """The command's name, "" when there is none, and its arguments as they came."""
     try:
         asked = json.loads(question)
     except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
-        return ""
-    return str(asked.get("command", "")) if isinstance(asked, dict) else ""
+        asked = None
+    if not isinstance(asked, dict):
+        return "", None
+    return str(asked.get("command", "")), asked.get("arguments")

@@ -7,10 +7,12 @@ printed as the commands to do it again.
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,13 @@ from daemon.sandbox.session import cookie_header
 PATIENCE = 60.0
 """Seconds for one request, and for the browser to become ready; a small machine may need some."""
 
+CREW = "deal-post"
+CREW_PATIENCE = 180
+"""Seconds for the crew, which may have a model write for 90 of them."""
+
+FOR_THE_CREW = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")
+"""Variables that are passed on to the crew: with the first two, a model writes its post."""
+
 Say = Callable[[str], None]
 
 
@@ -41,7 +50,7 @@ class StepFailed(Exception):  # noqa: N818 - it names what happened
 
 
 def main(*, once: bool, port: int) -> int:
-    """Run the demo; with `once`, end after the conversion. 0 when every step worked."""
+    """Run the demo; with `once`, end after its steps. 0 when every one of them worked."""
     logs.set_up("warning")
     say = partial(print, flush=True)
     code = 0
@@ -88,13 +97,40 @@ no_sandbox = {no_sandbox}
 portal_url = "{sandbox.portal_url}"
 shop_url = "{sandbox.shop_url}"
 short_urls = ["{sandbox.short_url}"]
-""",
+{_crew(os.environ)}""",
         encoding="utf-8",
     )
     path.chmod(0o600)
     say(f"sandbox portal   {sandbox.portal_url}")
     say(f"configuration    {path}")
     return load(path, {})
+
+
+def _crew(environ: Mapping[str, str]) -> str:
+    """The example crew, as an owner would write it."""
+    given = {name: environ[name] for name in FOR_THE_CREW if environ.get(name)}
+    return f"""\
+[[crews]]
+name = "{CREW}"
+default = true
+runner = "command"
+command = [{_quoted(sys.executable)}, "-m", "daemon.crews.deal_post"]
+tools = ["convert_links"]
+inputs = [
+  {{ name = "links", description = "product or short links, one on each line" }},
+  {{ name = "language", default = "vi", description = "of the post: vi or en" }},
+  {{ name = "subIds", default = [], description = "tracking sub-ids, with commas between" }},
+  {{ name = "title", default = "", description = "of the post; empty: one is found" }},
+]
+users = ["guest"]
+deadline = {CREW_PATIENCE}
+environment = {{ {", ".join(f"{name} = {_quoted(given[name])}" for name in given)} }}
+"""
+
+
+def _quoted(text: str) -> str:
+    """As a TOML string, which for printable text is JSON's."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 async def _sandbox_unusable(say: Say) -> bool:
@@ -129,19 +165,19 @@ class _Tour:
 
     async def run(self) -> None:
         async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, trust_env=False) as http:
-            token = (await self._post(http, "/api/auth/login", {"password": self.password}))[
-                "token"
-            ]
+            login = await _ask(http, "/api/auth/login", {"password": self.password})
+            session = login["token"]
             self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
             cookie = {"cookie": cookie_header(), "accountName": "Demo"}
-            await self._post(http, "/api/sync-cookie", cookie)
+            await _ask(http, "/api/sync-cookie", cookie)
             await self._until_ready(http)
             links = self._links()
-            answer = await self._post(
-                http, "/api/convert", {"links": list(links), "subIds": ["demo"]}, token
-            )
-        self._show(links, answer["mapping"])
-        self._explain()
+            order = {"links": list(links), "subIds": ["demo"]}
+            answer = await _ask(http, "/api/convert", order, session)
+            self._show(links, answer["mapping"])
+            crew = await _ask(http, "/api/crews/token", {"crew": CREW}, session)
+            await self._crew_writes(http, order, crew["token"])
+        self._explain(crew["token"])
 
     def _links(self) -> dict[str, bool]:
         """What is converted, and whether it should work."""
@@ -163,19 +199,6 @@ class _Tour:
             return
         raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")
 
-    async def _post(
-        self, http: httpx.AsyncClient, path: str, body: dict[str, Any], token: str = ""
-    ) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            response = await http.post(path, json=body, headers=headers)
-        except httpx.HTTPError as error:
-            raise StepFailed(f"POST {path}: {error!r}") from None
-        answer: dict[str, Any] = response.json()
-        if not answer["ok"]:
-            raise StepFailed(f"POST {path}: {answer['error']}")
-        return answer
-
     def _show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
         rows = [_row(link, mapping[link]) for link in links]
         self.say("")
@@ -184,8 +207,40 @@ class _Tour:
         if wrong:
             raise StepFailed(f"unexpected result for {', '.join(wrong)}")
 
-    def _explain(self) -> None:
+    async def _crew_writes(
+        self, http: httpx.AsyncClient, inputs: dict[str, list[str]], token: str
+    ) -> None:
+        """Have the crew write a post, and show how it comes about."""
+        base = f"/crews/{CREW}"
+        kickoff = await _ask(http, f"{base}/kickoff", {"inputs": inputs}, token)
+        execution = kickoff["kickoff_id"]
+        self.say(f"\ncrew {CREW}, execution {execution}")
+        with trio.move_on_after(CREW_PATIENCE + PATIENCE):
+            await self._follow(http, f"{base}/events/{execution}", token)
+        ending = await _ask(http, f"{base}/status/{execution}", None, token)
+        if ending["state"] != "SUCCESS":
+            why = ending["error"] or "it has not ended"
+            raise StepFailed(f"the crew {CREW} wrote no post ({ending['state']}): {why}")
+        self.say("")
+        self.say("\n".join(f"  | {line}".rstrip() for line in ending["result"].splitlines()))
+
+    async def _follow(self, http: httpx.AsyncClient, path: str, token: str) -> None:
+        """Show the server-sent events at `path`, until the stream ends."""
+        try:
+            async with http.stream("GET", path, headers=_bearer(token)) as response:
+                response.raise_for_status()
+                async for line in response.aiter_lines():
+                    if line.startswith("data:"):
+                        event = json.loads(line.removeprefix("data:"))
+                        told = _progress(event["type"], event["data"] or {})
+                        if told:
+                            self.say(f"  {told}")
+        except httpx.HTTPError as error:
+            raise StepFailed(f"GET {path}: {error!r}") from None
+
+    def _explain(self, crew_token: str) -> None:
         link = next(iter(self._links()))
+        crew = f"{self.url}/crews/{CREW}"
         self.say(
             f"""
 To do it again:
@@ -194,8 +249,51 @@ To do it again:
   curl -s {self.url}/api/convert -H "Authorization: Bearer $TOKEN" \\
     -H 'Content-Type: application/json' -d '{{"links": ["{link}"]}}'
   curl -s {self.url}/api/health
+
+The crew, by its own token:
+  CREW='Authorization: Bearer {crew_token}'
+  ID=$(curl -s {crew}/kickoff -H "$CREW" -H 'Content-Type: application/json' \\
+    -d '{{"inputs": {{"links": ["{link}"], "language": "en"}}}}' \\
+    | sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/')
+  curl -sN {crew}/events/$ID -H "$CREW"
+  curl -s {crew}/status/$ID -H "$CREW"
+
+Crews in a browser: {self.url}/dashboard   (password: {self.password})
 """
         )
+
+
+async def _ask(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any] | None, token: str = ""
+) -> dict[str, Any]:
+    """The answer to a POST of `body`, or to a GET without one."""
+    method = "GET" if body is None else "POST"
+    try:
+        response = await http.request(method, path, json=body, headers=_bearer(token))
+    except httpx.HTTPError as error:
+        raise StepFailed(f"{method} {path}: {error!r}") from None
+    answer: dict[str, Any] = response.json()
+    if response.is_error:
+        raise StepFailed(f"{method} {path}: {answer.get('message') or answer['error']}")
+    return answer
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _progress(kind: str, data: dict[str, Any]) -> str:
+    """What an event of an execution says in a line; "" when it is not worth one here."""
+    match kind:
+        case "task_started":
+            return f"{data['agent']}: {data['name']}"
+        case "agent_step":
+            return f"  {data['thought']}"
+        case "log":
+            return f"  {data['text']}"
+        case "tool_usage_finished":
+            return f"  {data['tool']}: {data['error'] or 'done'}"
+    return ""
 
 
 def _row(link: str, entry: dict[str, Any]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from daemon.browser.actor import Browser
+from daemon.crews.executor import Executor
 from daemon.supervision.supervisor import ChildSnapshot, State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,9 +27,14 @@ class Metrics:
     `parts` gives the supervised parts as they are.
     """
 
-    def __init__(self, browser: Browser | None, parts: Callable[[], list[ChildSnapshot]]) -> None:
+    def __init__(
+        self,
+        browser: Browser | None,
+        executor: Executor,
+        parts: Callable[[], list[ChildSnapshot]],
+    ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_States(browser, parts))
+        self._registry.register(_States(browser, executor, parts))
         self.requests = Counter(
             "smartlinkd_requests", "HTTP requests", ["route", "status"], registry=self._registry
         )
@@ -49,8 +55,14 @@ class Metrics:
 
 
 class _States(Collector):
-    def __init__(self, browser: Browser | None, parts: Callable[[], list[ChildSnapshot]]) -> None:
+    def __init__(
+        self,
+        browser: Browser | None,
+        executor: Executor,
+        parts: Callable[[], list[ChildSnapshot]],
+    ) -> None:
         self._browser = browser
+        self._executor = executor
         self._parts = parts
 
     def describe(self) -> Iterable[Metric]:
@@ -69,6 +81,32 @@ class _States(Collector):
         yield restarts
         if self._browser is not None:
             yield from _browser_metrics(self._browser)
+        yield from _crew_metrics(self._executor)
+
+
+def _crew_metrics(executor: Executor) -> Iterable[Metric]:
+    running = GaugeMetricFamily(
+        "smartlinkd_executions_running", "Executions that run", labels=["crew"]
+    )
+    waiting = GaugeMetricFamily(
+        "smartlinkd_executions_waiting", "Executions in the queue", labels=["crew"]
+    )
+    for crew, load in executor.load().items():
+        running.add_metric([crew], load.running)
+        waiting.add_metric([crew], load.waiting)
+    yield running
+    yield waiting
+    ended = CounterMetricFamily(
+        "smartlinkd_executions_ended", "Executions that have ended", labels=["crew", "status"]
+    )
+    for (crew, status), count in executor.ends.items():
+        ended.add_metric([crew, status], count)
+    yield ended
+    yield GaugeMetricFamily(
+        "smartlinkd_execution_followers",
+        "Clients that wait for news of an execution",
+        value=executor.followers,
+    )
 
 
 def _browser_metrics(browser: Browser) -> Iterable[Metric]:

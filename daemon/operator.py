@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -12,8 +12,12 @@ from pydantic import Field
 from daemon import __version__
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
-from daemon.control import Answer, Commands
+from daemon.control import Answer, Arguments, Command, Commands, plain
 from daemon.conversion.desk import Desk, DeskStatus
+from daemon.crews.catalog import Catalog
+from daemon.crews.executor import Executor
+from daemon.crews.lines import CrewLoad
+from daemon.crews.tokens import CrewTokens
 from daemon.errors import Unavailable
 from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.vault.actor import Vault
@@ -77,6 +81,26 @@ class ConversionReport(Body):
     remembered_products: int
 
 
+class CrewReport(Body):
+    """A crew of the configuration; `name` is null when that is what is wrong with it."""
+
+    name: str | None
+    state: Literal["ready", "broken"]
+    default: bool
+    base_address: str | None
+    users: list[str]
+    running: int
+    waiting: int
+
+
+class CrewTokenArguments(Arguments):
+    """Whose token the shell wants; without a user it is the organization's."""
+
+    name: str
+    user: str = ""
+    rotate: bool = False
+
+
 class StatusReport(Body):
     """The whole daemon at one moment.
 
@@ -92,6 +116,7 @@ class StatusReport(Body):
     conversion: ConversionReport | None
     cookie: CookieReport | None = Field(description="null also when none is stored")
     accounts: list[AccountReport] | None
+    crews: list[CrewReport]
 
 
 class Operator:
@@ -105,12 +130,25 @@ class Operator:
         desk: Desk,
         browser: Browser | None,
         parts: Callable[[], list[ChildSnapshot]],
+        catalog: Catalog,
+        tokens: CrewTokens,
+        executor: Executor,
+        url: str,
+        crew_urls: Mapping[str, str],
     ) -> None:
+        """`url` is the daemon's main address; `crew_urls` are those that crews have of their own,
+        by name.
+        """
         self._auth = auth
         self._vault = vault
         self._desk = desk
         self._browser = browser
         self._parts = parts
+        self._catalog = catalog
+        self._tokens = tokens
+        self._executor = executor
+        self._url = url
+        self._crew_urls = crew_urls
         self._started_at = datetime.now(UTC)
 
     async def status(self) -> StatusReport:
@@ -136,6 +174,7 @@ class Operator:
             conversion=_conversion_report(desk) if desk else None,
             cookie=_cookie_report(cookie) if cookie else None,
             accounts=_account_reports(desk) if desk else None,
+            crews=self._crew_reports(),
         )
 
     def not_ready(self) -> str | None:
@@ -150,11 +189,13 @@ class Operator:
     def commands(self) -> Commands:
         """The shell's commands, by the names that go over the control socket."""
         return {
-            "status": self._show_status,
-            "account show": self._show_account,
-            "account clear": self._clear_accounts,
-            "tokens revoke": self._revoke_tokens,
-            "2fa off": self._second_factor_off,
+            "status": plain(self._show_status),
+            "account show": plain(self._show_account),
+            "account clear": plain(self._clear_accounts),
+            "crew list": plain(self._list_crews),
+            "crew token": Command(self._crew_token, CrewTokenArguments),
+            "tokens revoke": plain(self._revoke_tokens),
+            "2fa off": plain(self._second_factor_off),
         }
 
     async def _show_status(self) -> Answer:
@@ -170,6 +211,41 @@ class Operator:
 
     async def _clear_accounts(self) -> Answer:
         return {"cleared": await self._desk.clear_accounts()}
+
+    async def _list_crews(self) -> Answer:
+        return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
+
+    def _crew_reports(self) -> list[CrewReport]:
+        return [
+            *(self._crew_report(c.name, "ready", c.users) for c in self._catalog.crews.values()),
+            *(self._crew_report(c.name, "broken", c.users) for c in self._catalog.broken),
+        ]
+
+    def _crew_report(
+        self, name: str | None, state: Literal["ready", "broken"], users: Sequence[str]
+    ) -> CrewReport:
+        address = (
+            None if name is None else f"{self._url}/crews/{name}"
+        )  # nobody can call the nameless
+        load = self._executor.load().get(name or "", CrewLoad(running=0, waiting=0))
+        return CrewReport(
+            name=name,
+            state=state,
+            default=name is not None and name == self._catalog.default,
+            base_address=self._crew_urls.get(name or "", address),
+            users=list(users),
+            running=load.running,
+            waiting=load.waiting,
+        )
+
+    async def _crew_token(self, wanted: CrewTokenArguments) -> Answer:
+        ask = self._tokens.rotate if wanted.rotate else self._tokens.show
+        token = await ask(wanted.name, wanted.user)
+        return {
+            "crew": wanted.name,
+            "user": wanted.user or None,
+            "token": token.get_secret_value(),
+        }
 
     async def _revoke_tokens(self) -> Answer:
         await self._auth.revoke_all()

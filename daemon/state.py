@@ -1,18 +1,45 @@
-"""The state directory: made if it is missing, and used by one daemon at a time."""
+"""The state directory: made if it is missing, used by one daemon at a time; and the files in it.
+
+A file there is read as a whole and replaced as a whole, so that a crash, or a power failure, leaves
+the old content or the new one and never a mixture. Each is the daemon's user's alone, and one that
+others may open is refused rather than trusted. A secret is such a file with 64 hexadecimal digits
+in it, made at the first start.
+
+All functions here block for as long as the disk takes; actors call them in a thread.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+from pydantic import SecretBytes, SecretStr
+
+from daemon.errors import Unavailable
+
+logger = logging.getLogger(__name__)
 
 LOCK_NAME = "lock"
+
+_OTHERS: Final = 0o077
+_MAX_SECRET_FILE: Final = 1024
+"""Bytes read of a secret's file: it has 65, and one of many blanks is not a secret's."""
+_SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class StateUnusable(Exception):  # noqa: N818 - it names what is the matter
     """The state directory, or a file in it, cannot be used; the text says why and what to do."""
+
+
+class NotSaved(Exception):  # noqa: N818 - said of the change, which did not happen
+    """A file could not be written. The one that was there is untouched."""
 
 
 @contextmanager
@@ -40,3 +67,101 @@ def claim(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def read_private(path: Path, *, most: int) -> bytes | None:
+    """The content of a file that is only ours, cut at `most` bytes; None when there is none.
+
+    Raises `StateUnusable`.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(most)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateUnusable(
+            f"{path} cannot be read: {error.strerror}; let the daemon's user read it"
+        ) from error
+    if mode & _OTHERS:
+        raise StateUnusable(
+            f"{path} is open to other users: run `chmod 600 {path}`, and if one of them may have "
+            "read it, delete it and set up again"
+        )
+    return content
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Give `path` a new content, mode 0600, so that a reader or a crash sees the old or the new.
+
+    Raises `NotSaved` while the old file is still in place. An `OSError` is worse: the new file is
+    in place, but the disk may not have it; the caller has to read it again before it goes on.
+    """
+    fresh = path.with_name(f".{path.name}.new")  # one name, so that crashes leave one at most
+    try:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotSaved(f"{path} could not be written: {error.strerror}") from error
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def saving() -> Iterator[None]:
+    """Save in the body, for somebody who waits. `NotSaved` is logged, and leaves as `Unavailable`.
+
+    An `OSError` is for nobody to catch: with it the state that is in memory may be another than
+    the one on the disk, so the actor has to end and its next incarnation to read again.
+    """
+    try:
+        yield
+    except NotSaved as error:
+        logger.error("%s", error)  # noqa: TRY400 - the text is the whole of it
+        raise Unavailable(
+            "the daemon could not write to its state directory, so nothing was changed; "
+            "see its log, make room, and try again",
+            retry_after=30,
+        ) from error
+
+
+def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
+    """The 32 bytes that `path` holds, made when there is no such file.
+
+    `name` is what to call it ("the signing secret"), `loss` what a new one does ("ends every
+    session"). Raises `StateUnusable`, or `NotSaved` when it was to be made.
+    """
+    content = read_private(path, most=_MAX_SECRET_FILE)
+    if content is None:
+        content = secrets.token_hex(32).encode()
+        replace_file(path, content + b"\n")
+        logger.info("made %s %s", name, path)
+    try:
+        return parse_secret(SecretStr(content.decode("ascii").strip()), name=name)
+    except ValueError:
+        raise StateUnusable(
+            f"{path} must hold 64 hexadecimal digits: restore it from a backup, or delete it, "
+            f"which makes a new one and {loss}"
+        ) from None
+
+
+def parse_secret(text: SecretStr, *, name: str) -> SecretBytes:
+    """The bytes of 64 hexadecimal digits. Raises `ValueError` without repeating them."""
+    digits = text.get_secret_value()
+    if not _SECRET.fullmatch(digits):
+        raise ValueError(
+            f"{name} must be 64 hexadecimal digits; make one with: openssl rand -hex 32"
+        )
+    return SecretBytes(bytes.fromhex(digits))

@@ -29,6 +29,14 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """How often the process was closed to others, instead of closing it: it is the tests' own."""
+    found: list[bool] = []
+    monkeypatch.setattr("daemon.processes.privacy.keep_private", lambda: found.append(True))
+    return found
+
+
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Put a module of functions in the place of one of the daemon's parts."""
@@ -57,6 +65,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ["srve"],
         ["account"],
         ["account", "shw"],
+        ["crew", "token"],
         ["check-config"],
         ["demo", "--port", "65536"],
         ["sandbox", "--port", "-1"],
@@ -187,6 +196,20 @@ def test_serve_runs_the_tree(
     assert main(["serve", "--config", str(config)]) == 0
     assert [settings.logging.level for settings in served] == ["debug"]
     assert levels == ["debug"]
+
+
+def test_serve_is_closed_to_others_before_it_reads_a_secret(
+    config: Path, kept_private: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def load(*_: object) -> Settings:
+        seen.extend(kept_private)
+        raise Invalid("config: enough")
+
+    monkeypatch.setattr("daemon.cli.load", load)
+    assert main(["serve", "--config", str(config)]) == 1
+    assert seen == [True]
 
 
 @pytest.mark.parametrize(

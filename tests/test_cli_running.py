@@ -13,8 +13,8 @@ import trio
 from daemon.auth.passwords import hash_password
 from daemon.cli import main
 from daemon.commands.table import table
-from daemon.control import Answer, Control
-from daemon.errors import Invalid
+from daemon.control import Answer, Arguments, Command, Control, plain
+from daemon.errors import Invalid, NotFound
 
 
 @pytest.fixture
@@ -33,6 +33,12 @@ async def ask(config: Path, *words: str) -> int:
     return await trio.to_thread.run_sync(partial(main, [*words, "--config", str(config)]))
 
 
+class CrewToken(Arguments):
+    name: str
+    user: str
+    rotate: bool
+
+
 @pytest.fixture
 async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
     """The commands that a daemon was asked for."""
@@ -47,8 +53,15 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
 
         return answer
 
-    names = ("status", "account show", "account clear", "tokens revoke", "2fa off")
-    control = Control(tmp_path, {name: answering(name) for name in names})
+    async def token(wanted: CrewToken) -> Answer:
+        if wanted.name == "nobody":
+            raise NotFound("there is no crew of that name; choose from: post")
+        found.append(f"{wanted.name} {wanted.user} {wanted.rotate}")
+        return {"crew": wanted.name, "token": "slc_xyz"}
+
+    names = ("status", "account show", "account clear", "tokens revoke", "2fa off", "crew list")
+    commands = {name: plain(answering(name)) for name in names}
+    control = Control(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
     await nursery.start(control.run)
     return found
 
@@ -56,10 +69,16 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
 async def test_each_command_is_asked_by_its_name(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (["status"], ["account", "show"], ["account", "clear"], ["tokens", "revoke"]):
+    for words in (
+        ["status"],
+        ["account", "show"],
+        ["account", "clear"],
+        ["tokens", "revoke"],
+        ["crew", "list"],
+    ):
         assert await ask(config, *words) == 0
         assert capsys.readouterr().out == f"name  {' '.join(words)}\n"
-    assert asked == ["status", "account show", "account clear", "tokens revoke"]
+    assert asked == ["status", "account show", "account clear", "tokens revoke", "crew list"]
 
 
 async def test_programs_get_json(
@@ -67,6 +86,51 @@ async def test_programs_get_json(
 ) -> None:
     assert await ask(config, "status", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "name": "status"}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ([], "post  False"),
+        (["--user", "ann"], "post ann False"),
+        (["--rotate"], "post  True"),
+        (["--rotate", "--user", "ann"], "post ann True"),
+    ],
+)
+async def test_a_crews_token_comes_alone(
+    config: Path,
+    asked: list[str],
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    wanted: str,
+) -> None:
+    assert await ask(config, "crew", "token", "post", *options) == 0
+    assert capsys.readouterr() == ("slc_xyz\n", "")
+    assert asked == [wanted]
+
+
+async def test_a_crews_token_as_json_is_the_whole_answer(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "crew", "token", "post", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "crew": "post", "token": "slc_xyz"}
+
+
+async def test_a_crew_that_there_is_not_is_1_and_told(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "crew", "token", "nobody") == 1
+    told = "smartlinkd: there is no crew of that name; choose from: post\n"
+    assert capsys.readouterr() == ("", told)
+
+
+async def test_a_name_without_end_is_1_and_told(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "crew", "token", "x" * 5000) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("smartlinkd: the arguments are too long")
 
 
 async def test_a_refusal_is_1_and_told(

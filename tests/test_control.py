@@ -10,18 +10,37 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
+from pydantic import Field, JsonValue
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.control import CONNECTIONS, MAX_QUESTION, SOCKET_NAME, Answer, Control, NotRunning, call
-from daemon.errors import Unavailable
+from daemon.control import (
+    CONNECTIONS,
+    MAX_QUESTION,
+    SOCKET_NAME,
+    Answer,
+    Arguments,
+    Command,
+    Commands,
+    Control,
+    NotRunning,
+    call,
+    plain,
+)
+from daemon.errors import Invalid, Unavailable
 from daemon.patience import patience
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
 NOBODY = 65534
+
+
+class Order(Arguments):
+    """What one of the commands is told."""
+
+    dish: str
+    spoons: int = Field(default=1, le=4)
 
 
 class Owner:
@@ -52,13 +71,18 @@ class Owner:
     async def blunder(self) -> Answer:
         raise ValueError("a bug")
 
-    def commands(self) -> dict[str, Any]:
+    async def order(self, order: Order) -> Answer:
+        self.done.append("order")
+        return {"dish": order.dish, "spoons": order.spoons}
+
+    def commands(self) -> Commands:
         return {
-            "greet": self.greet,
-            "refuse": self.refuse,
-            "wait": self.wait,
-            "much": self.much,
-            "blunder": self.blunder,
+            "greet": plain(self.greet),
+            "refuse": plain(self.refuse),
+            "wait": plain(self.wait),
+            "much": plain(self.much),
+            "blunder": plain(self.blunder),
+            "order": Command(self.order, Order),
         }
 
 
@@ -139,7 +163,9 @@ async def test_a_command_whose_part_does_not_come_back_says_so(
 async def test_an_unknown_command_is_answered_with_the_known_ones(running: Path) -> None:
     answer = await call(running, "grete")
     assert answer["ok"] is False
-    assert answer["error"] == ("command: 'grete' is not one of blunder, greet, much, refuse, wait")
+    assert answer["error"] == (
+        "command: 'grete' is not one of blunder, greet, much, order, refuse, wait"
+    )
 
 
 async def test_a_large_answer_arrives_whole(running: Path) -> None:
@@ -177,6 +203,68 @@ async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: 
         assert owner.done == []
         owner.may_end.set()
     assert answers == {"wait": CONNECTIONS, "greet": 1}
+
+
+# Arguments
+
+
+async def test_a_command_is_told_its_arguments(running: Path) -> None:
+    answer = await call(running, "order", {"dish": "phở", "spoons": 2})
+    assert answer == {"ok": True, "dish": "phở", "spoons": 2}
+
+
+async def test_what_is_left_out_has_its_default(running: Path) -> None:
+    assert (await call(running, "order", {"dish": "bún"}))["spoons"] == 1
+
+
+@pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
+async def test_who_has_no_arguments_may_leave_them_out(running: Path, arguments: str) -> None:
+    question = f'{{"command": "greet"{arguments}}}\n'
+    assert json.loads(await said_to(running, question.encode()))["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, "dish: is missing"),
+        ({"dish": 1}, "dish: must be a string"),
+        ({"dish": "phở", "spoons": "2"}, "spoons: must be a whole number"),
+        ({"dish": "phở", "spoons": 5}, "spoons: must be 4 or less"),
+        ({"dish": "phở", "spoon": 1}, "spoon: is not a field here"),
+        ({"spoons": True}, "dish: is missing; spoons: must be a whole number"),
+        (["phở"], "arguments must be an object"),
+        ("phở", "arguments must be an object"),
+        (None, "dish: is missing"),
+    ],
+)
+async def test_wrong_arguments_are_named_and_nothing_is_done(
+    running: Path, owner: Owner, arguments: JsonValue, error: str
+) -> None:
+    question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
+    assert json.loads(await said_to(running, question)) == {"ok": False, "error": error}
+    assert owner.done == []
+
+
+async def test_a_command_without_arguments_takes_none(running: Path, owner: Owner) -> None:
+    answer = await call(running, "greet", {"loudly": True})
+    assert answer == {"ok": False, "error": "loudly: is not a field here"}
+    assert owner.done == []
+
+
+async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    await call(running, "order", {"dish": "secret soup"})
+    await call(running, "order", {"dish": "secret soup", "spoons": "secret"})
+    assert "control command: order" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, owner: Owner) -> None:
+    room = MAX_QUESTION - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
+    assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
+    with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
+        await call(running, "order", {"dish": "x" * (room + 1)})
+    assert owner.done == ["order"]
 
 
 # Bad questions

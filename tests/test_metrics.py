@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretBytes
 
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
+from daemon.crews.catalog import Catalog
+from daemon.crews.executor import Executor
+from daemon.journal.actor import Journal
+from daemon.journal.model import Retention, Status
 from daemon.metrics import Metrics
 from daemon.supervision.supervisor import ChildSnapshot, State
+
+RETENTION = Retention(timedelta(days=1), 1)
 
 
 def part(name: str, state: State, restarts: int = 0) -> ChildSnapshot:
     return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
+
+
+def an_executor() -> Executor:
+    """One that does not run."""
+    return Executor(
+        Catalog({}),
+        Journal(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
+        tools={},
+        runs=Path("/nowhere"),
+        queued=lambda: None,
+    )
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
@@ -36,13 +54,13 @@ def samples(metrics: Metrics, family: str) -> dict[str, float]:
     ("state", "up"), [(state, float(state is State.RUNNING)) for state in State]
 )
 def test_a_part_is_up_while_it_runs(state: State, up: float) -> None:
-    metrics = Metrics(None, lambda: [part("vault", state)])
+    metrics = Metrics(None, an_executor(), lambda: [part("vault", state)])
     assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
 
 
 def test_parts_are_read_at_the_scrape() -> None:
     parts = [part("vault", State.RUNNING)]
-    metrics = Metrics(None, lambda: parts)
+    metrics = Metrics(None, an_executor(), lambda: parts)
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
     parts[:] = [part("vault", State.RUNNING, restarts=2), part("auth", State.WAITING)]
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
@@ -60,7 +78,9 @@ def a_browser() -> Browser:
 
 def test_a_daemon_without_a_browser_tells_of_none() -> None:
     def told(browser: Browser | None) -> list[str]:
-        return [name for name in families(Metrics(browser, list)) if "browser" in name]
+        return [
+            name for name in families(Metrics(browser, an_executor(), list)) if "browser" in name
+        ]
 
     assert told(a_browser())
     assert not told(None)
@@ -68,22 +88,34 @@ def test_a_daemon_without_a_browser_tells_of_none() -> None:
 
 def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
     browser = a_browser()
-    metrics = Metrics(browser, list)
+    metrics = Metrics(browser, an_executor(), list)
     assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     browser.restarts["crashed"] += 1
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 1
 
 
+def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
+    executor = an_executor()
+    metrics = Metrics(None, executor, list)
+    assert samples(metrics, "smartlinkd_executions_ended") == {}
+    executor.ends["deal-post", Status.COMPLETED] += 2
+    executor.ends["deal-post", Status.STOPPED] += 1
+    assert samples(metrics, "smartlinkd_executions_ended") == {
+        "deal-post,completed": 2,
+        "deal-post,stopped": 1,
+    }
+
+
 def test_two_daemons_in_a_process_count_apart() -> None:
-    first, second = Metrics(None, list), Metrics(None, list)
+    first, second = (Metrics(None, an_executor(), list) for _ in range(2))
     first.requests.labels("/livez", 200).inc()
     assert "/livez" in first.text().decode()
     assert "/livez" not in second.text().decode()
 
 
 def test_each_family_has_a_type_and_says_what_it_is() -> None:
-    metrics = Metrics(None, lambda: [part("vault", State.RUNNING)])
+    metrics = Metrics(None, an_executor(), lambda: [part("vault", State.RUNNING)])
     metrics.requests.labels("/livez", 200).inc()
     metrics.request_seconds.labels("/livez").observe(0.01)
     metrics.links.labels(-1).inc()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretBytes, SecretStr
 from trio.testing import MockClock
 
 from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.conversion.order import Order
-from daemon.errors import Refused
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Crew
+from daemon.crews.executor import Executor
+from daemon.crews.tokens import CrewTokens
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import Invalid, NotFound, Refused, WrongCredential
+from daemon.journal.actor import Journal
+from daemon.journal.model import Retention
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -30,6 +37,18 @@ from daemon.vault.cookie import Cookie, parse_cookie
 HASH = SecretStr(hash_password("correct horse"))
 COOKIE = "SPC_U=4711; SPC_EC=.secret"
 ORDER = Order(("https://shopee.vn/product/1/2",), (), parse_cookie(COOKIE))
+
+
+def crew(name: str, *users: str) -> Crew:
+    worker = WorkerSettings(("/bin/true",), {}, memory=2**20)
+    return Crew(name, worker, (), 1, 0, 60.0, 60.0, "fail", users, ())
+
+
+CATALOG = Catalog(
+    {"post": crew("post", "ann", "bob"), "mail": crew("mail")},
+    (BrokenCrew("late", (), ("eve",)), BrokenCrew(None, ())),
+    default="post",
+)
 
 
 class Portal:
@@ -65,8 +84,28 @@ class Parts:
         self.vault = Vault()
         self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, DeskLimits()))
         self.states = {"vault": State.RUNNING, "conversion": State.RUNNING}
+        self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())
         self.operator = Operator(
-            auth=self.auth, vault=self.vault, desk=self.desk, browser=None, parts=self._snapshot
+            auth=self.auth,
+            vault=self.vault,
+            desk=self.desk,
+            browser=None,
+            parts=self._snapshot,
+            catalog=CATALOG,
+            tokens=self.tokens,
+            executor=Executor(
+                CATALOG,
+                Journal(
+                    directory / "journal",
+                    key=SecretBytes(bytes(32)),
+                    retention=Retention(timedelta(days=1), 1),
+                ),
+                tools={},
+                runs=directory / "runs",
+                queued=lambda: None,
+            ),
+            url="http://127.0.0.1:8787",
+            crew_urls={"mail": "http://127.0.0.1:9000"},
         )
 
     def _snapshot(self) -> list[ChildSnapshot]:
@@ -80,8 +119,8 @@ class Parts:
         await nursery.start(self.vault.run)
         await nursery.start(self.desk.run)
 
-    async def do(self, command: str) -> dict[str, Any]:
-        return await self.operator.commands()[command]()
+    async def do(self, command: str, **arguments: JsonValue) -> dict[str, Any]:
+        return await self.operator.commands()[command].run(arguments)
 
 
 @pytest.fixture
@@ -188,3 +227,75 @@ async def test_the_second_factor_is_switched_off(parts: Parts, nursery: trio.Nur
     await nursery.start(parts.auth.run)
     assert "message" in await parts.do("2fa off")
     assert await parts.auth.second_factor_enabled() is False
+
+
+# Crews
+
+
+async def test_crews_are_listed_also_those_that_cannot_run(parts: Parts) -> None:
+    def listed(name: str | None, state: str, address: str | None, *users: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "state": state,
+            "default": name == "post",
+            "baseAddress": address,
+            "users": list(users),
+            "running": 0,
+            "waiting": 0,
+        }
+
+    main = "http://127.0.0.1:8787/crews"
+    assert (await parts.do("crew list"))["crews"] == [
+        listed("post", "ready", f"{main}/post", "ann", "bob"),
+        listed("mail", "ready", "http://127.0.0.1:9000"),
+        listed("late", "broken", f"{main}/late", "eve"),
+        listed(None, "broken", None),
+    ]
+
+
+@pytest.mark.parametrize(("name", "user"), [("post", None), ("post", "ann"), ("late", "eve")])
+async def test_a_crews_token_is_shown(
+    parts: Parts, nursery: trio.Nursery, name: str, user: str | None
+) -> None:
+    await nursery.start(parts.tokens.run)
+    whose = {"name": name} if user is None else {"name": name, "user": user}
+    answer = await parts.do("crew token", **whose)
+    assert (answer["crew"], answer["user"]) == (name, user)
+    caller = await parts.tokens.caller(name, answer["token"])
+    assert (caller.crew, caller.user) == (name, user or "")
+    assert await parts.do("crew token", **whose) == answer
+
+
+async def test_a_crews_token_is_rotated(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.tokens.run)
+    old = (await parts.do("crew token", name="post", user="bob"))["token"]
+    new = (await parts.do("crew token", name="post", user="bob", rotate=True))["token"]
+    assert (await parts.tokens.caller("post", new)).user == "bob"
+    with pytest.raises(WrongCredential):
+        await parts.tokens.caller("post", old)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({}, Invalid, "name: is missing"),
+        ({"name": "post", "rotate": "yes"}, Invalid, "rotate: must be true or false"),
+        ({"name": "pst"}, NotFound, "there is no crew of that name; choose from: post, mail, late"),
+        (
+            {"name": "post", "user": "eve"},
+            NotFound,
+            "crew post has no user of that name; choose from: ann, bob",
+        ),
+    ],
+)
+async def test_a_token_of_nobodys_is_refused(
+    parts: Parts,
+    nursery: trio.Nursery,
+    arguments: dict[str, JsonValue],
+    kind: type[Refused],
+    text: str,
+) -> None:
+    await nursery.start(parts.tokens.run)
+    with pytest.raises(kind) as refused:
+        await parts.do("crew token", **arguments)
+    assert str(refused.value) == text

@@ -25,11 +25,11 @@ TEST_TOOLS = (CHROMIUM, "chromium", "oathtool", "zbarimg")
 
 PYTHON = f"""
 case "$*" in
-"-m venv --clear .venv")
-    note venv
-    rm -f .venv/made-from
-    mkdir -p .venv/bin
-    for name in python ruff mypy smartlinkd; do cp "$STUBS/in-venv" ".venv/bin/$name"; done ;;
+"-m venv --clear .venv" | "-m venv --clear .venv-crewai")
+    note "${{4#.}}"
+    rm -f "$4/made-from"
+    mkdir -p "$4/bin"
+    for name in python ruff mypy smartlinkd; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
@@ -92,7 +92,7 @@ def clone(tmp_path: Path) -> Clone:
     made.folder.mkdir()
     made.programs.mkdir()
     (made.folder / ".ci").mkdir()
-    for name in ("run", ".ci/run", "requirements.txt", "pyproject.toml"):
+    for name in ("run", ".ci/run", "requirements.txt", "requirements-crewai.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, made.folder / name)
     for name in ESSENTIAL:
         found = shutil.which(name)
@@ -121,6 +121,10 @@ SET_UP = [
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
 PYTEST = "pytest -n 2 --dist loadfile"
+CREWAI_SET_UP = [
+    "venv-crewai",
+    "pip --disable-pip-version-check --no-input install -r requirements-crewai.txt",
+]
 
 
 @pytest.mark.parametrize(
@@ -285,6 +289,33 @@ def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
     assert found == code
     assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
     assert err.splitlines()[-1] == last
+
+
+def test_the_tests_with_crewai_have_an_environment_more_and_nothing_of_debian(
+    clone: Clone,
+) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    clone.put("in-venv", IN_VENV + 'case "$*" in pytest*) note "$CREWAI_PYTHON" ;; esac')
+    code, _, err = clone.run("test", "--crewai", "-k", "two words")
+    assert code == 0
+    assert clone.calls() == [
+        *SET_UP,
+        *CREWAI_SET_UP,
+        "pytest -n 2 tests/crewai -k two words",
+        f"{clone.folder}/.venv-crewai/bin/python",
+    ]
+    assert "run: CrewAI and what it needs take about 1 GB" in err
+
+
+def test_crewai_is_set_up_once_and_anew_when_its_packages_change(clone: Clone) -> None:
+    clone.run("test", "--crewai")
+    clone.calls()
+    _, _, err = clone.run("test", "--crewai")
+    assert (clone.calls(), err) == (["pytest -n 2 tests/crewai"], "")
+    with (clone.folder / "requirements-crewai.txt").open("a") as file:
+        file.write("# another line\n")
+    clone.run("test", "--crewai")
+    assert clone.calls() == [*CREWAI_SET_UP, "pytest -n 2 tests/crewai"]
 
 
 def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:

@@ -1,15 +1,30 @@
-"""The state directory is one daemon's at a time."""
+"""The state directory is one daemon's at a time; a file in it is whole, private, and on disk."""
 
 from __future__ import annotations
 
+import logging
+import os
 import stat
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from daemon.state import LOCK_NAME, StateUnusable, claim
+from daemon.errors import Unavailable
+from daemon.state import (
+    LOCK_NAME,
+    NotSaved,
+    StateUnusable,
+    claim,
+    load_secret,
+    parse_secret,
+    read_private,
+    replace_file,
+    saving,
+)
 
 HOLD = """
 import sys, pathlib
@@ -18,6 +33,16 @@ with claim(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def write(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(0o600)
+    return path
 
 
 def is_held(directory: Path) -> bool:
@@ -31,15 +56,15 @@ def is_held(directory: Path) -> bool:
 def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     directory = tmp_path / "var" / "state"
     with claim(directory):
-        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-        assert stat.S_IMODE((directory / LOCK_NAME).stat().st_mode) == 0o600
+        assert mode(directory) == 0o700
+        assert mode(directory / LOCK_NAME) == 0o600
 
 
 def test_one_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "auth.json").write_text("kept")
     tmp_path.chmod(0o750)
     with claim(tmp_path):
-        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
+        assert mode(tmp_path) == 0o750
     assert (tmp_path / "auth.json").read_text() == "kept"
 
 
@@ -101,3 +126,270 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, place: str) -> None:
     text = r"^state\.directory: .* cannot be used \(.*writable"
     with pytest.raises(StateUnusable, match=text), claim(directory):
         pytest.fail("it was given out")
+
+
+# A file that is read
+
+
+def test_a_private_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = write(tmp_path / "file", "content")
+
+    assert read_private(path, most=7) == b"content"
+    assert read_private(path, most=6) == b"conten"
+
+
+def test_no_file_is_not_an_empty_one(tmp_path: Path) -> None:
+    assert read_private(tmp_path / "file", most=1) is None
+    assert read_private(write(tmp_path / "file", ""), most=1) == b""
+
+
+@pytest.mark.parametrize("bits", [0o604, 0o602, 0o640, 0o620, 0o601, 0o610])
+def test_a_file_open_to_others_is_refused(bits: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "file", "content")
+    path.chmod(bits)
+
+    with pytest.raises(StateUnusable) as refused:
+        read_private(path, most=7)
+
+    assert str(refused.value) == (
+        f"{path} is open to other users: run `chmod 600 {path}`, and if one of them may have "
+        "read it, delete it and set up again"
+    )
+
+
+@pytest.mark.parametrize("bits", [0o600, 0o400, 0o700])
+def test_what_the_owner_may_do_with_a_file_is_the_owners_business(
+    bits: int, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "file", "content")
+    path.chmod(bits)
+
+    assert read_private(path, most=7) == b"content"
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StateUnusable) as refused:
+        read_private(tmp_path, most=1)
+
+    assert str(refused.value) == (
+        f"{tmp_path} cannot be read: Is a directory; let the daemon's user read it"
+    )
+
+
+# A file that is replaced
+
+
+def test_replaces_the_content(tmp_path: Path) -> None:
+    path = write(tmp_path / "file", "a long old content")
+
+    replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
+    left = write(tmp_path / ".file.new", "half of a long new content")
+    left.chmod(0o644)
+
+    replace_file(tmp_path / "file", b"new")
+
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert mode(tmp_path / "file") == 0o600
+    assert not left.exists()
+
+
+def test_a_link_in_its_way_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path / "elsewhere", "precious")
+    (tmp_path / ".file.new").symlink_to(elsewhere)
+
+    with pytest.raises(NotSaved):
+        replace_file(tmp_path / "file", b"new")
+
+    assert elsewhere.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_the_mode_does_not_depend_on_the_umask(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        replace_file(tmp_path / "file", b"new")
+    finally:
+        os.umask(before)
+
+    assert mode(tmp_path / "file") == 0o600
+
+
+def test_the_content_is_never_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_first = []
+
+    def fchmod(descriptor: int, _: int) -> None:
+        at_first.append(os.fstat(descriptor).st_mode & 0o777)
+
+    monkeypatch.setattr(os, "fchmod", fchmod)
+    before = os.umask(0)
+    try:
+        replace_file(tmp_path / "file", b"new")
+    finally:
+        os.umask(before)
+
+    assert at_first == [0o600]
+
+
+def test_the_content_and_then_the_name_reach_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    path = tmp_path / "file"
+
+    def fsync(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        there = (tmp_path / ".file.new").read_bytes() if name == ".file.new" else b""
+        steps.append(f"{name} {there!r} {path.exists()}")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    replace_file(path, b"new")
+
+    assert steps == [".file.new b'new' False", f"{tmp_path.name} b'' True"]
+
+
+def test_a_full_disk_leaves_the_old_content_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "file", "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotSaved) as refused:
+        replace_file(path, b"new")
+
+    assert str(refused.value) == f"{path} could not be written: No space left on device"
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_gone_is_an_error_of_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(NotSaved, match=r"could not be written: No such file or directory$"):
+        replace_file(tmp_path / "gone" / "file", b"new")
+
+
+def test_a_name_that_the_disk_may_not_have_is_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "file", "old")
+    fsync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="Input/output error"):
+        replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+
+
+def test_what_is_not_saved_is_told_to_the_log_and_to_who_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Unavailable) as refused, saving():
+        replace_file(tmp_path / "gone" / "file", b"new")
+
+    assert str(refused.value) == (
+        "the daemon could not write to its state directory, so nothing was changed; "
+        "see its log, make room, and try again"
+    )
+    assert refused.value.retry_after == 30
+    assert caplog.record_tuples == [
+        (
+            "daemon.state",
+            logging.ERROR,
+            f"{tmp_path}/gone/file could not be written: No such file or directory",
+        )
+    ]
+
+
+def test_a_disk_of_which_nobody_knows_what_it_has_is_not_told_as_nothing_changed() -> None:
+    with pytest.raises(OSError, match="Input/output error"), saving():
+        raise OSError(5, "Input/output error")
+
+
+# A secret
+
+
+def secret_in(directory: Path) -> bytes:
+    found = load_secret(directory / "key", name="the key", loss="ends every lock")
+    return found.get_secret_value()
+
+
+def test_a_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    made = secret_in(tmp_path)
+
+    assert len(made) == 32
+    assert secret_in(tmp_path) == made
+    assert mode(tmp_path / "key") == 0o600
+    assert caplog.messages == [f"made the key {tmp_path}/key"]
+
+
+def test_every_install_has_a_secret_of_its_own(tmp_path: Path) -> None:
+    made = set()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        made.add(secret_in(tmp_path / name))
+
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("blanks", ["", "\n", "\r\n"])
+def test_a_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
+    write(tmp_path / "key", "0aF0" * 16 + blanks)
+
+    assert secret_in(tmp_path) == bytes.fromhex("0af0" * 16)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "0aF0" * 15, "0aF0" * 16 + "00", "0aG0" * 16),
+        *(b"\xff" * 64, bytes(range(32)), b"0" * 100_000),
+    ],
+    ids=lambda content: repr(content[:5]),
+)
+def test_a_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) -> None:
+    path = write(tmp_path / "key", content)
+
+    with pytest.raises(StateUnusable) as refused:
+        secret_in(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} must hold 64 hexadecimal digits: restore it from a backup, or delete it, "
+        "which makes a new one and ends every lock"
+    )
+
+
+def test_a_given_secret_that_is_none_is_refused_unrepeated() -> None:
+    given = "hunter2"
+
+    with pytest.raises(ValueError, match="the key") as refused:
+        parse_secret(SecretStr(given), name="the key")
+
+    assert str(refused.value) == (
+        "the key must be 64 hexadecimal digits; make one with: openssl rand -hex 32"
+    )
+    assert given not in "".join(traceback.format_exception(refused.value))
+
+
+def test_nothing_shows_a_secret(tmp_path: Path) -> None:
+    made = load_secret(tmp_path / "key", name="the key", loss="ends every lock")
+
+    assert made.get_secret_value().hex() not in f"{made} {made!r}"

@@ -123,7 +123,8 @@ async def test_parts_start_before_those_that_ask_them(
     nowhere: dict[str, object] = {"executable": "/nowhere/chromium"}
     async with serving(settings(tmp_path, browser=nowhere, **sections)):
         pass
-    wanted = ["auth", "vault", "browser", "conversion", "http", "control"]
+    crews = ["crew tokens", "crews", "journal", "executor", "webhooks"]
+    wanted = ["auth", "vault", "browser", "conversion", *crews, "http", "control"]
     assert seen == [name for name in wanted if browser or name != "browser"]
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import partial
 
-import trio
-from quart import Response, g, request
+from pydantic import JsonValue
+from quart import Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
 from daemon import __version__
-from daemon.api import docs
-from daemon.api.errors import handle_errors
+from daemon.api import dashboard, docs
+from daemon.api.crews.app import add_crews, add_one_crew
+from daemon.api.crews.errors import crew_failure, crew_failure_body, crew_paths
+from daemon.api.document import document
+from daemon.api.errors import Refusal, failure, handle_errors
 from daemon.api.guards import Guards
+from daemon.api.measure import measure
 from daemon.api.openapi import Api
-from daemon.api.routes import auth, convert, cookies, operator
+from daemon.api.routes import auth, convert, cookies, crews, operator
 from daemon.api.schemas import Failure
 from daemon.api.services import Services
 from daemon.serving import GuardedQuart
+from daemon.serving.failures import plain_body
 
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
@@ -25,19 +31,43 @@ _FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
 
 
 def build_app(services: Services) -> GuardedQuart:
-    """The facade of the affiliate service over these parts."""
+    """The facade over these parts: the affiliate service, the operator's endpoints, the crews."""
     app = GuardedQuart(max_body=services.max_body)
-    api = Api(app, "smartlinkd: affiliate smart links", __version__, failure=Failure)
+    api = Api(app, failure=Failure)
     guards = Guards(services)
     auth.add(api, guards, services.auth)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault, services.metrics)
     operator.add(app, api, guards, services)
-    docs.register(app, api)
-    handle_errors(app)
+    crews.add(api, guards, services.crews)
+    of_crews = add_crews(app, services.crews)
+    docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
+    dashboard.register(app)
+    _tell_failures(app, _add_default_crew(app, services))
     _allow_extension(app, api, services.extension_origins)
-    _measure(app, services)
+    measure(app, services.metrics)
     return app
+
+
+def _add_default_crew(app: GuardedQuart, services: Services) -> Collection[str]:
+    """Serve the default crew, if there is one, at `/` too; returns the paths that it has there."""
+    name = services.crews.catalog.default
+    return add_one_crew(app, name, services.crews).paths if name is not None else ()
+
+
+def _tell_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
+    """Each failure in the shape that goes with its path."""
+    is_crews = crew_paths(default_crew)
+
+    def answer(refusal: Refusal) -> Response:
+        return crew_failure(refusal) if is_crews(request.path) else failure(refusal)
+
+    def body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:
+        of_kind = crew_failure_body if is_crews(path) else plain_body
+        return of_kind(status, text, path)
+
+    handle_errors(app, answer)
+    app.failure_body = body
 
 
 def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> None:
@@ -78,18 +108,3 @@ async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
             "Access-Control-Max-Age": str(PREFLIGHT_AGE),
         },
     )
-
-
-def _measure(app: GuardedQuart, services: Services) -> None:
-    """Count and time requests by route, so that unknown paths are one line and not thousands."""
-
-    @app.before_request
-    async def start() -> None:
-        g.started = trio.current_time()
-
-    @app.after_request
-    async def stop(response: Response) -> Response:
-        route = request.url_rule.rule if request.url_rule is not None else "unknown"
-        services.metrics.requests.labels(route, response.status_code).inc()
-        services.metrics.request_seconds.labels(route).observe(trio.current_time() - g.started)
-        return response

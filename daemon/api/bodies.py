@@ -30,6 +30,9 @@ _FAULTS = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
     "greater_than_equal": "must be {ge} or more",
     "less_than_equal": "must be {le} or less",
     "literal_error": "must be {expected}",
@@ -64,11 +67,12 @@ def parse(model: type[B], data: bytes) -> B:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        text = _tell(error)
+        text = tell(error)
     raise Invalid(text)  # out here it has no context, which would hold the values
 
 
-def _tell(error: ValidationError) -> str:
+def tell(error: ValidationError) -> str:
+    """All that is wrong, field by field, in our words and without the values."""
     found = error.errors(include_url=False, include_input=False)
     faults = [_fault(each["loc"], each["type"], each.get("ctx", {})) for each in found[:MAX_FAULTS]]
     if len(found) > MAX_FAULTS:

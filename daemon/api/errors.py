@@ -1,14 +1,18 @@
-"""Every failure as `{"ok": false, "error": "…"}` with its status (seed, section 7).
+"""Every failure, whatever went wrong, becomes an answer with its status here.
 
-Whatever goes wrong on a path of the affiliate service ends here: what a part of the daemon refused,
-what the framework refused (an unknown path, a wrong method, a body too large), and bugs.
+What a part of the daemon refused, what the framework refused (an unknown path, a wrong method, a
+body too large), and bugs. How the answer looks depends on whom it is for: the affiliate service has
+one failure body (seed, section 7), crews another (see `daemon/api/crews/errors.py`).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from pydantic import JsonValue
 from quart import Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -41,7 +45,7 @@ STATUSES: dict[type[Refused], HTTPStatus] = {
 }
 
 _TEXTS = {
-    404: "there is nothing at this path; /docs lists what there is",
+    404: "there is nothing at this path; /docs of the daemon's main address lists what there is",
     405: "this path does not take this method; the Allow header names those it takes",
     408: "the body did not arrive in time; send it faster",
     413: "the body is larger than server.max_body allows; send less",
@@ -49,33 +53,45 @@ _TEXTS = {
 _BUG = "internal error; the daemon's log has it"
 
 
-def handle_errors(app: GuardedQuart) -> None:
-    """Give `app` its error handlers."""
+@dataclass(frozen=True)
+class Refusal:
+    """What a client is to be told, in no shape yet."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> None:
+    """Give `app` its error handlers; `answer` makes the response to the current request."""
 
     @app.errorhandler(Refused)
     async def refused(refusal: Refused) -> Response:
         kind = next(kind for kind in STATUSES if isinstance(refusal, kind))
         headers = {"Retry-After": str(refusal.retry_after)} if isinstance(refusal, NotNow) else {}
-        return failure(STATUSES[kind], str(refusal), headers)
+        details = refusal.details if isinstance(refusal, Unprocessable) else {}
+        return answer(Refusal(STATUSES[kind], str(refusal), headers, details))
 
     @app.errorhandler(HTTPException)
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
         text = _TEXTS.get(status, error.description or HTTPStatus(status).phrase)
         allowed = error.valid_methods if isinstance(error, MethodNotAllowed) else None
-        return failure(status, text, {"Allow": ", ".join(sorted(allowed))} if allowed else {})
+        headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
+        return answer(Refusal(status, text, headers))
 
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        return failure(HTTPStatus.INTERNAL_SERVER_ERROR, _BUG)
+        return answer(Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, _BUG))
 
 
-def failure(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    """The failure body as a response."""
+def failure(refusal: Refusal) -> Response:
+    """The failure body of the affiliate service as a response."""
     return Response(
-        Failure(error=text).model_dump_json(),
-        status,
-        {"Cache-Control": "no-store", **(headers or {})},
+        Failure(error=refusal.text).model_dump_json(),
+        refusal.status,
+        {"Cache-Control": "no-store", **refusal.headers},
         content_type="application/json",
     )

@@ -5,7 +5,7 @@ the framework leaves out what clients stumble over (that a body is required, the
 headers). The choice: an operation is declared once, and the declaration is all there is: the view
 validates with the models that the document shows.
 
-    api = Api(app, "Affiliate smart links", "1.0", failure=Failure)
+    api = Api(app, failure=Failure)
 
     @api.operation("POST", "/api/convert", access=session, body=ConvertRequest, ok=ConvertResponse,
                    errors=(502, 503))
@@ -13,7 +13,8 @@ validates with the models that the document shows.
         \"\"\"Turn product links into affiliate links.\"\"\"
 
 Errors are raised: `daemon.errors` and werkzeug's `HTTPException`s. The app's error handlers turn
-them into the failure body that the document shows.
+them into the failure body that the document shows. The document itself is made of one table or
+several in `document.py`.
 
 Rejected: quart-schema (no `required` on bodies, `get_json`, models inlined, pages from CDNs).
 """
@@ -21,47 +22,27 @@ Rejected: quart-schema (no `required` on bodies, `get_json`, models inlined, pag
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
-from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
-from quart import Blueprint, Quart
+from quart import Quart, Response
 from quart.typing import ResponseReturnValue
 
-from daemon.api import bodies
+from daemon.api import bodies, parameters
+from daemon.api.parameters import Parameters
 from daemon.patience import PATIENCE, patience
 
 C = TypeVar("C")
+P = TypeVar("P", bound=Parameters)
 B = TypeVar("B", bound=BaseModel)
-R = TypeVar("R", bound=BaseModel)
-Json = dict[str, Any]
+R = TypeVar("R", bound=BaseModel | Response)
 _Handler = Callable[..., Awaitable[Any]]
-_References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
+_Ok = type[R] | tuple[type[R], ...]
 
-BODY_ERRORS = (400, 408, 413)  # what any operation with a body may answer
-RETRY_LATER = (429, 503)  # answered with `Retry-After`
-
-_MEANINGS = {
-    400: "The request is wrong: the text names the field and the rule",
-    401: "Wrong password or wrong code",
-    403: "No access: the token is missing, invalid or expired",
-    404: "Not found",
-    408: "The body did not arrive in time",
-    413: "The body is too large",
-    429: "Too many tries from there",
-    500: "Internal error",
-    502: "The browser or the marketplace failed; often the cookie has expired",
-    503: "Not ready or overloaded",
-}
-_SECURITY: dict[str, list[Json]] = {
-    "none": [],
-    "optional": [{}, {"bearer": []}],
-    "required": [{"bearer": []}],
-}
+_IN_BRACES = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -80,29 +61,59 @@ class Access(Generic[C]):
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the table."""
+    """One row of the table. `media` is the type of an answer that is no JSON."""
 
     method: str
     path: str
     name: str
     text: str
     access: Access[Any]
+    asks: type[Parameters] | None
     body: type[BaseModel] | None
     ok: tuple[type[BaseModel], ...]
+    media: str
     errors: tuple[int, ...]
 
 
 class Api:
-    """The operations of one API. `failure` is the body of all its errors."""
+    """The operations of one API.
+
+    `failure` is the body of all its errors; `meanings` are the document's words for statuses that
+    mean something of their own here. `under` is put before every path, and `shared` are the
+    parameters in it. `given` is what stands for them where the path has none.
+    """
 
     def __init__(
-        self, target: Quart | Blueprint, title: str, version: str, *, failure: type[BaseModel]
+        self,
+        target: Quart,
+        *,
+        failure: type[BaseModel],
+        meanings: Mapping[int, str] | None = None,
+        under: str = "",
+        shared: type[Parameters] | None = None,
+        given: Mapping[str, str] | None = None,
     ) -> None:
+        self.failure = failure
+        self.meanings = meanings or {}
+        self.shared = shared
+        self.operations: list[Operation] = []
+        self.paths: set[str] = set()  # all that are served, with parameters in braces
         self._target = target
-        self._title = title
-        self._version = version
-        self._failure = failure
-        self._operations: list[Operation] = []
+        self._under = under
+        self._given = given
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        ok: _Ok[R],
+        media: str = ...,
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
 
     @overload
     def operation(
@@ -112,9 +123,9 @@ class Api:
         *,
         access: Access[C],
         body: type[B],
-        ok: type[R] | tuple[type[R], ...],
+        ok: _Ok[R],
         errors: Iterable[int] = (),
-        seconds: float = PATIENCE,
+        seconds: float = ...,
     ) -> Callable[[Callable[[C, B], Awaitable[R]]], Callable[[C, B], Awaitable[R]]]: ...
 
     @overload
@@ -124,10 +135,27 @@ class Api:
         path: str,
         *,
         access: Access[C],
-        ok: type[R] | tuple[type[R], ...],
+        asks: type[P],
+        ok: _Ok[R],
+        media: str = ...,
         errors: Iterable[int] = (),
-        seconds: float = PATIENCE,
-    ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
+        seconds: float = ...,
+        also: str = ...,
+    ) -> Callable[[Callable[[C, P], Awaitable[R]]], Callable[[C, P], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        asks: type[P],
+        body: type[B],
+        ok: _Ok[R],
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C, P, B], Awaitable[R]]], Callable[[C, P, B], Awaitable[R]]]: ...
 
     def operation(
         self,
@@ -135,139 +163,82 @@ class Api:
         path: str,
         *,
         access: Access[Any],
+        asks: type[Parameters] | None = None,
         body: type[BaseModel] | None = None,
-        ok: type[BaseModel] | tuple[type[BaseModel], ...],
+        ok: _Ok[Any],
+        media: str = "application/json",
         errors: Iterable[int] = (),
         seconds: float = PATIENCE,
+        also: str = "",
     ) -> Callable[[_Handler], _Handler]:
         """Serve the decorated handler at `path`, and document it.
 
-        It is called with what `access` says of the caller and, where the operation has a `body`,
-        the validated body; it returns one of the `ok` models, answered with 200. `errors` are the
-        statuses that are its own: those of its access and its body are added. It has `seconds` to
-        answer, not counting those that its body takes to arrive, and is a 503 after that. The first
-        line of its docstring is the summary, the rest the description.
+        It is called with what `access` says of the caller, then with the validated parameters and
+        the validated body, where the operation `asks` for some and has a `body`. It returns one of
+        the `ok` models, answered with 200; or, when `ok` is `Response`, the whole answer, of type
+        `media`. `errors` are the statuses that are its own: those of its access and its body are
+        added. It has `seconds` to answer, not counting those that its body takes to arrive, and is
+        a 503 after that. The first line of its docstring is the summary, the rest the description.
+        `also` is a second path, which is served and not documented.
         """
 
         def declare(handler: _Handler) -> _Handler:
-            async def view() -> ResponseReturnValue:
+            async def view(**_: str) -> ResponseReturnValue:
                 with patience():
                     caller = await access.admit()
-                arguments = (caller,) if body is None else (caller, await bodies.read(body))
+                arguments = [caller]
+                if asks is not None:
+                    arguments.append(parameters.read(asks))
+                if body is not None:
+                    arguments.append(await bodies.read(body))
                 with patience(seconds):
                     answer = await handler(*arguments)
                 # Tokens and cookies are among the answers: nobody is to keep one.
+                if isinstance(answer, Response):
+                    answer.headers["Cache-Control"] = "no-store"
+                    return answer
                 headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
                 return answer.model_dump_json(by_alias=True), 200, headers
 
-            self._operations.append(
+            models = ok if isinstance(ok, tuple) else (ok,)
+            self.operations.append(
                 Operation(
                     method,
-                    path,
+                    self._under + path,
                     handler.__name__,
                     inspect.getdoc(handler) or "",
                     access,
+                    asks,
                     body,
-                    ok if isinstance(ok, tuple) else (ok,),
+                    tuple(model for model in models if issubclass(model, BaseModel)),
+                    media,
                     tuple(errors),
                 )
             )
-            self._target.add_url_rule(
-                path, handler.__name__, view, methods=[method], provide_automatic_options=False
-            )
+            for place in filter(None, (path, also)):
+                self._serve(method, place, handler.__name__, view)
             return handler
 
         return declare
 
     def methods(self, path: str) -> list[str]:
         """The methods that are served at `path` so far, HEAD among them where GET is."""
-        declared = {operation.method for operation in self._operations if operation.path == path}
+        declared = {operation.method for operation in self.operations if operation.path == path}
         return sorted(declared | ({"HEAD"} if "GET" in declared else set()))
 
-    def document(self) -> Json:
-        """The OpenAPI 3.1 document of the operations declared so far."""
-        references, schemas = self._schemas()
-        paths: dict[str, Json] = {}
-        for operation in self._operations:
-            entry = _describe(operation, self._failure, references)
-            paths.setdefault(operation.path, {})[operation.method.lower()] = entry
-        return {
-            "openapi": "3.1.0",
-            "info": {"title": self._title, "version": self._version},
-            "paths": paths,
-            "components": {
-                "schemas": schemas,
-                "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            },
-        }
-
-    def _schemas(self) -> tuple[_References, Json]:
-        models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
-            (self._failure, "serialization"): None
-        }
-        for operation in self._operations:
-            if operation.body is not None:
-                models[operation.body, "validation"] = None
-            models.update({(model, "serialization"): None for model in operation.ok})
-        references, definitions = models_json_schema(
-            list(models),
-            ref_template="#/components/schemas/{model}",
-            schema_generator=_AnswersAreComplete,
+    def _serve(
+        self, method: str, path: str, name: str, view: Callable[..., Awaitable[ResponseReturnValue]]
+    ) -> None:
+        self.paths.add(self._under + path)
+        rule = _IN_BRACES.sub(r"<\1>", self._under + path)
+        self._target.add_url_rule(
+            # The address that others are under is good with a slash at its end and without, for
+            # every method; a redirect from one to the other would be no JSON.
+            rule.removesuffix("/") or "/",
+            f"{rule} {name}",
+            view,
+            methods=[method],
+            defaults=self._given,
+            strict_slashes=path != "/",
+            provide_automatic_options=False,
         )
-        schemas: Json = definitions["$defs"]
-        return references, schemas
-
-
-class _AnswersAreComplete(GenerateJsonSchema):
-    """A field of an answer is always written, with a default or without."""
-
-    def field_is_required(
-        self, field: ModelField | DataclassField | TypedDictField, total: bool
-    ) -> bool:
-        return self.mode == "serialization" or super().field_is_required(field, total)
-
-
-def _describe(operation: Operation, failure: type[BaseModel], references: _References) -> Json:
-    summary, _, description = operation.text.partition("\n")
-    statuses = {*operation.errors, *operation.access.refusals, 500}
-    if operation.body is not None:
-        statuses.update(BODY_ERRORS)
-    ok = [references[model, "serialization"] for model in operation.ok]
-    entry: Json = {
-        "operationId": operation.name,
-        "summary": summary,
-        "description": description.strip(),
-        "security": _SECURITY[operation.access.bearer],
-        "responses": {
-            "200": _answer("Success", ok),
-            **{
-                str(status): _failure(status, references[failure, "serialization"])
-                for status in sorted(statuses)
-            },
-        },
-    }
-    if operation.body is not None:
-        schema = references[operation.body, "validation"]
-        entry["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema}},
-        }
-    return entry
-
-
-def _answer(description: str, schemas: Sequence[Json]) -> Json:
-    schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _failure(status: int, schema: Json) -> Json:
-    answer = _answer(_MEANINGS.get(status, HTTPStatus(status).phrase), [schema])
-    if status in RETRY_LATER:
-        answer["headers"] = {
-            "Retry-After": {
-                "description": "Seconds to wait",
-                "required": True,
-                "schema": {"type": "integer", "minimum": 1},
-            }
-        }
-    return answer

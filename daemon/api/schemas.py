@@ -8,31 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from daemon.marketplace.products import ProductData
+from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry
 from daemon.wire import Body, Timestamp
-
-MAX_LINKS = 15
-MAX_SUB_IDS = 5
-MAX_SUB_ID = 50
-
-
-def _sub_id(value: str) -> str:
-    if value and not (value.isascii() and value.isalnum() and len(value) <= MAX_SUB_ID):
-        raise ValueError(f"must be 1 to {MAX_SUB_ID} letters a-z, A-Z and digits, or empty")
-    return value
-
-
-SubId = Annotated[
-    str,
-    AfterValidator(_sub_id),
-    Field(
-        description=f"letters and digits, at most {MAX_SUB_ID}; empty keeps the position",
-        json_schema_extra={"pattern": f"^[A-Za-z0-9]{{0,{MAX_SUB_ID}}}$"},
-    ),
-]
-
 
 # Requests
 
@@ -60,9 +39,7 @@ class SyncCookieRequest(Body):
     account_name: str | None = None
 
 
-class ConvertRequest(Body):
-    links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS)]
-    sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
+class ConvertRequest(LinksRequest):
     cookie: SecretStr | None = None
 
 
@@ -112,18 +89,6 @@ class SyncCookieResponse(Body):
 
 class StoredCookieResponse(SyncCookieResponse):
     cookie: str
-
-
-class SuccessEntry(Body):
-    short_link: str
-    long_link: str
-    fail_code: Literal[0] = 0
-    product: ProductData | None
-
-
-class FailureEntry(Body):
-    error: Literal[True] = True
-    fail_code: int
 
 
 class ConvertResponse(Body):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -9,10 +10,29 @@ from pydantic import SecretStr
 from daemon.api.access import Neighbourhood
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
+from daemon.config.values import Network
 from daemon.conversion.desk import Desk
+from daemon.crews.catalog import Catalog
+from daemon.crews.executor import Executor
+from daemon.crews.tokens import CrewTokens
 from daemon.metrics import Metrics
 from daemon.operator import Operator
 from daemon.vault.actor import Vault
+
+
+@dataclass(frozen=True)
+class CrewServices:
+    """What is asked about crews.
+
+    `webhook_networks` are those that webhooks may call beside the public internet.
+    `own_addresses` has the URL at which a crew with a `bind` of its own listens, by its name.
+    """
+
+    catalog: Catalog
+    executor: Executor
+    tokens: CrewTokens
+    webhook_networks: Sequence[Network]
+    own_addresses: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -25,6 +45,7 @@ class Services:
     browser: Browser | None
     operator: Operator
     metrics: Metrics
+    crews: CrewServices
     neighbourhood: Neighbourhood
     sync_key: SecretStr
     extension_origins: frozenset[str]

@@ -28,10 +28,11 @@ from pydantic import SecretStr
 
 from daemon.auth.passwords import Passwords
 from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
-from daemon.auth.state import NotSaved, Saved, new_epoch, save
+from daemon.auth.state import Saved, new_epoch, save
 from daemon.auth.throttle import Throttle
 from daemon.auth.tokens import Tokens, refusal
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.state import saving
 
 logger = logging.getLogger(__name__)
 
@@ -265,15 +266,8 @@ class Doorkeeper:
         was changed; any other error of the disk ends the incarnation, and the next one reads
         what is really there.
         """
-        try:
+        with saving():
             await trio.to_thread.run_sync(save, self._directory, saved)
-        except NotSaved as error:
-            logger.error("%s", error)  # noqa: TRY400 - the text is the whole of it
-            raise Unavailable(
-                "the daemon could not write to its state directory, so nothing was changed; "
-                "see its log, make room, and try again",
-                retry_after=30,
-            ) from error
         self._saved = saved
 
 

@@ -1,31 +1,51 @@
-"""`smartlinkd check-config FILE`: whether the daemon would start with it, and what it would do."""
+"""`smartlinkd check-config FILE`: whether the daemon would start with it, and what it would do.
+
+Whether a file can be read depends on who reads it. So this command, when it is run by root, first
+becomes the owner of the state directory, which is who the daemon runs as. It stays that for its
+short rest: an interpreter that a crew names is started, and should not be by root.
+"""
 
 from __future__ import annotations
 
+import os
+import pwd
 import sys
 from pathlib import Path
 
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
-from daemon.config import Settings
+from daemon.config import Problem, Settings
+from daemon.crews.catalog import Catalog, read_catalog
+from daemon.crews.crew import BrokenCrew, Crew
+
+GOOD, BROKEN = 0, 1
 
 
 def check_config(path: Path, settings: Settings) -> int:
-    """Say that `settings`, read from `path`, are good, and in short what they make of the daemon.
+    """Say what `settings`, read from `path`, make of the daemon and its crews, and what is wrong.
 
-    Its faults were told when it was read (see `daemon/cli.py`).
+    0 when all is good, 1 when the daemon would start without some of its crews. Other faults were
+    told when the file was read (see `daemon/cli.py`).
     """
-    for warning in settings.warnings:
+    warnings = list(settings.warnings)
+    if settings.crews:
+        warnings += _become_the_daemon(settings.state.directory)
+    for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     # No fault of the file, which may be for another machine: here it would never be ready.
     try:
         find(settings.browser.executable)
     except LaunchFailed as missing:
         print(f"warning: {missing}", file=sys.stderr)
-    print(f"{path}: OK")
-    for line in _summary(settings):
+    catalog = read_catalog(settings)
+    broken = len(catalog.broken)
+    without = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
+    print(f"{path}: {without}")
+    for line in (*_summary(settings), *_crews(settings, catalog)):
         print(f"  {line}")
-    return 0
+    for crew in catalog.broken:
+        _tell(crew)
+    return BROKEN if broken else GOOD
 
 
 def _summary(settings: Settings) -> list[str]:
@@ -38,3 +58,51 @@ def _summary(settings: Settings) -> list[str]:
         f"market {market.market} at {market.portal_url or 'its own addresses'}, "
         f"links by {settings.links.source}, products by {settings.products.source}",
     ]
+
+
+def _crews(settings: Settings, catalog: Catalog) -> list[str]:
+    runners = {entry.name: entry.section.runner for entry in settings.crews if entry.section}
+    return [
+        f'crew "{name}" ({runners[name]}): inputs {_inputs(crew)}; at {_where(crew, catalog)}'
+        for name, crew in catalog.crews.items()
+    ]
+
+
+def _inputs(crew: Crew) -> str:
+    """Their names, in brackets those that may be left out."""
+    return ", ".join(i.name if i.required else f"[{i.name}]" for i in crew.inputs) or "none"
+
+
+def _where(crew: Crew, catalog: Catalog) -> str:
+    places = [f"/crews/{crew.name}"]
+    if catalog.default == crew.name:
+        places.append("/")
+    if crew.bind is not None:
+        places.append(str(crew.bind))
+    return ", ".join(places)
+
+
+def _tell(crew: BrokenCrew) -> None:
+    for problem in crew.problems:
+        print(problem, file=sys.stderr)
+
+
+def _become_the_daemon(directory: Path) -> list[Problem]:
+    """Give up being root for who owns the state directory; say so when nobody can be told."""
+    if os.geteuid() != 0:
+        return []
+    try:
+        owner = directory.stat()
+    except OSError:
+        fault = "is not there yet, so crews are looked at as root, who may read everything"
+        remedy = "check again as the daemon's user"
+        return [Problem("state.directory", fault, remedy)]
+    if owner.st_uid != 0:
+        try:
+            groups = os.getgrouplist(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+        except KeyError:  # a user that systemd makes for the time of the service
+            groups = [owner.st_gid]
+        os.setgroups(groups)
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
+    return []

@@ -1,4 +1,4 @@
-"""Commands for the daemon that runs: `status`, `account …`, `tokens revoke`, `2fa off`.
+"""Commands for the daemon that runs: `status`, `account …`, `crew …`, `tokens revoke`, `2fa off`.
 
 They speak to it over the unix socket in its state directory, which only its own user and root can
 open: who may use the socket may do what it offers, so there is no password.
@@ -8,28 +8,41 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import trio
+from pydantic import JsonValue
 
 from daemon.commands.table import table
 from daemon.control import NotRunning, call
 
 
-def ask_running(directory: Path, command: str, *, as_json: bool) -> int:
+def ask_running(
+    directory: Path,
+    command: str,
+    arguments: Mapping[str, JsonValue],
+    *,
+    only: str | None,
+    as_json: bool,
+) -> int:
     """Have the daemon whose state is in `directory` do `command`, and print its answer.
 
-    1 when there is none, or when it refuses.
+    With `only`, the value of that key alone, for scripts that need nothing else. 1 when there is no
+    daemon, or when it refuses.
     """
     try:
-        answer = trio.run(call, directory, command)
+        answer = trio.run(partial(call, directory, command, arguments))
     except NotRunning as why:
         print(f"smartlinkd: {why}", file=sys.stderr)
         return 1
     if as_json:
         print(json.dumps(answer, indent=2))
-    elif answer["ok"]:
-        print(table({key: value for key, value in answer.items() if key != "ok"}))
-    else:
+    elif not answer["ok"]:
         print(f"smartlinkd: {answer['error']}", file=sys.stderr)
+    elif only is not None:
+        print(answer[only])
+    else:
+        print(table({key: value for key, value in answer.items() if key != "ok"}))
     return 0 if answer["ok"] else 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from daemon.config.crews import CrewDraft
 from daemon.config.problems import Problem, shown, written
 from daemon.config.settings import SECTIONS
 
@@ -22,6 +23,7 @@ class Draft:
     """Values as given, the names they were given under, and what was found so far."""
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    crews: list[CrewDraft] = field(default_factory=list)
     variables: dict[tuple[str, str], str] = field(default_factory=dict)
     files: dict[tuple[str, str], str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)

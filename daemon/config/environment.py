@@ -2,7 +2,8 @@
 
 Text is taken as it is; numbers, switches, lists and tables are JSON. A variable with the prefix
 and a double underscore that names no key is a problem, since it would silently do nothing; other
-variables with the prefix belong to somebody else.
+variables with the prefix belong to somebody else. Crews cannot be set by variables: they are many
+tables of one name.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ def _is_text(field: FieldInfo) -> bool:
 
 
 def _unknown(variable: str) -> Problem:
+    if variable.startswith(f"{PREFIX}CREWS__"):
+        remedy = "unset it, and write the crew under [[crews]] in the file"
+        return Problem(shown(variable), "cannot be: variables set no crews", remedy)
     known = [variable_for(s, key) for s, model in SECTIONS.items() for key in model.model_fields]
     close = difflib.get_close_matches(variable, known, n=1)
     remedy = f"did you mean {close[0]}?" if close else "unset it, or see config.example.toml"

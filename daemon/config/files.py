@@ -1,8 +1,9 @@
-"""The files of the configuration: the TOML file itself, and files that hold one secret each.
+"""The files of the configuration: the TOML file itself, files that hold one secret each, and files
+of environment variables for crews.
 
 A file is opened without waiting (a FIFO would hang the start), has to be a regular one, and has a
-greatest size. A secret that group or others can read is used, with a warning at every start: a
-backup job or a second service reads it by accident. What lies in `$CREDENTIALS_DIRECTORY` is not
+greatest size. Secrets that group or others can read are used, with a warning at every start: a
+backup job or a second service reads them by accident. What lies in `$CREDENTIALS_DIRECTORY` is not
 warned of: systemd guards that folder itself, and gives the service access by an ACL, whose mask
 shows as group permission in the mode.
 """
@@ -15,18 +16,21 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from daemon.config import env_file
+from daemon.config.crews import CrewDraft, drafts
 from daemon.config.draft import Draft, secret_keys
-from daemon.config.problems import Problem
+from daemon.config.problems import MANY, Problem
 from daemon.config.values import Fault, optional_path
 
 LONGEST_FILE = 1024 * 1024  # bytes; a configuration of some hundred tables fits
 LONGEST_SECRET = 4096  # bytes; a secret is one line
+LONGEST_ENVIRONMENT = 256 * 1024  # bytes; as many as a crew's variables may come to
 
 
 def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
     """What the TOML file says, at its top level; None, and a problem, when it cannot be told."""
     try:
-        content, mode = _read(path, LONGEST_FILE)
+        content, mode = read_file(path, LONGEST_FILE)
         found = tomllib.loads(content)
     except Fault as fault:
         draft.problems.append(Problem(str(path), fault.fault, fault.remedy))
@@ -64,22 +68,47 @@ def read_secrets(draft: Draft, credentials: Path | None) -> None:
             secret, mode = _read_secret(path)
             draft.put(section, key, secret)
             draft.files[section, key] = name
-            guarded = credentials is not None and path.is_relative_to(credentials)
-            if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
-                fault = f"is open to other users (mode {mode:04o})"
-                draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
+            _warn_if_open(draft, name, path, mode, credentials)
         except Fault as fault:
             draft.problems.append(Problem(name, fault.fault, fault.remedy))
 
 
+def read_environments(draft: Draft, credentials: Path | None) -> None:
+    """Give each crew the variables in its `environment_file`. Its faults are that crew's."""
+    for crew in draft.crews:
+        try:
+            path = optional_path(crew.given.get("environment_file"))
+        except Fault:
+            continue  # the crew's own check reports it
+        if path is not None:
+            _read_environment(draft, crew, path, credentials)
+
+
+def _read_environment(draft: Draft, crew: CrewDraft, path: Path, credentials: Path | None) -> None:
+    try:
+        content, mode = read_file(path, LONGEST_ENVIRONMENT)
+        crew.variables = env_file.parse(content)
+    except Fault as fault:
+        crew.add("environment_file", fault.fault, fault.remedy)
+        return
+    _warn_if_open(draft, crew.key("environment_file"), path, mode, credentials)
+
+
+def _warn_if_open(draft: Draft, name: str, path: Path, mode: int, credentials: Path | None) -> None:
+    guarded = credentials is not None and path.is_relative_to(credentials)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
+        fault = f"is open to other users (mode {mode:04o})"
+        draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
+
+
 def _read_secret(path: Path) -> tuple[str, int]:
-    content, mode = _read(path, LONGEST_SECRET)
+    content, mode = read_file(path, LONGEST_SECRET)
     if not content.strip():
         raise Fault("names an empty file", f"put the secret, one line, into {path}")
     return content.strip(), mode
 
 
-def _read(path: Path, longest: int) -> tuple[str, int]:
+def read_file(path: Path, longest: int) -> tuple[str, int]:
     """A regular file's text and its permission bits. Raises `Fault`.
 
     Where nothing is at the path its text is not repeated: it may be a secret under a wrong key.
@@ -110,13 +139,19 @@ def _read(path: Path, longest: int) -> tuple[str, int]:
 
 
 def _warn_of_open_secrets(draft: Draft, found: dict[str, Any], path: Path) -> None:
+    keys = []
     for section, key in secret_keys():
         table = found.get(section)
         if isinstance(table, dict) and table.get(key):
-            draft.warnings.append(
-                Problem(
-                    f"{section}.{key}",
-                    "stands in a file that every user can read",
-                    f"chmod 600 {path}, or keep it in a file of its own ({key}_file)",
-                )
+            keys.append((f"{section}.{key}", key))
+    for crew in drafts(found.get(MANY, [])):
+        if crew.given.get("environment"):
+            keys.append((crew.key("environment"), "environment"))
+    for name, key in keys:
+        draft.warnings.append(
+            Problem(
+                name,
+                "stands in a file that every user can read",
+                f"chmod 600 {path}, or keep it in a file of its own ({key}_file)",
             )
+        )

@@ -3,7 +3,8 @@
 The order: the TOML file, then the variables over it, then the files that hold secrets, then the
 rules. Nothing stops at the first fault: each step adds its problems and hands on what it
 understood. Only a file that is no TOML ends it early, since every required key would then be
-"missing", which is not what is wrong.
+"missing", which is not what is wrong. What is wrong with a crew is kept with that crew, and is
+raised only in the company of other faults.
 
 Rejected: pydantic-settings. It stops at a variable that is no JSON, knows neither unknown
 variables nor files of secrets, and reports by location instead of by the operator's own words.
@@ -17,12 +18,21 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from daemon.config import checks
+from daemon.config import checks, crews
 from daemon.config.draft import Draft
 from daemon.config.environment import override
-from daemon.config.files import read_secrets, read_tables
-from daemon.config.problems import ConfigError, Problem, from_pydantic, shown, unknown_section
-from daemon.config.settings import SECTIONS, Section, Settings
+from daemon.config.files import read_environments, read_secrets, read_tables
+from daemon.config.problems import (
+    MANY,
+    ConfigError,
+    Problem,
+    from_pydantic,
+    one_a_key,
+    shown,
+    unknown_section,
+)
+from daemon.config.section import Section
+from daemon.config.settings import SECTIONS, TABLES, Settings
 
 
 def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
@@ -36,13 +46,15 @@ def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
         _take_tables(draft, found)
     override(draft, environ)
     if found is None:
-        raise ConfigError(_one_a_key(draft.problems))
-    credentials = environ.get("CREDENTIALS_DIRECTORY")
-    read_secrets(draft, Path(credentials) if credentials else None)
+        raise ConfigError(one_a_key(draft.problems))
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    credentials = Path(folder) if folder else None
+    read_secrets(draft, credentials)
+    read_environments(draft, credentials)
     return _settings(draft)
 
 
-def build(tables: Mapping[str, Mapping[str, object]]) -> Settings:
+def build(tables: Mapping[str, object]) -> Settings:
     """The settings from tables in memory, by the same rules; files of secrets are not read.
 
     Raises `ConfigError` with every problem that was found.
@@ -54,9 +66,11 @@ def build(tables: Mapping[str, Mapping[str, object]]) -> Settings:
 
 def _take_tables(draft: Draft, found: Mapping[str, object]) -> None:
     for name, table in found.items():
-        if name not in SECTIONS:
+        if name == MANY:
+            draft.crews = crews.drafts(table)
+        elif name not in SECTIONS:
             draft.problems.append(
-                Problem(shown(name), "there is no such section", unknown_section(name, SECTIONS))
+                Problem(shown(name), "there is no such section", unknown_section(name, TABLES))
             )
         elif not isinstance(table, Mapping):
             draft.problems.append(
@@ -72,18 +86,12 @@ def _settings(draft: Draft) -> Settings:
         try:
             sections[name] = model.model_validate(draft.tables.get(name, {}))
         except ValidationError as error:
-            draft.problems += from_pydantic(error, name, SECTIONS, draft.name, draft.remedy)
+            draft.problems += from_pydantic(error, name, TABLES, draft.name, draft.remedy)
     draft.problems += checks.conflicts(draft)
+    entries = tuple(crews.checked(crew, TABLES) for crew in draft.crews)
     if draft.problems:
-        raise ConfigError(_one_a_key(draft.problems))
-    settings = Settings(**sections)  # type: ignore[arg-type]  # SECTIONS pairs names and types
+        of_crews = [problem for entry in entries for problem in entry.problems]
+        raise ConfigError(one_a_key([*draft.problems, *of_crews]))
+    settings = Settings(**sections, crews=entries)  # type: ignore[arg-type]  # SECTIONS pairs them
     found = checks.warnings(settings.server, settings.cookie, settings.marketplace)
     return replace(settings, warnings=(*draft.warnings, *found))
-
-
-def _one_a_key(problems: list[Problem]) -> list[Problem]:
-    """The first of each key: what comes after it (no JSON, so no list either) only repeats it."""
-    first: dict[str, Problem] = {}
-    for problem in problems:
-        first.setdefault(problem.key, problem)
-    return list(first.values())

@@ -25,6 +25,7 @@ from pydantic_core import ErrorDetails
 from daemon.config.values import Fault
 
 LONGEST_NAME = 60  # characters of an unknown key that are repeated
+MANY = "crews"  # the one section that there may be many of
 
 Sections = Mapping[str, type[BaseModel]]
 
@@ -51,6 +52,14 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+def one_a_key(problems: list[Problem]) -> list[Problem]:
+    """The first of each key: what comes after it (no JSON, so no list either) only repeats it."""
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.key, problem)
+    return list(first.values())
+
+
 def example_of(field: FieldInfo) -> object:
     """A value that a field takes, for a remedy: the one it names, else its default."""
     if field.examples:
@@ -59,9 +68,11 @@ def example_of(field: FieldInfo) -> object:
 
 
 def written(value: object) -> str:
-    """A value as it is written in TOML, where a JSON text of strings, numbers and lists is one."""
+    """A value as it is written in TOML, where a JSON text of a string, number or switch is one."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{k} = {written(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(written, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -71,15 +82,20 @@ def unknown_key(section: str, key: str, sections: Sections) -> str:
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"did you mean {close[0]}?"
-    return _elsewhere(key, sections) or f"[{section}] takes {', '.join(known)}"
+    return _elsewhere(key, sections) or f"{heading(section)} takes {', '.join(known)}"
 
 
 def unknown_section(name: str, sections: Sections) -> str:
     """What to do about a section, or a key outside of any, that does not exist."""
     close = difflib.get_close_matches(name, list(sections), n=1)
     if close:
-        return f"did you mean [{close[0]}]?"
+        return f"did you mean {heading(close[0])}?"
     return _elsewhere(name, sections) or f"the sections are {', '.join(sections)}"
+
+
+def heading(section: str) -> str:
+    """A section's name as it stands above its keys."""
+    return f"[[{section}]]" if section == MANY else f"[{section}]"
 
 
 def shown(name: str) -> str:
@@ -118,7 +134,7 @@ def from_pydantic(
 
 
 def _elsewhere(key: str, sections: Sections) -> str:
-    homes = [f"[{name}]" for name, model in sections.items() if key in model.model_fields]
+    homes = [heading(name) for name, model in sections.items() if key in model.model_fields]
     return f"it belongs under {' or '.join(homes)}" if homes else ""
 
 
@@ -127,6 +143,7 @@ def _step(part: int | str) -> str:
 
 
 _TYPES = {
+    "missing": "is missing",
     "string_type": "must be text in quotes",
     "int_type": "must be a whole number",
     "float_type": "must be a number",

@@ -15,37 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
+from pydantic import Field, PlainValidator, SecretStr
 
 from daemon.config import values
+from daemon.config.crews import CrewEntry, CrewSection
 from daemon.config.problems import Problem
-from daemon.config.values import Bind, Network
+from daemon.config.section import (
+    DAY,
+    GIB,
+    KIB,
+    MIB,
+    MOST_ENTRIES,
+    NetworkList,
+    Secret,
+    SecretFile,
+    Section,
+)
+from daemon.config.values import Bind
 
-MOST_ENTRIES = 64  # of a list: it is searched for every request
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-DAY = 86_400
-
-NetworkList = Annotated[
-    tuple[Annotated[Network, PlainValidator(values.network)], ...],
-    Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
-]
 Origin = Annotated[
     str, PlainValidator(values.origin), Field(examples=["https://portal.example:8443"])
 ]
-Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]
-SecretFile = Annotated[
-    Path | None,
-    PlainValidator(values.optional_path),
-    Field(examples=["/etc/smartlinkd/secret"]),
-]
-
-
-class Section(BaseModel):
-    """One table of the file. Values are not coerced: the text "32" is no number."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 class Server(Section):
@@ -163,6 +153,28 @@ class ThirdParty(Section):
     ] = Field(default_factory=dict, examples=[{"name": "data.title", "price": "data.price"}])
 
 
+class Journal(Section):
+    """How long ended executions of crews are kept: until the first of the two limits."""
+
+    retention_days: int = Field(default=30, ge=1, le=3650, description="days")
+    retention_count: int = Field(default=1000, ge=1, le=1_000_000, description="executions")
+
+
+class Webhooks(Section):
+    """Whom crews' progress may be told to, and what the telling is signed with."""
+
+    allow: NetworkList = ()
+    secret: Annotated[SecretStr, PlainValidator(values.webhook_secret)] = SecretStr("")
+    secret_file: SecretFile = None
+
+
+class CrewTokens(Section):
+    """What the bearer tokens of all crews are derived from."""
+
+    master_secret: Annotated[SecretStr, PlainValidator(values.signing_secret)] = SecretStr("")
+    master_secret_file: SecretFile = None
+
+
 class Logging(Section):
     """What is worth a log line."""
 
@@ -171,7 +183,11 @@ class Logging(Section):
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole configuration, checked. `warnings` are for the log of every start."""
+    """The whole configuration, checked. `warnings` are for the log of every start.
+
+    `crews` are the entries as far as the file alone tells, the broken ones among them: see
+    `daemon/crews/catalog.py` for which can run.
+    """
 
     server: Server = field(default_factory=Server)
     state: State = field(default_factory=State)
@@ -183,7 +199,11 @@ class Settings:
     products: Products = field(default_factory=Products)
     open_api: OpenApi = field(default_factory=OpenApi)
     third_party: ThirdParty = field(default_factory=ThirdParty)
+    journal: Journal = field(default_factory=Journal)
+    webhooks: Webhooks = field(default_factory=Webhooks)
+    crew_tokens: CrewTokens = field(default_factory=CrewTokens)
     logging: Logging = field(default_factory=Logging)
+    crews: tuple[CrewEntry, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
 
@@ -199,5 +219,11 @@ SECTIONS: dict[str, type[Section]] = {
     "products": Products,
     "open_api": OpenApi,
     "third_party": ThirdParty,
+    "journal": Journal,
+    "webhooks": Webhooks,
+    "crew_tokens": CrewTokens,
     "logging": Logging,
 }
+
+# With the tables that there may be many of: for saying where a key belongs.
+TABLES: dict[str, type[Section]] = {**SECTIONS, "crews": CrewSection}

@@ -25,7 +25,7 @@ from daemon.marketplace.products import FIELD_NAMES
 Network = IPv4Network | IPv6Network
 
 HIGHEST_PORT = 65535
-SHORTEST_KEY = 16  # characters of a sync key: 96 bits when made as the remedy says
+SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal digits
 LONGEST_URL = 2048
 
 # A label, and so a name, as in RFC 1123; underscores are let in because private zones use them.
@@ -90,6 +90,11 @@ def bind(value: object) -> Bind:
     ):
         raise Fault("must begin with an IP address or a host name")
     return Bind(host.lower(), int(port))
+
+
+def optional_bind(value: object) -> Bind | None:
+    """Where to listen, or nothing when empty."""
+    return None if value in ("", None) else bind(value)
 
 
 def network(value: object) -> Network:
@@ -227,6 +232,16 @@ def app_id(value: object) -> str:
     if given and not _APP_ID.fullmatch(given):
         raise Fault("must be letters and digits")
     return given
+
+
+def webhook_secret(value: object) -> SecretStr:
+    """The key of the signatures under webhook calls; empty: they are not signed."""
+    secret = plain_secret(value)
+    if 0 < len(secret.get_secret_value()) < SHORTEST_KEY:
+        raise Fault(
+            f"must have {SHORTEST_KEY} or more characters", "make one with: openssl rand -hex 32"
+        )
+    return secret
 
 
 def plain_secret(value: object) -> SecretStr:

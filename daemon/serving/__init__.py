@@ -39,7 +39,8 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    `Limits.connections` in the time a client takes to send its request.
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every
-connection at work, a bug) carry the same JSON body as all others: `{"ok": false, "error": "…"}`.
+connection at work, a bug) carry the same JSON body as all others: the one that the application
+names (`GuardedQuart.failure_body`).
 
 Rejected: `hypercorn.trio.serve` with its names replaced at import time (other users of hypercorn in
 the process would get the replacements, and the lifespan would stay), and a server of our own on

@@ -1,10 +1,16 @@
-"""The answers to what never reaches the application, in the one failure body."""
+"""The answers to what never reaches the application, in the application's own failure body."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
 
 RETRY_AFTER = 1  # seconds; a connection is free again as soon as one ends
+
+FailureBody = Callable[[int, str, str], Mapping[str, JsonValue]]
+"""The body for a status, a text and the path that was asked for ("" when none was read)."""
 
 _TEXTS = {
     400: "this is not a valid HTTP/1.1 request; check its request line, headers and body framing",
@@ -15,10 +21,17 @@ _TEXTS = {
 }
 
 
-def failure(status: int) -> tuple[list[tuple[bytes, bytes]], bytes]:
+def plain_body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:  # noqa: ARG001
+    """The failure body of the affiliate service, and of whoever asks for no other."""
+    return {"ok": False, "error": text}
+
+
+def failure(
+    body_of: FailureBody, status: int, path: str = ""
+) -> tuple[list[tuple[bytes, bytes]], bytes]:
     """Headers and body of the answer with `status`."""
     text = _TEXTS.get(status, _TEXTS[500 if status >= 500 else 400])
-    body = json.dumps({"ok": False, "error": text}).encode()
+    body = json.dumps(body_of(status, text, path)).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

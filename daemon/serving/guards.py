@@ -16,9 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NoReturn, cast
+from urllib.parse import unquote
 
 import h11
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, Response
@@ -44,7 +46,7 @@ from quart_trio.asgi import TrioASGIHTTPConnection
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import MapAdapter
 
-from daemon.serving.failures import failure
+from daemon.serving.failures import FailureBody, failure, plain_body
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +104,7 @@ class Stream(HTTPStream):
     """One request and its answer; what the application fails to answer is a JSON failure."""
 
     async def _send_error_response(self, status_code: int) -> None:
-        headers, body = failure(status_code)
+        headers, body = _failure(self.app, status_code, self.scope["path"])
         await self.send(Response(self.stream_id, headers=headers, status_code=status_code))
         if not suppress_body(self.scope["method"], status_code):
             await self.send(Body(self.stream_id, data=body))
@@ -134,7 +136,7 @@ class Http1(H11Protocol):
         if path is None:
             return await self._refuse(400)
         if _head_size(request) > self.config.h11_max_incomplete_size:
-            return await self._refuse(431)
+            return await self._refuse(431, path)
         self.stream = Stream(
             self.app,
             self.config,
@@ -159,12 +161,13 @@ class Http1(H11Protocol):
         self.keep_alive_requests += 1
         return None
 
-    async def _refuse(self, status: int) -> None:
-        await self._send_error_response(status)
+    async def _refuse(self, status: int, target: bytes = b"") -> None:
+        path = unquote(target.partition(b"?")[0].decode("ascii"))
+        await self._send_error_response(status, path)
         await self.send(Closed())
 
-    async def _send_error_response(self, status_code: int) -> None:
-        headers, body = failure(status_code)
+    async def _send_error_response(self, status_code: int, path: str = "") -> None:
+        headers, body = _failure(self.app, status_code, path)
         headers += [*self.config.response_headers("h11"), CLOSE]
         await self.send(Updated(idle=False))  # what is no request is answered like one
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
@@ -322,12 +325,18 @@ class RequestTask(TrioASGIHTTPConnection):
 
 
 class GuardedQuart(QuartTrio):
-    """Quart-Trio without the parts that cannot be relied on. Serve it with `serve`."""
+    """Quart-Trio without the parts that cannot be relied on. Serve it with `serve`.
+
+    `failure_body` is how it tells the failures that its own handlers never see. `stopping` is set
+    when the server that serves it begins to stop: an answer without an end ends itself then.
+    """
 
     asgi_http_class = RequestTask
 
-    def __init__(self, *, max_body: int = MAX_BODY) -> None:
+    def __init__(self, *, max_body: int = MAX_BODY, failure_body: FailureBody = plain_body) -> None:
         super().__init__(__name__, static_folder=None)
+        self.failure_body = failure_body
+        self.stopping = trio.Event()
         self.config["MAX_CONTENT_LENGTH"] = max_body
         self.config["BODY_TIMEOUT"] = BODY_SECONDS
         self.config["RESPONSE_TIMEOUT"] = RESPONSE_SECONDS
@@ -350,6 +359,13 @@ class GuardedQuart(QuartTrio):
     def add_background_task(self, func: Callable[..., Any], *_: Any, **__: Any) -> NoReturn:
         """Guard 5."""
         raise TypeError(f"{func!r}: its errors would go unseen; start it under the supervisor")
+
+
+def _failure(
+    wrapped: AppWrapper, status: int, path: str
+) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    app = cast(GuardedQuart, cast(ASGIWrapper, wrapped).app)
+    return failure(app.failure_body, status, path)
 
 
 def _origin_form(target: bytes) -> bytes | None:

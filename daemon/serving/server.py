@@ -48,6 +48,7 @@ async def serve(
     check_upstream()
     if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
         raise TypeError("there is no Quart lifespan here: start it under the supervisor instead")
+    app.stopping = stop
     context = WorkerContext(None)
     door = _Door(app, context, limits)
     listeners = [
@@ -85,6 +86,7 @@ class _Door:
         self._limits = limits
         self._inside: dict[Connection, None] = {}  # in the order they came in
         self._turned_away = 0
+        self._no_room = _no_room(app)
 
     async def enter(self, stream: trio.SocketStream) -> None:
         """Serve one accepted connection; whoever calls closes it."""
@@ -121,7 +123,7 @@ class _Door:
         self._turned_away += 1
         try:
             with trio.move_on_after(LINGER_SECONDS), suppress(trio.BrokenResourceError):
-                await stream.send_all(_NO_ROOM)
+                await stream.send_all(self._no_room)
                 await stream.send_eof()
                 while await stream.receive_some():
                     pass
@@ -139,10 +141,7 @@ def _config(limits: Limits) -> Config:
     return config
 
 
-def _no_room() -> bytes:
-    headers, body = failure(503)
+def _no_room(app: GuardedQuart) -> bytes:
+    headers, body = failure(app.failure_body, 503)
     fields = [b": ".join(field) for field in [*headers, CLOSE]]
     return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *fields, b"", body])
-
-
-_NO_ROOM = _no_room()

@@ -1,4 +1,4 @@
-"""Listening sockets, for the host and port of `server.bind`.
+"""Listening sockets, for the host and port of a setting.
 
 Made before anything else starts, so that a port that is taken ends the start at once, with the
 setting's name in the message, and clients that come early wait in the kernel's queue.
@@ -23,18 +23,18 @@ _REMEDIES = {
 }
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, *, setting: str = "server.bind") -> list[socket.socket]:
     """Listening TCP sockets at a host name or an IP address; none is inheritable.
 
     A host name gives one socket for each of its addresses that this machine has; "::" takes IPv4 as
     well. Port 0 lets the kernel choose. Blocks while a host name is looked up. Raises `Invalid`,
-    naming `server.bind`, for a host that there is not and for what cannot be listened on.
+    naming the `setting`, for a host that there is not and for what cannot be listened on.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise Invalid(
-            f"server.bind: there is no host {host!r}; name one of this machine, as in "
+            f"{setting}: there is no host {host!r}; name one of this machine, as in "
             '"127.0.0.1:8787"'
         ) from None
     listening: list[socket.socket] = []
@@ -53,7 +53,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
         for opened in listening:
             opened.close()
         remedy = _REMEDIES.get(error.errno or 0, error.strerror)
-        raise Invalid(f"server.bind: cannot listen on {host}, port {port}: {remedy}") from error
+        raise Invalid(f"{setting}: cannot listen on {host}, port {port}: {remedy}") from error
     return listening
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from daemon.api import docs
+from daemon.api.document import document
 from daemon.api.openapi import Access, Api
 from daemon.serving import GuardedQuart
 
@@ -39,13 +40,13 @@ class Addresses(HTMLParser):
 @pytest.fixture
 def app() -> GuardedQuart:
     made = GuardedQuart()
-    api = Api(made, "t", "1", failure=Nothing)
+    api = Api(made, failure=Nothing)
 
     @api.operation("GET", "/x", access=Access(anyone, bearer="none"), ok=Nothing)
     async def x(_: None) -> Nothing:
         return Nothing()
 
-    docs.register(made, api)
+    docs.register(made, lambda: document("t", "1", [api]))
     return made
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, RootModel
-from quart import Blueprint, request
+from pydantic import BaseModel, Field
+from quart import Response, request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
+from daemon.api.document import document as document_of
 from daemon.api.openapi import Access, Api
+from daemon.api.parameters import In, Parameters
 from daemon.errors import Invalid, NotAllowed
 from daemon.serving import GuardedQuart
 
@@ -67,7 +69,7 @@ def app() -> GuardedQuart:
 
 @pytest.fixture
 def api(app: GuardedQuart) -> Api:
-    made = Api(app, "Greetings", "1.2", failure=Failure)
+    made = Api(app, failure=Failure)
 
     @made.operation(
         "POST", "/greet", access=OWNER, body=Greeting, ok=(Greeted, Unknown), errors=(429, 502)
@@ -88,7 +90,7 @@ def api(app: GuardedQuart) -> Api:
 
 @pytest.fixture
 def document(api: Api) -> Any:
-    return api.document()
+    return document_of("Greetings", "1.2", [api])
 
 
 # What it serves
@@ -219,27 +221,164 @@ def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
 def test_the_token_that_is_asked_for_is_documented(
     app: GuardedQuart, bearer: Literal["none", "optional", "required"], security: Any
 ) -> None:
-    api = Api(app, "t", "1", failure=Failure)
+    api = Api(app, failure=Failure)
 
     @api.operation("GET", "/x", access=Access(owner, bearer=bearer), ok=Unknown)
     async def x(_: str) -> Unknown:
         return Unknown()
 
-    document = api.document()
+    document = document_of("t", "1", [api])
     assert document["paths"]["/x"]["get"]["security"] == security
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
 
 
-def test_another_api_has_its_own_failure_and_may_be_a_blueprint() -> None:
-    class Problem(BaseModel):
-        error: str
-        details: RootModel[dict[str, Any]] | None = None
+# Several tables in one document
 
-    api = Api(Blueprint("other", "other"), "t", "1", failure=Problem)
 
-    @api.operation("GET", "/x", access=ANYONE, ok=Unknown)
-    async def x(_: None) -> Unknown:
-        return Unknown()
+class Problem(BaseModel):
+    error: str
+    details: Annotated[dict[str, Any], Field(exclude_if=lambda details: not details)] = {}
 
-    answers = api.document()["paths"]["/x"]["get"]["responses"]
-    assert answers["500"]["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Problem"}
+
+class InTown(Parameters):
+    town: Annotated[str, In("path"), Field(examples=["Huế"], description="where")]
+
+
+class Asked(Parameters):
+    name: Annotated[str, In("path")]
+    times: Annotated[int, In("query"), Field(ge=1, le=9, description="how often")] = 1
+    mood: Annotated[Literal["good", "bad"] | None, In("query")] = None
+    key: Annotated[str | None, In("header"), Field(alias="X-Key", min_length=2)] = None
+
+
+@pytest.fixture
+def towns(app: GuardedQuart) -> Api:
+    """Served once under a town of the client's choice, and once at `/` for one."""
+    made = Api(app, failure=Problem, meanings={500: "Closed"}, under="/towns/{town}", shared=InTown)
+    for api in (made, Api(app, failure=Problem, given={"town": "Vinh"})):
+        _add_to(api)
+    return made
+
+
+def _add_to(api: Api) -> None:
+    async def town() -> str:
+        return str((request.view_args or {})["town"])
+
+    access = Access(town, bearer="none")
+
+    @api.operation("GET", "/people/{name}", access=access, asks=Asked, ok=Greeted, also="/{name}/x")
+    async def person(where: str, asked: Asked) -> Greeted:
+        return Greeted(text=f"{where} {asked!r}")
+
+    @api.operation("POST", "/people", access=access, asks=InTown, body=Greeting, ok=Greeted)
+    async def settle(where: str, asked: InTown, body: Greeting) -> Greeted:
+        return Greeted(text=f"{where} {asked.town} {body.first_name}")
+
+    @api.operation("GET", "/", access=access, ok=Response, media="text/plain")
+    async def sign(where: str) -> Response:
+        return Response(where, content_type="text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/towns/Da%20Lat/people/Ada", "Da Lat Asked(name='Ada', times=1, mood=None, key=None)"),
+        ("/towns/a/Ada/x?times=9&mood=bad", "a Asked(name='Ada', times=9, mood='bad', key=None)"),
+        ("/people/Ada?times=2&times=x&no", "Vinh Asked(name='Ada', times=2, mood=None, key=None)"),
+    ],
+)
+async def test_parameters_are_read(app: GuardedQuart, towns: Api, path: str, text: str) -> None:
+    response = await app.test_client().get(path)
+    assert (await response.get_json())["text"] == text
+
+
+async def test_a_header_is_read_by_its_name(app: GuardedQuart, towns: Api) -> None:
+    response = await app.test_client().get("/people/Ada", headers={"x-key": "ab"})
+    assert "key='ab'" in (await response.get_json())["text"]
+
+
+async def test_parameters_come_with_a_body(app: GuardedQuart, towns: Api) -> None:
+    for path, where in (("/towns/a/people", "a"), ("/people", "Vinh")):
+        response = await app.test_client().post(path, json={"firstName": "Ada"})
+        assert (await response.get_json())["text"] == f"{where} {where} Ada"
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "error"),
+    [
+        ("?times=0", {}, "times: must be 1 or more"),
+        ("?times=10", {}, "times: must be 9 or less"),
+        ("?times=x", {}, "times: must be a whole number"),
+        ("?times=", {}, "times: must be a whole number"),
+        ("?times=1.5", {}, "times: must be a whole number"),
+        ("?mood=fair", {}, "mood: must be 'good' or 'bad'"),
+        ("", {"X-Key": "a"}, "X-Key: is too short (at least 2 characters)"),
+        ("?times=0&mood=", {}, "times: must be 1 or more; mood: must be 'good' or 'bad'"),
+    ],
+)
+async def test_a_wrong_parameter_is_named(
+    app: GuardedQuart, towns: Api, query: str, headers: dict[str, str], error: str
+) -> None:
+    response = await app.test_client().get(f"/people/Ada{query}", headers=headers)
+    assert (response.status_code, (await response.get_json())["error"]) == (400, error)
+
+
+@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
+async def test_an_answer_of_another_type_is_as_the_handler_made_it(
+    app: GuardedQuart, towns: Api, path: str
+) -> None:
+    response = await app.test_client().get(path)
+    assert await response.get_data(as_text=True) == ("Vinh" if path == "/" else "a")
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
+async def test_the_base_address_knows_its_methods(app: GuardedQuart, towns: Api, path: str) -> None:
+    response = await app.test_client().post(path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_what_is_served_in_two_places_is_documented_in_one(api: Api, towns: Api) -> None:
+    document = document_of("t", "1", [api, towns])
+    assert set(document["paths"]) == {
+        "/greet", "/health", "/towns/{town}/people/{name}", "/towns/{town}/people",
+        "/towns/{town}/",
+    }  # fmt: skip
+
+
+async def test_parameters_are_documented_where_they_stand(towns: Api) -> None:
+    person = document_of("t", "1", [towns])["paths"]["/towns/{town}/people/{name}"]["get"]
+    assert person["parameters"] == [
+        {"name": "town", "in": "path", "required": True, "description": "where", "example": "Huế",
+         "schema": {"type": "string"}},
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "times", "in": "query", "required": False, "description": "how often",
+         "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1}},
+        {"name": "mood", "in": "query", "required": False,
+         "schema": {"type": "string", "enum": ["good", "bad"]}},
+        {"name": "X-Key", "in": "header", "required": False,
+         "schema": {"type": "string", "minLength": 2}},
+    ]  # fmt: skip
+    assert set(person["responses"]) == {"200", "400", "500"}
+
+
+async def test_a_path_alone_is_never_a_wrong_request(towns: Api) -> None:
+    sign = document_of("t", "1", [towns])["paths"]["/towns/{town}/"]["get"]
+    assert set(sign["responses"]) == {"200", "500"}
+    assert sign["responses"]["200"]["content"] == {"text/plain": {"schema": {"type": "string"}}}
+
+
+async def test_each_table_has_its_own_failure_and_words(api: Api, towns: Api) -> None:
+    document = document_of("t", "1", [api, towns])
+    ours = document["paths"]["/health"]["get"]["responses"]["500"]
+    theirs = document["paths"]["/towns/{town}/"]["get"]["responses"]["500"]
+    assert ours["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Failure"}
+    assert theirs["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert (ours["description"], theirs["description"]) == ("Internal error", "Closed")
+
+
+async def test_a_field_that_may_be_left_out_is_not_required(towns: Api) -> None:
+    problem = document_of("t", "1", [towns])["components"]["schemas"]["Problem"]
+    assert problem["required"] == ["error"]

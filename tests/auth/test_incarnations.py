@@ -14,9 +14,9 @@ import trio.testing
 
 from daemon.auth import doorkeeper
 from daemon.auth.actor import Auth
-from daemon.auth.state import NotSaved, Saved, load, save
+from daemon.auth.state import Saved, load, save
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
-from daemon.state import StateUnusable
+from daemon.state import NotSaved, StateUnusable
 from daemon.supervision.actor import ActorRestarting
 
 HERE = "192.0.2.1"

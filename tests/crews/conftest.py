@@ -1,17 +1,19 @@
-"""Workers to run, and what must not be left of them."""
+"""Workers to run, and what must not be left of them; the tokens of some crews."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from pydantic import SecretBytes
 
 from daemon.crews.protocol import MAX_OUTPUT, Inputs
+from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
 
 MIB = 2**20
@@ -79,3 +81,23 @@ def begin(runs: Path) -> Begin:
         return start_worker(settings, "some-id", inputs or Inputs(inputs={}), runs=runs)
 
     return start
+
+
+Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
+
+
+@pytest.fixture
+def running_tokens(tmp_path: Path) -> Running:
+    """One incarnation of the crew tokens while the body runs, on the same folder each time."""
+
+    @asynccontextmanager
+    async def incarnation(
+        users: Mapping[str, tuple[str, ...]], *, master: bytes = bytes(range(32))
+    ) -> AsyncIterator[CrewTokens]:
+        tokens = CrewTokens(tmp_path, SecretBytes(master), users)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(tokens.run)
+            yield tokens
+            nursery.cancel_scope.cancel()
+
+    return incarnation

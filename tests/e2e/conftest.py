@@ -330,12 +330,13 @@ class Daemon:
         return sorted(entry.name for entry in self.program.folder.glob("smartlinkd-*"))
 
     def descriptors(self) -> list[str]:
-        """The kinds of its open descriptors."""
+        """The kinds of its open descriptors; for others than root, who cannot see them, none."""
         folder = Path(f"/proc/{self.program.process.pid}/fd")
         kinds = []
-        for entry in folder.iterdir():
-            with suppress(FileNotFoundError):  # closed since it was listed
-                kinds.append(re.sub(r"\d+", "", str(entry.readlink())))
+        with suppress(PermissionError):
+            for entry in folder.iterdir():
+                with suppress(FileNotFoundError):  # closed since it was listed
+                    kinds.append(re.sub(r"\d+", "", str(entry.readlink())))
         return sorted(kinds)
 
     def wait_for_browser(self) -> None:

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.chromium
 async def test_demo(run_program: RunProgram) -> None:
     program = run_program("demo", "--once", "--port", "0")
     assert await program.ended() == 0, program.log.read_text()
-    rows = [line for line in program.output.read_text().splitlines() if line.startswith("  127.")]
+    output = program.output.read_text().splitlines()
+    rows = [line for line in output if line.startswith("  127.")]
     links = [row.split()[0].partition("/")[2] for row in rows]
     assert links == [
         "product/88201679/23456789012",
@@ -29,4 +30,10 @@ async def test_demo(run_program: RunProgram) -> None:
     earned = [row.split()[-2] for row in rows]
     assert earned == ["21996", "40000", "198700", "21996", "21996", "-"]
     assert "failCode 10" in rows[-1]
+    # The crew's post has each of these links once, the best first.
+    first, second, third = (row.split()[1] for row in rows[:3])
+    post = [line.removeprefix("  | ") for line in output if line.startswith("  |")]
+    assert post[0] == "🔥 3 deal đáng mua hôm nay"
+    linked = [line.split()[-1] for line in post if line.startswith("👉")]
+    assert linked == [third, second, first]
     assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}

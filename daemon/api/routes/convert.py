@@ -6,10 +6,11 @@ from math import inf
 
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
-from daemon.api.schemas import ConvertRequest, ConvertResponse, FailureEntry, SuccessEntry
+from daemon.api.schemas import ConvertRequest, ConvertResponse
 from daemon.auth.actor import Session
 from daemon.conversion.desk import Desk
-from daemon.conversion.order import Converted, Entry, Order
+from daemon.conversion.order import Converted
+from daemon.conversion.shapes import mapping
 from daemon.errors import Invalid
 from daemon.metrics import Metrics
 from daemon.patience import patience
@@ -35,15 +36,10 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
         fails does not fail the others.
         """
-        order = Order(
-            links=tuple(dict.fromkeys(body.links)),
-            sub_ids=tuple(body.sub_ids or ()),
-            cookie=await _cookie(body),
-        )
-        entries = await desk.convert(order)
+        entries = await desk.convert(body.order(await _cookie(body)))
         for entry in entries.values():
             metrics.links.labels(0 if isinstance(entry, Converted) else entry.fail_code).inc()
-        return ConvertResponse(mapping={link: _entry(entry) for link, entry in entries.items()})
+        return ConvertResponse(mapping=mapping(entries))
 
     async def _cookie(body: ConvertRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
@@ -58,11 +54,3 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
         with patience():
             record = await vault.current()
         return record.cookie if record is not None else None
-
-
-def _entry(entry: Entry) -> SuccessEntry | FailureEntry:
-    if isinstance(entry, Converted):
-        return SuccessEntry(
-            short_link=entry.short_link, long_link=entry.long_link, product=entry.product
-        )
-    return FailureEntry(fail_code=entry.fail_code)

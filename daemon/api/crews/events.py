@@ -1,0 +1,132 @@
+"""What happens in an execution, as server-sent events (HTML standard, section 9.2).
+
+The problem: this answer has no end of its own, so each way in which it can end has to be seen to.
+The execution ends; the client leaves, or stops reading; the server stops; a part behind it is
+restarted. In all of them the follower's place in the executor has to be given back at once. And a
+refusal can only be told before the answer begins.
+
+The choice: a response body that is an object and no generator. The server enters it, asks it for
+one piece after another, and leaves it, whatever ended it; a generator that was cancelled between
+two pieces would stay open until somebody collects it. The place in the executor is taken once
+before the answer begins, for the refusal, and again while it is written: the two are far apart in
+the framework, and nothing between them can be relied on to give a place back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Final
+
+import trio
+from pydantic_core import to_json
+from quart import Response
+from quart.wrappers.response import ResponseBody
+
+from daemon.api.crews.schemas import EventData
+from daemon.crews.following import Following
+from daemon.errors import Refused
+from daemon.journal.model import Event
+
+logger = logging.getLogger(__name__)
+
+MEDIA: Final = "text/event-stream"
+KEEP_ALIVE: Final = 15.0
+"""Seconds of silence after which a comment is sent: proxies close what says nothing for a minute,
+and a client that is gone without a word is noticed by what cannot be delivered."""
+
+_COMMENT: Final = b": nothing new\n\n"
+_BEGIN: Final = b": the events of one execution follow\n\n"
+_BREAKS_FOR_SOME: Final = {
+    sign.encode(): b"\\u%04x" % ord(sign) for sign in ("\x85", "\u2028", "\u2029")
+}
+"""Ordinary characters to the standard and to JSON, line breaks to clients that read lines as
+Python does."""
+
+Follow = Callable[[], AbstractAsyncContextManager[Following]]
+
+
+def stream(follow: Follow, stopping: trio.Event) -> Response:
+    """The answer that tells all events of `follow()`, until there are no more or `stopping`."""
+    response = Response(_Stream(follow, stopping), content_type=MEDIA)
+    response.timeout = None
+    # nginx would keep the events until it has a buffer full of them.
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
+
+
+class _Stream(ResponseBody):
+    """Entered, read and left by the one task that sends the answer."""
+
+    def __init__(self, follow: Follow, stopping: trio.Event) -> None:
+        self._follow = follow
+        self._stopping = stopping
+        self._held = AsyncExitStack()
+        self._following: Following | None = None
+        self._begun = False
+        self._news: list[Event] | None = None
+
+    async def __aenter__(self) -> _Stream:
+        try:
+            self._following = await self._held.enter_async_context(self._follow())
+        except Refused as refusal:
+            logger.info("an event stream ended before its first event: %s", refusal)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._held.__aexit__(exc_type, exc_value, tb)
+
+    def __aiter__(self) -> _Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._begun:
+            self._begun = True
+            return _BEGIN
+        if self._following is None or self._stopping.is_set():
+            raise StopAsyncIteration
+        await self._read(self._following)
+        if self._news is None and not self._stopping.is_set():
+            return _COMMENT
+        if not self._news:
+            raise StopAsyncIteration
+        return b"".join(map(encode, self._news))
+
+    async def _read(self, following: Following) -> None:
+        """Have `_news` hold the next events, [] when there will be none, or None for silence.
+
+        The deadline is the nursery's own: an outer one could throw events away that were read.
+        """
+        self._news = None
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + KEEP_ALIVE
+            nursery.start_soon(self._read_next, following, nursery.cancel_scope)
+            nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
+
+    async def _read_next(self, following: Following, scope: trio.CancelScope) -> None:
+        try:
+            self._news = await following.next()
+        except Refused as refusal:
+            # The client comes again with the last id that it has seen, and misses nothing.
+            logger.info("an event stream ended early: %s", refusal)
+            self._news = []
+        scope.cancel()
+
+    async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
+        await self._stopping.wait()
+        scope.cancel()
+
+
+def encode(event: Event) -> bytes:
+    """One event as it is sent. JSON has no line breaks of its own, so its data is one line."""
+    data = to_json(EventData(type=event.type, timestamp=event.timestamp, data=event.data))
+    for sign, escaped in _BREAKS_FOR_SOME.items():
+        data = data.replace(sign, escaped)
+    return b"id: %d\ndata: %s\n\n" % (event.sequence, data)

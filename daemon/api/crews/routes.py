@@ -1,0 +1,205 @@
+"""What every crew answers at its base address (seed "crew execution API", section 4, and more)."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from math import inf
+from typing import Final
+
+from quart import Response, request
+
+from daemon.api.crews import answers, events
+from daemon.api.crews.schemas import (
+    MAX_WAIT,
+    EventsAsked,
+    ExecutionsAsked,
+    ExecutionsResponse,
+    InputsResponse,
+    KickoffAsked,
+    KickoffRequest,
+    KickoffResponse,
+    OneExecution,
+    ResumeRequest,
+    ResumeResponse,
+    StatusAsked,
+    StatusResponse,
+    StopResponse,
+)
+from daemon.api.crews.targets import targets
+from daemon.api.guards import bearer
+from daemon.api.openapi import Access, Api
+from daemon.api.services import CrewServices
+from daemon.crews.crew import Caller
+from daemon.crews.following import Following
+from daemon.crews.lines import Kickoff
+from daemon.crews.run import Feedback
+from daemon.errors import NotFound
+from daemon.journal.model import State
+from daemon.patience import PATIENCE, patience
+from daemon.serving import GuardedQuart
+
+STOPPING: Final = 120.0
+"""Seconds for a stop to be answered, which comes when the worker has ended: longer than any grace
+that a worker may have."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
+    """Add these operations to `api`, whose paths have the parameter `crew`, served by `app`."""
+    executor = crews.executor
+
+    async def admit() -> Caller:
+        return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
+
+    member = Access(admit, bearer="required", refusals=(401, 503))
+
+    @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
+    async def healthy(caller: Caller) -> Response:
+        """`Healthy` when the crew can be kicked off, as text."""
+        crews.catalog.crew(caller.crew)
+        return Response("Healthy", content_type="text/plain; charset=utf-8")
+
+    @api.operation("GET", "/inputs", access=member, ok=InputsResponse)
+    async def inputs(caller: Caller) -> InputsResponse:
+        """The names of the inputs that the crew takes."""
+        crew = crews.catalog.crew(caller.crew)
+        return InputsResponse(inputs=sorted(each.name for each in crew.inputs))
+
+    @api.operation(
+        "POST",
+        "/kickoff",
+        access=member,
+        asks=KickoffAsked,
+        body=KickoffRequest,
+        ok=KickoffResponse,
+        errors=(422,),
+    )
+    async def kickoff(caller: Caller, asked: KickoffAsked, body: KickoffRequest) -> KickoffResponse:
+        """Start an execution, or queue it.
+
+        It is on disk when this is answered, and known from then on.
+        """
+        order = Kickoff(
+            inputs=body.inputs or {},
+            meta=body.meta,
+            webhooks=targets(body, crews.webhook_networks),
+        )
+        return KickoffResponse(
+            kickoff_id=await executor.kickoff(
+                caller, order, idempotency_key=asked.idempotency_key, body=body.sent
+            )
+        )
+
+    @api.operation(
+        "GET",
+        "/status/{kickoff_id}",
+        access=member,
+        asks=StatusAsked,
+        ok=StatusResponse,
+        errors=(404,),
+        seconds=inf,  # as long as the client wants to wait, see below
+        also="/{kickoff_id}/status",
+    )
+    async def execution_status(caller: Caller, asked: StatusAsked) -> StatusResponse:
+        """How an execution stands, and its result.
+
+        The same at `/{kickoff_id}/status`.
+        """
+        kickoff_id = _known(asked.kickoff_id)
+        seconds = min(asked.wait, MAX_WAIT)
+        with patience(seconds + PATIENCE):
+            if seconds:
+                found = await executor.wait(caller, kickoff_id, seconds)
+            else:
+                found = await executor.execution(caller, kickoff_id)
+        return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
+
+    @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)
+    async def executions(caller: Caller, asked: ExecutionsAsked) -> ExecutionsResponse:
+        """The executions that the token may see, newest first."""
+        page = await executor.executions(
+            caller,
+            state=State(asked.state) if asked.state else None,
+            limit=asked.limit,
+            cursor=asked.cursor,
+        )
+        now = datetime.now(UTC)
+        return ExecutionsResponse(
+            executions=[answers.listed(each, now) for each in page.executions],
+            next_cursor=page.next_cursor,
+        )
+
+    @api.operation(
+        "POST",
+        "/stop/{kickoff_id}",
+        access=member,
+        asks=OneExecution,
+        ok=StopResponse,
+        errors=(400, 404),
+        seconds=STOPPING,
+    )
+    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
+        """End an execution, queued or running. Answered when it has ended."""
+        kickoff_id = _known(asked.kickoff_id)
+        await executor.stop(caller, kickoff_id)
+        return StopResponse(kickoff_id=kickoff_id)
+
+    @api.operation(
+        "GET",
+        "/events/{kickoff_id}",
+        access=member,
+        asks=EventsAsked,
+        ok=Response,
+        media=events.MEDIA,
+        errors=(404,),
+    )
+    async def execution_events(caller: Caller, asked: EventsAsked) -> Response:
+        """What happens in an execution, as server-sent events.
+
+        Each has an id, and as its data a JSON object {type, timestamp, data}. They begin with the
+        first, or after `Last-Event-ID`; the stream closes when the execution has ended.
+        """
+        kickoff_id = _known(asked.kickoff_id)
+
+        def follow() -> AbstractAsyncContextManager[Following]:
+            return executor.follow(caller, kickoff_id, after=asked.last_event_id)
+
+        async with follow():
+            pass  # a refusal is told now or never
+        if request.method == "HEAD":
+            return Response(content_type=events.MEDIA)
+        return events.stream(follow, app.stopping)
+
+    @api.operation(
+        "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
+    )
+    async def resume(caller: Caller, body: ResumeRequest) -> ResumeResponse:
+        """Answer the question of a task that waits for a human.
+
+        Webhook addresses given at the kickoff stay in force; those given here replace them.
+        """
+        found = await executor.resume(
+            caller,
+            _known(body.execution_id),
+            Feedback(body.task_id, body.human_feedback, body.is_approve),
+            webhooks=targets(body, crews.webhook_networks),
+        )
+        if body.is_approve:
+            return ResumeResponse(
+                status="resumed", message="approved: the execution goes on", kickoff_id=found.id
+            )
+        return ResumeResponse(
+            status="retrying",
+            message="not approved: the task is done again with the feedback",
+            kickoff_id=found.id,
+        )
+
+
+def _known(kickoff_id: str) -> str:
+    """An id in the form that all of ours have. Raises `NotFound`, as the executor does."""
+    if not _UUID.fullmatch(kickoff_id):
+        raise NotFound("kickoff_id: there is no such execution, or not any more")
+    return kickoff_id

@@ -1,0 +1,152 @@
+"""The OpenAPI document of the operations that tables declare (see `openapi.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
+
+from daemon.api import parameters
+from daemon.api.openapi import Api, Operation
+
+Json = dict[str, Any]
+_References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
+
+PARAMETER_ERRORS = (400,)  # what any operation may answer that is asked in more than its path
+BODY_ERRORS = (400, 408, 413)  # what any operation with a body may answer
+RETRY_LATER = (429, 503)  # answered with `Retry-After`
+
+_MEANINGS = {
+    400: "The request is wrong: the text names the field and the rule",
+    401: "Wrong password or wrong code",
+    403: "No access: the token is missing, invalid or expired",
+    404: "Not found",
+    408: "The body did not arrive in time",
+    413: "The body is too large",
+    429: "Too many tries from there",
+    500: "Internal error",
+    502: "The browser or the marketplace failed; often the cookie has expired",
+    503: "Not ready or overloaded",
+}
+_SECURITY: dict[str, list[Json]] = {
+    "none": [],
+    "optional": [{}, {"bearer": []}],
+    "required": [{"bearer": []}],
+}
+
+
+def document(title: str, version: str, apis: Sequence[Api]) -> Json:
+    """The OpenAPI 3.1 document of the operations declared so far."""
+    references, schemas = _schemas(apis)
+    paths: dict[str, Json] = {}
+    for api in apis:
+        for operation in api.operations:
+            entry = _describe(operation, api, references)
+            paths.setdefault(operation.path, {})[operation.method.lower()] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _schemas(apis: Sequence[Api]) -> tuple[_References, Json]:
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for api in apis:
+        models[api.failure, "serialization"] = None
+        for operation in api.operations:
+            if operation.body is not None:
+                models[operation.body, "validation"] = None
+            models.update({(model, "serialization"): None for model in operation.ok})
+    references, definitions = models_json_schema(
+        list(models),
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_AnswersAreComplete,
+    )
+    schemas: Json = definitions["$defs"]
+    return references, schemas
+
+
+class _AnswersAreComplete(GenerateJsonSchema):
+    """A field of an answer is always written, with a default or without, but for those that say
+    when they are not.
+    """
+
+    def field_is_required(
+        self, field: ModelField | DataclassField | TypedDictField, total: bool
+    ) -> bool:
+        written = self.mode == "serialization" and "serialization_exclude_if" not in field
+        return written or super().field_is_required(field, total)
+
+
+def _describe(operation: Operation, api: Api, references: _References) -> Json:
+    summary, _, description = operation.text.partition("\n")
+    asked = [
+        parameter
+        for model in (api.shared, operation.asks)
+        if model is not None
+        for parameter in parameters.describe(model)
+    ]
+    entry: Json = {
+        "operationId": operation.name,
+        "summary": summary,
+        "description": description.strip(),
+        "security": _SECURITY[operation.access.bearer],
+        "responses": {
+            "200": _success(operation, references),
+            **{
+                str(status): _failure(status, api, references)
+                for status in sorted(_statuses(operation, asked))
+            },
+        },
+    }
+    if asked:
+        entry["parameters"] = asked
+    if operation.body is not None:
+        schema = references[operation.body, "validation"]
+        entry["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return entry
+
+
+def _statuses(operation: Operation, asked: Sequence[Json]) -> set[int]:
+    statuses = {*operation.errors, *operation.access.refusals, 500}
+    if any(parameter["in"] != "path" for parameter in asked):
+        statuses.update(PARAMETER_ERRORS)
+    if operation.body is not None:
+        statuses.update(BODY_ERRORS)
+    return statuses
+
+
+def _success(operation: Operation, references: _References) -> Json:
+    schemas = [references[model, "serialization"] for model in operation.ok]
+    return _answer("Success", schemas or [{"type": "string"}], operation.media)
+
+
+def _answer(description: str, schemas: Sequence[Json], media: str = "application/json") -> Json:
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    return {"description": description, "content": {media: {"schema": schema}}}
+
+
+def _failure(status: int, api: Api, references: _References) -> Json:
+    meaning = api.meanings.get(status) or _MEANINGS.get(status) or HTTPStatus(status).phrase
+    answer = _answer(meaning, [references[api.failure, "serialization"]])
+    if status in RETRY_LATER:
+        answer["headers"] = {
+            "Retry-After": {
+                "description": "Seconds to wait",
+                "required": True,
+                "schema": {"type": "integer", "minimum": 1},
+            }
+        }
+    return answer

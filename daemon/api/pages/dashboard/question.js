@@ -1,0 +1,55 @@
+// The form that is there while a crew waits for a human's answer.
+
+import { action, block, busily, element } from "./dom.js";
+
+export class Question {
+  // `answer(feedback, approve)` sends it.
+  constructor(answer) {
+    this.answer = answer;
+    this.about = "";
+    this.node = element("section", { class: "question", hidden: true });
+  }
+
+  // `asked` is the event's data, or null while that has not come.
+  show({ status, current_task: task }, asked) {
+    this.node.hidden = status !== "waiting_for_human_input";
+    const known = asked?.task_id === task ? asked : null;
+    const about = JSON.stringify([task, known?.number]);
+    if (this.node.hidden || about === this.about) return; // what is being typed stays
+    this.about = about;
+    this.node.replaceChildren(...this.form(known?.prompt ?? `About the task ${task}`, known?.output));
+  }
+
+  form(prompt, output) {
+    const feedback = element("textarea", { id: "feedback", rows: "3" });
+    const missing = element("p", { class: "problem", role: "alert", hidden: true }, "Say what to change.");
+    const back = async () => {
+      missing.hidden = feedback.value.trim() !== "";
+      if (!missing.hidden) return feedback.focus();
+      return this.answer(feedback.value, false);
+    };
+    const form = element(
+      "form",
+      { method: "post" },
+      element("label", { for: "feedback" }, "Feedback"),
+      feedback,
+      missing,
+      element(
+        "div",
+        { class: "actions" },
+        element("button", { id: "approve" }, "Approve"),
+        action("Send back", back, { class: "quiet" }),
+      ),
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      busily(form.querySelector("#approve"), () => this.answer(feedback.value, true));
+    });
+    return [
+      element("h2", {}, "The crew asks you"),
+      element("p", { class: "prompt" }, prompt),
+      output ? block("To be looked at", output) : null,
+      form,
+    ].filter(Boolean);
+  }
+}

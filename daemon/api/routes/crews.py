@@ -1,0 +1,165 @@
+"""What only the owner may ask about crews: which there are, and their tokens.
+
+Everything else is asked of a crew itself, at its base address and with one of its tokens, by the
+dashboard as by any other client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from daemon.api.guards import Guards
+from daemon.api.openapi import Api
+from daemon.api.services import CrewServices
+from daemon.auth.actor import Session
+from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.lines import CrewLoad
+from daemon.wire import Body
+
+
+class InputEntry(Body):
+    """One of the values that a kickoff brings."""
+
+    name: str
+    required: bool
+    default: Annotated[JsonValue, Field(description="what stands in for one that is not required")]
+    description: str
+
+
+class CrewEntry(Body):
+    """A crew. One with `problems` cannot run."""
+
+    name: Annotated[str | None, Field(description="null when that is what is wrong with it")]
+    default: bool
+    base_urls: Annotated[
+        list[str],
+        Field(description="those that begin with / are on the address that this came from"),
+    ]
+    inputs: list[InputEntry]
+    users: Annotated[list[str], Field(description="who has a User Bearer Token")]
+    problems: list[str]
+    running: int
+    queued: int
+
+
+class CrewsResponse(Body):
+    ok: Literal[True] = True
+    crews: list[CrewEntry]
+
+
+class CrewTokenRequest(Body):
+    crew: str
+    user: Annotated[str | None, Field(description="without one: the organization's token")] = None
+
+
+class CrewTokenResponse(Body):
+    ok: Literal[True] = True
+    token: str
+
+
+_NO_LOAD = CrewLoad(running=0, waiting=0)
+
+
+def add(api: Api, guards: Guards, services: CrewServices) -> None:
+    """Add these operations to `api`."""
+    catalog, tokens, executor = services.catalog, services.tokens, services.executor
+    addresses = _Addresses(catalog.default, services.own_addresses)
+
+    @api.operation("GET", "/api/crews", access=guards.session, ok=CrewsResponse)
+    async def crews(session: Session) -> CrewsResponse:  # noqa: ARG001 - having one is enough
+        """All crews of the configuration, with what they have in hand.
+
+        First those that can run, then the broken ones, each in the configuration's order.
+        """
+        load = executor.load()
+        return CrewsResponse(
+            crews=[
+                *(
+                    _runnable(crew, addresses, load.get(crew.name, _NO_LOAD))
+                    for crew in catalog.crews.values()
+                ),
+                *(_broken(crew, addresses) for crew in catalog.broken),
+            ]
+        )
+
+    # Both are POST, so that no address, and with it no log or history, says whose token was seen.
+
+    @api.operation(
+        "POST",
+        "/api/crews/token",
+        access=guards.session,
+        body=CrewTokenRequest,
+        ok=CrewTokenResponse,
+        errors=(404,),
+    )
+    async def crew_token(session: Session, body: CrewTokenRequest) -> CrewTokenResponse:  # noqa: ARG001
+        """Show the organization's token of a crew, or a user's."""
+        token = await tokens.show(body.crew, body.user or "")
+        return CrewTokenResponse(token=token.get_secret_value())
+
+    @api.operation(
+        "POST",
+        "/api/crews/token/rotate",
+        access=guards.session,
+        body=CrewTokenRequest,
+        ok=CrewTokenResponse,
+        errors=(404,),
+    )
+    async def rotate_crew_token(session: Session, body: CrewTokenRequest) -> CrewTokenResponse:  # noqa: ARG001
+        """Replace a token. The one so far is refused from then on; all others stay as they are."""
+        token = await tokens.rotate(body.crew, body.user or "")
+        return CrewTokenResponse(token=token.get_secret_value())
+
+
+class _Addresses:
+    """Where crews answer."""
+
+    def __init__(self, default: str | None, own: Mapping[str, str]) -> None:
+        self.default = default
+        self._own = own
+
+    def of(self, name: str) -> list[str]:
+        """The base addresses of a crew, the one that every crew has first."""
+        return [
+            f"/crews/{name}",
+            *(["/"] if name == self.default else []),
+            *([self._own[name]] if name in self._own else []),
+        ]
+
+
+def _runnable(crew: Crew, addresses: _Addresses, load: CrewLoad) -> CrewEntry:
+    return CrewEntry(
+        name=crew.name,
+        default=crew.name == addresses.default,
+        base_urls=addresses.of(crew.name),
+        inputs=[_input(each) for each in crew.inputs],
+        users=list(crew.users),
+        problems=[],
+        running=load.running,
+        queued=load.waiting,
+    )
+
+
+def _broken(crew: BrokenCrew, addresses: _Addresses) -> CrewEntry:
+    return CrewEntry(
+        name=crew.name,
+        default=crew.name is not None and crew.name == addresses.default,
+        base_urls=[] if crew.name is None else addresses.of(crew.name),
+        inputs=[],
+        users=list(crew.users),
+        problems=[str(problem) for problem in crew.problems],
+        running=0,
+        queued=0,
+    )
+
+
+def _input(each: Input) -> InputEntry:
+    return InputEntry(
+        name=each.name,
+        required=each.required,
+        default=each.default,
+        description=each.description,
+    )

@@ -1,0 +1,225 @@
+"""From the `[[crews]]` of the configuration to the crews that can run, and those that cannot.
+
+The problem: what a crew needs to run is mostly not in the configuration: a program, an interpreter
+with CrewAI in it, a project's files, an address that nobody else has. If that is looked at when the
+first kickoff comes, its client hears of the operator's mistake.
+
+The choice: all of it is looked at once, at the start (and by `check-config`), with the rights of
+whoever looks, which for the daemon are those its workers will have. A crew with a fault is kept as
+a `BrokenCrew` that says what is wrong; it takes nothing from the others. Where two crews want the
+same name, address or place at `/`, the one further up in the file has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from daemon.config import Bind, Problem, Settings
+from daemon.config.crews import CrewEntry, CrewSection
+from daemon.config.values import Fault
+from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.inputs import refined
+from daemon.crews.programs import check_folder, check_program, check_python
+from daemon.crews.project import read_project
+from daemon.crews.tools import TOOL_NAMES
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import NotFound, Unavailable
+
+ADAPTER: Final = Path(__file__).with_name("crewai_adapter.py")
+# Seconds until a client may ask again for a broken crew: mending it takes a person, and a restart.
+RETRY_BROKEN: Final = 60
+
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
+_LOCALHOST = frozenset({"127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The crews of a configuration.
+
+    `crews` are those that can run, by name, in the order of the file. `broken` are the others.
+    `default` is the name of the crew that is also served at `/`; it may be a broken one.
+    """
+
+    crews: Mapping[str, Crew]
+    broken: tuple[BrokenCrew, ...] = ()
+    default: str | None = None
+
+    def crew(self, name: str) -> Crew:
+        """The crew of that name. Raises `Unavailable` when it is broken, `NotFound` for none."""
+        if name in self.crews:
+            return self.crews[name]
+        if any(each.name == name for each in self.broken):
+            raise Unavailable(
+                f'the crew "{name}" cannot run, because something about it is wrong; its operator '
+                "sees what with `smartlinkd check-config`",
+                retry_after=RETRY_BROKEN,
+            )
+        raise NotFound("there is no crew of this name")
+
+    def names(self) -> tuple[str, ...]:
+        """The names that can be called: of all crews, broken ones with a good name included."""
+        return tuple(self._addressable())
+
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """The names of each crew's users, of all crews that can be called."""
+        return {name: crew.users for name, crew in self._addressable().items()}
+
+    def binds(self) -> dict[str, Bind]:
+        """The addresses of their own that crews have, of all that can be called."""
+        return {name: crew.bind for name, crew in self._addressable().items() if crew.bind}
+
+    def _addressable(self) -> dict[str, Crew | BrokenCrew]:
+        return {**self.crews, **{each.name: each for each in self.broken if each.name is not None}}
+
+
+def read_catalog(settings: Settings) -> Catalog:
+    """Look at every crew of the configuration. A fault of one never raises.
+
+    Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
+    is started once.
+    """
+    taken = _Taken(settings.server.bind)
+    crews: dict[str, Crew] = {}
+    broken: list[BrokenCrew] = []
+    for entry in settings.crews:
+        clashes = taken.take(entry)
+        look = _Look(entry)
+        crew = look.crew()
+        problems = (*clashes.problems, *entry.problems, *look.problems)
+        if crew is None or problems:
+            name = None if clashes.name else entry.name
+            bind = None if clashes.bind else entry.bind
+            broken.append(BrokenCrew(name, problems, entry.users, bind))
+        else:
+            crews[crew.name] = crew
+    return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
+
+
+@dataclass
+class _Clashes:
+    """What an entry wants and another has. `name` and `bind` tell which of its own are not its."""
+
+    problems: list[Problem] = field(default_factory=list)
+    name: bool = False
+    bind: bool = False
+
+
+class _Taken:
+    """What each crew must have for itself, and who has it."""
+
+    def __init__(self, server: Bind) -> None:
+        self.default: str | None = None
+        self._names: dict[str, str] = {}
+        self._binds: list[tuple[Bind, str]] = [(server, "the daemon itself (server.bind)")]
+
+    def take(self, entry: CrewEntry) -> _Clashes:
+        """Give an entry what it wants, or the problem that somebody else has it."""
+        clashes = _Clashes()
+        if entry.name is None:
+            return clashes
+        if entry.name in self._names:
+            clashes.name = True
+            fault = f'is "{entry.name}", as is that of {self._names[entry.name]}'
+            clashes.problems.append(
+                Problem(f"{entry.place}.name", fault, "give one of them another name")
+            )
+            return clashes
+        self._names[entry.name] = entry.place
+        if entry.default and self.default is not None:
+            fault = f'is true, and "{self.default}" is the default already'
+            clashes.problems.append(Problem(entry.key("default"), fault, "leave one of the two"))
+        elif entry.default:
+            self.default = entry.name
+        if entry.bind is not None:
+            self._take_bind(entry, entry.bind, clashes)
+        return clashes
+
+    def _take_bind(self, entry: CrewEntry, bind: Bind, clashes: _Clashes) -> None:
+        owner = next((who for other, who in self._binds if _same_place(bind, other)), None)
+        if owner is None:
+            self._binds.append((bind, f'the crew "{entry.name}"'))
+            return
+        clashes.bind = True
+        fault = f"is where {owner} listens already"
+        clashes.problems.append(Problem(entry.key("bind"), fault, "choose another port"))
+
+
+def _same_place(one: Bind, other: Bind) -> bool:
+    """Whether the second of the two could not listen. Port 0 is a free one each time."""
+    if one.port != other.port or one.port == 0:
+        return False
+    hosts = {one.host, other.host}
+    return (
+        len(hosts) == 1
+        or bool(hosts & _EVERYWHERE)
+        or ("localhost" in hosts and bool(hosts & _LOCALHOST))
+    )
+
+
+class _Look:
+    """One look at what a crew needs, all of it: no fault hides another."""
+
+    def __init__(self, entry: CrewEntry) -> None:
+        self.problems: list[Problem] = []
+        self._entry = entry
+
+    def crew(self) -> Crew | None:
+        """The crew, to be used only without `problems`; None when its table is wrong."""
+        section = self._entry.section
+        if section is None:
+            return None
+        for index, tool in enumerate(section.tools):
+            if tool not in TOOL_NAMES:
+                known = ", ".join(sorted(TOOL_NAMES))
+                self._add(f"tools[{index}]", Fault("is no tool", f"there is {known}"))
+        environment = {k: v.get_secret_value() for k, v in section.environment.items()}
+        command, found = section.command, tuple[Input, ...]()
+        if section.runner == "command":
+            self._try("command", lambda: check_program(command[0], environment))
+        else:
+            command, found = self._crewai(section, environment)
+        return Crew(
+            name=section.name,
+            worker=WorkerSettings(command, environment, section.memory, section.grace),
+            inputs=refined(found, section.inputs),
+            max_running=section.max_running,
+            queue=section.queue,
+            deadline=section.deadline,
+            human_deadline=section.human_deadline,
+            on_restart=section.on_restart,
+            users=section.users,
+            tools=section.tools,
+            bind=section.bind,
+        )
+
+    def _crewai(
+        self, section: CrewSection, environment: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], tuple[Input, ...]]:
+        """The command of a CrewAI project, and the inputs that its files tell."""
+        python, folder = section.python, section.project
+        if python is None or folder is None:
+            raise AssertionError("the configuration has let a crew without them through")
+        self._try("python", lambda: check_python(python, environment))
+        found: tuple[Input, ...] = ()
+        if self._try("project", lambda: check_folder(folder)):
+            project = read_project(folder)
+            found = project.inputs
+            for fault in project.faults:
+                self._add("project", fault)
+        return (str(python), str(ADAPTER), str(folder)), found
+
+    def _try(self, key: str, check: Callable[[], None]) -> bool:
+        try:
+            check()
+        except Fault as fault:
+            self._add(key, fault)
+            return False
+        return True
+
+    def _add(self, key: str, fault: Fault) -> None:
+        self.problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))

@@ -1,0 +1,85 @@
+"""A crew as the rest of the daemon sees it, and who may call it.
+
+What is written in `[[crews]]` becomes a `Crew`, or a `BrokenCrew` when something about it is wrong:
+see `daemon/crews/catalog.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from daemon.config.problems import Problem
+from daemon.config.values import Bind
+from daemon.crews.worker import WorkerSettings
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of the values that a kickoff brings. `default` stands in for one that is not required."""
+
+    name: str
+    required: bool = True
+    default: JsonValue = None
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """A crew that can run.
+
+    `deadline` is how many seconds an execution may run, without the time in which it waits for a
+    human; `human_deadline` is how many it may wait for one. `max_running` executions run at a time,
+    and `queue` more may wait.
+    """
+
+    name: str
+    worker: WorkerSettings
+    inputs: tuple[Input, ...]
+    max_running: int
+    queue: int
+    deadline: float
+    human_deadline: float
+    on_restart: Literal["fail", "rerun"]
+    users: tuple[str, ...]
+    tools: tuple[str, ...]
+    bind: Bind | None = None
+
+    def missing(self, given: Mapping[str, JsonValue]) -> list[str]:
+        """The names of required inputs that are not given, sorted. One given as null is there."""
+        return sorted(each.name for each in self.inputs if each.required and each.name not in given)
+
+    def complete(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """What is given, with the defaults of what is not."""
+        defaults = {each.name: each.default for each in self.inputs if not each.required}
+        return defaults | dict(given)
+
+
+@dataclass(frozen=True)
+class BrokenCrew:
+    """An entry that cannot run, and why.
+
+    `name` is None when that is what is wrong with it. `users` and `bind` are what could be read:
+    who held a token still gets an answer, and still sees what ran before.
+    """
+
+    name: str | None
+    problems: tuple[Problem, ...]
+    users: tuple[str, ...] = ()
+    bind: Bind | None = None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who holds a token of a crew: a user, or with `user` empty the organization."""
+
+    crew: str
+    user: str = ""
+
+    @property
+    def sees_only(self) -> str | None:
+        """The owner whose executions alone the caller may see; None for everybody's."""
+        return self.user or None

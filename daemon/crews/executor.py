@@ -1,0 +1,192 @@
+"""The executor actor: whose turn it is, and what becomes of every execution.
+
+The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
+of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
+So an execution is in the journal before its kickoff is answered, every change is there before
+anybody hears of it, and each incarnation begins by reading what has not ended.
+
+A crew's executions wait in its own line and never for another crew's. What an incarnation has in
+hand is a task in its nursery: an asker that goes away leaves it alone, and with the actor all of
+it ends, workers first. Reading goes straight to the journal, so that statuses are told while
+executions are being stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import trio
+from pydantic import JsonValue
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import Caller
+from daemon.crews.following import Bells, Following
+from daemon.crews.lines import CrewLoad, Kickoff, Lines
+from daemon.crews.run import Feedback, Workplace
+from daemon.crews.tools import Tool
+from daemon.errors import NotFound
+from daemon.journal.actor import Journal
+from daemon.journal.model import Execution, IdempotencyKey, Page, State, Status, WebhookTarget
+from daemon.state import StateUnusable
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.supervisor import sole_error
+
+QUEUE = 256
+"""Kickoffs, stops and resumes that may wait, over all crews."""
+AT_ONCE = 64
+"""Of those, how many are worked on at a time: a stop takes as long as its worker."""
+
+
+class Executor:
+    """What others hold. Each call may raise `Unavailable`, and those that are named."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        journal: Journal,
+        *,
+        tools: Mapping[str, Tool],
+        runs: Path,
+        queued: Callable[[], None],
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`runs` is made if missing, and is nobody else's. `queued` is called when webhook calls
+        were queued."""
+        self.mailbox = Mailbox[Lines]("executor", size=QUEUE)
+        self._catalog = catalog
+        self._journal = journal
+        self._bells = Bells()
+        self._workplace = Workplace(journal, self._bells, tools, runs, queued, wall)
+        self._stopping = trio.Event()
+        self._lines: Lines | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation: goes on with what has not ended, then serves until stopped."""
+        self._stopping = trio.Event()
+        await trio.to_thread.run_sync(_make_empty, self._workplace.runs)
+        try:
+            async with sole_error(), trio.open_nursery() as running:
+                async with sole_error(), trio.open_nursery() as errands:
+                    lines = Lines(self._catalog, self._workplace, running=running, errands=errands)
+                    await lines.go_on()
+                    self._lines = lines
+                    errands.start_soon(partial(self.mailbox.serve, lines, at_once=AT_ONCE))
+                    task_status.started()
+                    await self._stopping.wait()
+                    errands.cancel_scope.cancel()
+                lines.leave_off()
+                # The nursery ends when the last worker has.
+        finally:
+            self._lines = None
+
+    def stop_all(self) -> None:
+        """Have workers end, and `run` return. What they did is for the next start to go on with."""
+        self._stopping.set()
+
+    async def kickoff(
+        self, caller: Caller, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
+    ) -> str:
+        """Put an execution into its crew's line; returns its kickoff_id.
+
+        `body` is the request's, for the idempotency key. Raises `Unprocessable` (inputs that are
+        missing, a key used for another body), `Unavailable` (a full queue, a broken crew), or
+        `Invalid` (values that cannot be kept).
+        """
+        key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
+        return await self.mailbox.ask(Lines.kickoff, caller, kickoff, key)
+
+    async def stop(self, caller: Caller, kickoff_id: str) -> None:
+        """End an execution; returns when it has ended. Raises `NotFound`, or `Invalid` when it had
+        ended before.
+
+        An asker that gives up takes nothing back.
+        """
+        await self.execution(caller, kickoff_id)
+        await self.mailbox.ask(Lines.stop, caller, kickoff_id)
+
+    async def resume(
+        self,
+        caller: Caller,
+        kickoff_id: str,
+        feedback: Feedback,
+        *,
+        webhooks: tuple[WebhookTarget, ...],
+    ) -> Execution:
+        """Answer what a human was asked. `webhooks`, which may be empty, replace those of the same
+        kinds from now on. Returns the execution as it is then.
+
+        Raises `NotFound`, or `Invalid` when nothing is asked, or about another task.
+        """
+        await self.execution(caller, kickoff_id)
+        await self.mailbox.ask(Lines.resume, caller, kickoff_id, feedback, webhooks)
+        return await self.execution(caller, kickoff_id)
+
+    async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
+        """An execution. Raises `NotFound`, also for one that the caller may not see."""
+        found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
+        if found is None:
+            raise NotFound("kickoff_id: there is no such execution, or not any more")
+        return found
+
+    async def executions(
+        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
+    ) -> Page:
+        """What the caller may see, newest first. Raises `Invalid` for a cursor not from here."""
+        return await self._journal.executions(
+            caller.crew, owner=caller.sees_only, state=state, limit=limit, cursor=cursor
+        )
+
+    async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
+        """The execution when its state has changed, when it has ended, or after `seconds`.
+
+        Raises `NotFound`.
+        """
+        with self._bells.on(kickoff_id) as bell:
+            before = await self.execution(caller, kickoff_id)
+            if before.state.ended:
+                return before
+            with trio.move_on_after(seconds):
+                while bell.state in (None, before.state):
+                    await bell.wait()
+        return await self.execution(caller, kickoff_id)
+
+    @asynccontextmanager
+    async def follow(
+        self, caller: Caller, kickoff_id: str, *, after: int
+    ) -> AsyncIterator[Following]:
+        """Its events numbered above `after`, as they happen. Raises `NotFound`."""
+        with self._bells.on(kickoff_id) as bell:
+            await self.execution(caller, kickoff_id)
+            yield Following(self._journal, kickoff_id, bell, after)
+
+    def load(self) -> dict[str, CrewLoad]:
+        """What every runnable crew has in hand, by its name; {} while the executor is down."""
+        return self._lines.load() if self._lines is not None else {}
+
+    @property
+    def ends(self) -> Counter[tuple[str, Status]]:
+        """How many executions of each crew have ended as what, since the daemon's start."""
+        return self._workplace.ends
+
+    @property
+    def followers(self) -> int:
+        """How many clients wait for news of an execution."""
+        return self._bells.count
+
+
+def _make_empty(runs: Path) -> None:
+    """Folders of workers are removed with them; what a loss of power left behind goes now."""
+    try:
+        shutil.rmtree(runs, ignore_errors=True)
+        runs.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StateUnusable(
+            f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
+            "state directory writable for the daemon's user"
+        ) from None

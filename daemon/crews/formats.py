@@ -1,0 +1,95 @@
+"""The text formats in which CrewAI projects are written: pure rules, text in, data out.
+
+The problem: a project's files are somebody else's, and reading them must neither run code, nor
+take endless memory, nor give another result than CrewAI's own reading does.
+
+The choice: for YAML PyYAML, which is what CrewAI reads it with, without types (a placeholder can
+only stand in text) and with the nodes counted as if each alias were written out: merging aliases
+of aliases is what makes a bomb of a kilobyte. For JSON with comments the rules of CrewAI's own
+reader (comments of both kinds, commas at the end), which are a regular expression here.
+
+Rejected: a bound on the number of aliases. Thirty are enough for a bomb, and a project may have
+more, all of them harmless.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable
+from typing import Final
+
+import yaml
+
+MAX_NODES: Final = 50_000  # of a YAML text with its aliases written out: 100 agents have some 1000
+
+
+class NotReadable(Exception):  # noqa: N818 - says what is the matter, as its text does
+    """The text is not in the format; the message says where, and repeats no value."""
+
+
+def parse_yaml(text: str) -> object:
+    """What a YAML text says: tables, lists, and text for everything else. Raises NotReadable."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - it makes plain data only, see below
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise NotReadable(f"is not YAML{where}: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise NotReadable(f"is not YAML: {str(error).splitlines()[0]}") from None
+    except ValueError:
+        raise NotReadable("is not YAML: a value does not fit the tag that it has") from None
+    except RecursionError:
+        raise NotReadable("is nested too deeply") from None
+
+
+def parse_jsonc(text: str) -> object:
+    """What a JSON text says that may have comments and commas at ends. Raises NotReadable."""
+    try:
+        return json.loads(_COMMA.sub(_kept, _COMMENT.sub(_kept, text)))
+    except json.JSONDecodeError as error:
+        raise NotReadable(f"is not JSON in line {error.lineno}: {error.msg}") from None
+    except (RecursionError, ValueError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else "no number we can read"
+        raise NotReadable(f"is {why}") from None
+
+
+# A string is matched whole, so that what looks like a comment in it is none. One without an end
+# runs to the end of the text: from each of its quotes on it would be tried anew otherwise.
+_STRING = r'(?P<kept>"(?:[^"\\]|\\.)*(?:"|\\?\Z))'
+_COMMENT = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
+
+
+def _kept(found: re.Match[str]) -> str:
+    """A string as it is; of anything else its line breaks, so that lines keep their numbers."""
+    return found["kept"] or "\n" * found[0].count("\n")
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only: what is not quoted is text, too, but for the key `<<`, which merges."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
+        "<": [("tag:yaml.org,2002:merge", re.compile(r"^<<$"))]
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = 0
+        self._sizes: dict[int, int] = {}  # of finished nodes, by their id
+
+    def compose_node(self, parent: yaml.Node | None, index: Hashable) -> yaml.Node | None:
+        """As PyYAML's, and counting: an alias counts as much as what it stands for."""
+        before = self._nodes
+        is_alias = self.check_event(yaml.AliasEvent)
+        node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
+        if is_alias:
+            # What is not finished yet holds this alias itself.
+            self._nodes += self._sizes.get(id(node), MAX_NODES)
+        else:
+            self._nodes += 1
+            self._sizes[id(node)] = self._nodes - before
+        if self._nodes > MAX_NODES:
+            raise yaml.YAMLError(f"more than {MAX_NODES} values, its aliases written out")
+        return node

@@ -1,0 +1,296 @@
+"""Whose turn it is: every crew has a line of its own, and so many executions that may run.
+
+This is the state of one incarnation of the executor. Everything in hand is a task in one of two
+nurseries: `running` has the executions, which are let end in order; `errands` has what is only
+written down, and can be cut short, since the next incarnation finds it undone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from uuid import uuid4
+
+import trio
+from pydantic import JsonValue
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import Caller, Crew
+from daemon.crews.ledger import REQUEUED, about, failure, requeued
+from daemon.crews.run import Feedback, Run, Workplace
+from daemon.errors import Invalid, Unavailable, Unprocessable
+from daemon.journal.model import (
+    IdempotencyKey,
+    NewExecution,
+    State,
+    Status,
+    Summary,
+    WebhookTarget,
+)
+from daemon.supervision.actor import Request
+
+logger = logging.getLogger(__name__)
+
+MAX_RERUNS = 3
+"""Times that an execution is run again: what ends the daemon each time must not do so for ever."""
+FULL_RETRY_AFTER = 10
+"""Seconds after which a client may find room in a full queue."""
+EVENTS_AT_ONCE = 500
+
+INTERRUPTED = "the daemon ended, or was restarted, while it was running"
+TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
+NO_CREW = "it was never run: its crew is no longer in the configuration, or is broken there"
+
+
+@dataclass(frozen=True)
+class Kickoff:
+    """What a client asks for. Targets are complete: their URLs were checked."""
+
+    inputs: dict[str, JsonValue] = field(repr=False)
+    meta: JsonValue = field(default=None, repr=False)
+    webhooks: tuple[WebhookTarget, ...] = ()
+
+
+@dataclass(frozen=True)
+class CrewLoad:
+    """How many executions of a crew run, and how many wait for their turn."""
+
+    running: int
+    waiting: int
+
+
+@dataclass
+class _Line:
+    """A crew's executions, by id, in the order of their turn."""
+
+    crew: Crew
+    waiting: dict[str, None] = field(default_factory=dict)
+    running: dict[str, Run] = field(default_factory=dict)
+    door: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
+    """Held from the look for room to the entry, so that the line has the order of the journal."""
+
+    @property
+    def full(self) -> bool:
+        busy = len(self.running) >= self.crew.max_running
+        return busy and len(self.waiting) >= self.crew.queue
+
+
+class Lines:
+    """The lines of all crews that can run."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        workplace: Workplace,
+        *,
+        running: trio.Nursery,
+        errands: trio.Nursery,
+    ) -> None:
+        self._catalog = catalog
+        self._workplace = workplace
+        self._journal = workplace.journal
+        self._running = running
+        self._errands = errands
+        self._lines = {name: _Line(crew) for name, crew in catalog.crews.items()}
+        # Executions that are ended without having run, until that is written down.
+        self._ending: dict[str, trio.Event] = {}
+
+    # Beginning and end
+
+    async def go_on(self) -> None:
+        """Take up what has not ended. Returns when no kickoff can come in before it."""
+        found = await self._workplace.insist("going on", self._journal.unfinished)
+        unfinished = sorted(found, key=attrgetter("crew", "sequence"))
+        if unfinished:
+            logger.info("%d executions have not ended: going on with them", len(unfinished))
+        for crew, executions in groupby(unfinished, key=attrgetter("crew")):
+            line = self._lines.get(crew)
+            if line is None:
+                self._errands.start_soon(self._end_all, list(executions))
+            else:
+                await self._errands.start(self._take_up, line, list(executions))
+
+    def leave_off(self) -> None:
+        """Have all workers end; what they worked on stays unfinished in the journal."""
+        for line in self._lines.values():
+            line.waiting.clear()
+            for run in line.running.values():
+                run.leave_off()
+
+    async def _end_all(self, executions: Sequence[Summary]) -> None:
+        for execution in executions:
+            await self._end(execution.id, Status.INTERRUPTED, NO_CREW)
+
+    async def _take_up(
+        self, line: _Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
+    ) -> None:
+        async with line.door:
+            task_status.started()
+            for execution in executions:
+                if execution.state is not State.PENDING and not await self._again(line, execution):
+                    continue
+                line.waiting[execution.id] = None
+                self._start_more(line)
+
+    async def _again(self, line: _Line, interrupted: Summary) -> bool:
+        """Put it back to its beginning, or end it, as its crew says."""
+        rerun = line.crew.on_restart == "rerun"
+        if not rerun or await self._reruns(interrupted.id) >= MAX_RERUNS:
+            await self._end(interrupted.id, Status.INTERRUPTED, TOO_OFTEN if rerun else INTERRUPTED)
+            return False
+        execution = await self._workplace.read(interrupted.id)
+        entry = requeued(about(execution), self._workplace.wall())
+        try:
+            await self._workplace.record(execution.id, State.PENDING, entry)
+        except Invalid as fault:  # it has as many events or webhook calls as one may have
+            why = f"{INTERRUPTED}, and cannot be run again: {fault}"
+            await self._end(execution.id, Status.INTERRUPTED, why)
+            return False
+        return True
+
+    async def _reruns(self, execution_id: str) -> int:
+        count = after = 0
+        while events := await self._workplace.insist(
+            f"execution {execution_id}",
+            partial(self._journal.events, execution_id, after=after, limit=EVENTS_AT_ONCE),
+        ):
+            count += sum(event.type == REQUEUED for event in events)
+            after = events[-1].sequence
+        return count
+
+    # Questions
+
+    async def kickoff(self, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
+        """See `Executor.kickoff`."""
+        if (earlier := await self._created_by(caller, key)) is not None:
+            return earlier
+        crew = self._catalog.crew(caller.crew)
+        missing = crew.missing(kickoff.inputs)
+        if missing:
+            raise Unprocessable(
+                f"inputs: these are required and missing: {', '.join(missing)}",
+                details={"missing_inputs": list(missing)},
+            )
+        line = self._lines[crew.name]
+        await line.door.acquire()
+        # What is in the journal has to be in the line: who gives up here takes nothing back. Not a
+        # shield: behind it, a journal that is being restarted would be waited for for ever.
+        entering = Request[Lines, str](
+            "executor", lambda lines: lines._enter(line, caller, kickoff, key)
+        )
+        self._errands.start_soon(entering.answer, self)
+        return await entering.wait()
+
+    async def stop(self, caller: Caller, kickoff_id: str) -> None:
+        """See `Executor.stop`. The execution exists, and the caller may see it."""
+        by = f"user {caller.user}" if caller.user else "a holder of the organization token"
+        line = await self._settled_line(caller.crew)
+        if line is not None and (run := line.running.get(kickoff_id)) is not None:
+            run.cut_short(Status.STOPPED, f"stopped by {by}")
+            await run.ended.wait()
+            if run.outcome is not Status.STOPPED:
+                raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
+        elif line is not None and kickoff_id in line.waiting:
+            del line.waiting[kickoff_id]
+            done = self._ending[kickoff_id] = trio.Event()
+            why = f"stopped by {by} before its turn came"
+            self._errands.start_soon(self._end, kickoff_id, Status.STOPPED, why)
+            await done.wait()
+        elif kickoff_id in self._ending:
+            await self._ending[kickoff_id].wait()
+        else:
+            raise Invalid("kickoff_id: this execution has ended already")
+
+    async def resume(
+        self,
+        caller: Caller,
+        kickoff_id: str,
+        feedback: Feedback,
+        webhooks: tuple[WebhookTarget, ...],
+    ) -> None:
+        """See `Executor.resume`. The execution exists, and the caller may see it."""
+        line = self._lines.get(caller.crew)
+        run = line.running.get(kickoff_id) if line is not None else None
+        if run is None:
+            raise Invalid("execution_id: this execution is not waiting for human input")
+        await run.answer(feedback, webhooks)
+
+    def load(self) -> dict[str, CrewLoad]:
+        """See `Executor.load`."""
+        return {
+            name: CrewLoad(running=len(line.running), waiting=len(line.waiting))
+            for name, line in self._lines.items()
+        }
+
+    # Work
+
+    async def _enter(
+        self, line: _Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None
+    ) -> str:
+        """Put a new execution into the journal, then into its line. Closes the door behind it."""
+        try:
+            if line.full and (earlier := await self._created_by(caller, key)) is not None:
+                return earlier  # by the one that took the last place just now
+            _refuse_when_full(line)
+            new = NewExecution(
+                id=str(uuid4()),
+                crew=line.crew.name,
+                owner=caller.user,
+                created_at=self._workplace.wall(),
+                inputs=kickoff.inputs,
+                meta=kickoff.meta,
+                webhooks=kickoff.webhooks,
+            )
+            created = await self._journal.create(new, idempotency=key)
+            if created.is_new:
+                line.waiting[new.id] = None
+                self._start_more(line)
+            return created.id
+        finally:
+            line.door.release()
+
+    async def _created_by(self, caller: Caller, key: IdempotencyKey | None) -> str | None:
+        if key is None:
+            return None
+        return await self._journal.created_by(caller.crew, caller.user, key)
+
+    async def _settled_line(self, crew: str) -> _Line | None:
+        """A crew's line, when nothing is on its way into it."""
+        line = self._lines.get(crew)
+        if line is not None:
+            async with line.door:
+                pass
+        return line
+
+    def _start_more(self, line: _Line) -> None:
+        """Start the next ones, as many as may run."""
+        while line.waiting and len(line.running) < line.crew.max_running:
+            kickoff_id = next(iter(line.waiting))
+            del line.waiting[kickoff_id]
+            run = line.running[kickoff_id] = Run(kickoff_id, line.crew, self._workplace)
+            self._running.start_soon(self._carry_out, line, run)
+
+    async def _carry_out(self, line: _Line, run: Run) -> None:
+        await run.carry_out()
+        del line.running[run.id]
+        self._start_more(line)
+
+    async def _end(self, execution_id: str, status: Status, why: str) -> None:
+        """Write down the end of an execution that has no worker."""
+        execution = await self._workplace.read(execution_id)
+        await self._workplace.end(execution.crew, about(execution), failure(status, why))
+        if execution_id in self._ending:
+            self._ending.pop(execution_id).set()
+
+
+def _refuse_when_full(line: _Line) -> None:
+    if line.full:
+        raise Unavailable(
+            f"the queue of crew {line.crew.name} is full: {len(line.waiting)} executions wait; "
+            "try again later",
+            retry_after=FULL_RETRY_AFTER,
+        )

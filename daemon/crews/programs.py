@@ -1,0 +1,118 @@
+"""Can we start what a crew names? Asked before its first kickoff, so that its operator hears it.
+
+Every function here blocks, looks with the rights of whoever calls (for the daemon: those that its
+workers will have), and raises a `Fault` whose sentence goes on from the key's name.
+
+Rejected: importing `crewai` to see whether it works. It takes seconds and runs code of 137
+packages; that an interpreter runs and finds the package is told in 20 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from daemon.config.values import Fault
+
+# Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
+PROBE_LIMIT: Final = 10.0
+
+# A project may hold keys (.env), so not: let everybody read it.
+LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
+
+_FOUND = "smartlinkd: crewai is here"
+_MISSING = "smartlinkd: crewai is not here"
+_PROBE = f"import importlib.util as u; print({_FOUND!r} if u.find_spec('crewai') else {_MISSING!r})"
+
+
+def check_program(program: str, environment: Mapping[str, str]) -> None:
+    """Raise a `Fault` unless a worker could be started by this word."""
+    if "/" not in program:
+        path = environment.get("PATH", os.defpath)
+        if shutil.which(program, path=path) is None:
+            raise Fault(
+                f"begins with a program that is not on the worker's PATH ({path})",
+                "write its whole path, as `command -v` tells it",
+            )
+        return
+    if not program.startswith("/"):
+        raise Fault(
+            "begins with a relative path, and a worker starts in an empty folder of its own",
+            "write the whole path, from / on",
+        )
+    _check_executable(Path(program), "begins with a program that")
+
+
+def _check_executable(path: Path, subject: str) -> None:
+    """Raise a `Fault` unless we may execute this file. `subject` is how its sentence begins."""
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:
+        raise _no_access(subject, error) from None
+    if not is_file:
+        there = "is no file" if path.exists() else "does not exist"
+        raise Fault(f"{subject} {there}", f"make {path}, or correct the path")
+    if not os.access(path, os.X_OK):
+        raise Fault(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
+
+
+def check_folder(path: Path) -> None:
+    """Raise a `Fault` unless we may look into this folder."""
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise _no_access("names a folder that", error) from None
+    if not is_folder:
+        there = "a file" if path.exists() else "a folder that does not exist"
+        raise Fault(f"names {there}", "name the folder of the CrewAI project")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise Fault(f"names a folder that {_us()} may not read", LET_US_READ)
+
+
+def check_python(path: Path, environment: Mapping[str, str]) -> None:
+    """Raise a `Fault` unless this is a Python that runs, and finds CrewAI."""
+    _check_executable(path, "names a program that")
+    try:
+        ended = subprocess.run(  # noqa: S603 - the operator's own interpreter
+            [path, "-c", _PROBE],
+            env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        fault = f"did not come to an end within {PROBE_LIMIT:g} s"
+        raise Fault(fault, f"see what `{path} -c pass` does") from None
+    except OSError as error:
+        fault = f"cannot be started ({error.strerror})"
+        raise Fault(fault, "make the virtual environment anew") from None
+    said = ended.stdout.decode(errors="replace").strip()
+    if ended.returncode != 0 or said not in (_FOUND, _MISSING):
+        raise Fault("does not run as Python does", f"see what `{path} -c pass` says")
+    if said == _MISSING:
+        raise Fault("has no package crewai", f"install it: {path} -m pip install crewai")
+
+
+def _no_access(subject: str, error: Exception) -> Fault:
+    if isinstance(error, OSError):
+        return Fault(
+            f"{subject} {_us()} may not look at ({error.strerror})",
+            "let that user pass through every folder above it (chmod a+x)",
+        )
+    return Fault("is no path", "correct it")
+
+
+def _us() -> str:
+    """Whoever looks, which should be who the daemon runs as."""
+    uid = os.geteuid()
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"

@@ -1,0 +1,165 @@
+"""Read what a CrewAI project's files say of its inputs, without running anything of it.
+
+What the crew is, is for the adapter to say, which will run it (`crewai_adapter.find`):
+
+* a JSON crew: `crew.jsonc` or `crew.json`, and a file in `agents/` for each agent that it names;
+* a classic one: `src/<package>/crew.py`, and beside it `config/agents.yaml` and
+  `config/tasks.yaml`. Agents and tasks may also be made in `crew.py`; what these need only the
+  project's owner can say.
+
+Sources: CrewAI's guides ("Build your first crew", and the YAML configuration of agents and tasks);
+its loaders `crewai.project.json_loader` and `crewai.project.crew_base`.
+
+All of it blocks. Files are opened without waiting, have to be regular ones, and have a greatest
+size: PyYAML takes about a second for the largest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from daemon.config.files import read_file
+from daemon.config.problems import shown
+from daemon.config.values import Fault
+from daemon.crews.crew import Input
+from daemon.crews.crewai_adapter import Unusable, find
+from daemon.crews.formats import NotReadable, parse_jsonc, parse_yaml
+from daemon.crews.inputs import Search
+from daemon.crews.programs import LET_US_READ
+
+MAX_FILE: Final = 256 * 1024  # bytes
+MAX_AGENTS: Final = 100  # of a JSON crew: files to read
+
+Parse = Callable[[str], object]
+
+# What the crew itself will read, where it is there. Of a folder, also what is in it.
+_READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a project's files say. With `faults`, the inputs are not to be relied on."""
+
+    inputs: tuple[Input, ...]
+    faults: tuple[Fault, ...] = ()
+
+
+def read_project(folder: Path) -> Project:
+    """The inputs of the project in `folder`, and what is wrong with its files."""
+    reading = _Reading(folder)
+    try:
+        reading.read()
+    except Fault as fault:
+        reading.search.faults.append(fault)
+    return Project(reading.search.inputs, tuple(reading.search.faults))
+
+
+class _Reading:
+    def __init__(self, folder: Path) -> None:
+        self.search = Search()
+        self._folder = folder
+
+    def read(self) -> None:
+        """Look through the project. Raises `Fault` for what leaves nothing to look through."""
+        for name in _READ_BY_THE_CREW:
+            self._check_readable(self._folder / name)
+        if self._exists(self._folder / "pyproject.toml"):
+            self._text(self._folder / "pyproject.toml")  # before the adapter reads it unbounded
+        crew = self._find()
+        if isinstance(crew, Path):
+            self._read_json(crew)
+        else:
+            self._read_classic(self._folder.joinpath("src", *crew.split(".")[:-1]))
+
+    def _find(self) -> Path | str:
+        """What the adapter will run: a JSON crew's file, or a module in `src`."""
+        try:
+            return find(self._folder)
+        except Unusable as why:
+            for package in sorted((self._folder / "src").glob("*")):
+                self._check_readable(package)  # it sees nothing in one that is closed to us
+            fault, _, remedy = str(why).partition("; ")
+            raise Fault(fault, remedy or "name the folder that `crewai create` has made") from None
+        except (OSError, RuntimeError):  # links that lead in a circle are both, by where they are
+            raise Fault("cannot be looked through", "see to its pyproject.toml and src") from None
+
+    def _read_json(self, path: Path) -> None:
+        where = self._name(path)
+        names = self.search.crew(where, self._parsed(path, parse_jsonc))
+        if len(names) > MAX_AGENTS:
+            raise Fault(f"{where} has more than {MAX_AGENTS} agents", "make several crews of it")
+        for name in dict.fromkeys(names):
+            agent = self._agent(path.parent, name)
+            if agent is None:
+                fault = f"{where} names an agent without a file agents/{shown(name)}.jsonc"
+                self.search.faults.append(Fault(fault, "make that file, or take the name out"))
+                continue
+            self._look_through(agent, parse_jsonc, self.search.agent)
+
+    def _read_classic(self, package: Path) -> None:
+        self._check_readable(package)
+        self._check_readable(package / "crew.py")
+        for name, look in (
+            ("agents.yaml", self.search.agents_of),
+            ("tasks.yaml", self.search.tasks_of),
+        ):
+            if self._exists(package / "config" / name):
+                self._look_through(package / "config" / name, parse_yaml, look)
+
+    def _look_through(self, path: Path, parse: Parse, look: Callable[[str, object], None]) -> None:
+        try:
+            found = self._parsed(path, parse)
+        except Fault as fault:
+            self.search.faults.append(fault)  # and on with the next file
+            return
+        look(self._name(path), found)
+
+    def _agent(self, root: Path, name: str) -> Path | None:
+        paths = (root / "agents" / f"{name}.{ending}" for ending in ("jsonc", "json"))
+        return next((path for path in paths if self._exists(path)), None)
+
+    def _parsed(self, path: Path, parse: Parse) -> object:
+        text = self._text(path)
+        try:
+            return parse(text)
+        except NotReadable as why:
+            raise Fault(f"{self._name(path)} {why}", "mend that file") from None
+
+    def _text(self, path: Path) -> str:
+        try:
+            return read_file(path, MAX_FILE)[0]
+        except Fault as fault:
+            raise Fault(f"{self._name(path)} {fault.fault}", fault.remedy) from None
+
+    def _check_readable(self, path: Path) -> None:
+        """Raise a `Fault` when something is there and may not be read."""
+        if self._exists(path):
+            wanted = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+            if not os.access(path, wanted):
+                raise self._unreadable(path, "Permission denied")
+
+    def _exists(self, path: Path) -> bool:
+        """Whether something is there. Raises `Fault` when that may not be known."""
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise self._unreadable(path, str(error.strerror)) from None
+        except ValueError:
+            return False  # a NUL in an agent's name
+        return True
+
+    def _unreadable(self, path: Path, why: str) -> Fault:
+        return Fault(f"{self._name(path)} cannot be read ({why})", LET_US_READ)
+
+    def _name(self, path: Path) -> str:
+        """A path as the project's owner would say it."""
+        for folder in (self._folder, self._folder.resolve()):
+            if path.is_relative_to(folder):
+                return str(path.relative_to(folder))
+        return str(path)

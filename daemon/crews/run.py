@@ -1,0 +1,335 @@
+"""One execution, from its turn to its end.
+
+The problem: while a worker talks, its execution may be stopped, answered by a human, run out of
+time, or have to be left for the next daemon, and the disk may be full at any of these moments.
+Whatever comes, what the worker said is recorded in its order, there is one end, and nothing of the
+worker is left.
+
+The choice: one task owns the execution and its worker. Whoever wants something of it leaves a word
+(`cut_short`, `leave_off`, `answer`), and the task does it. What is to be recorded is tried until
+the journal takes it: a full disk holds up the worker, as a slow reader holds up a pipe, and loses
+nothing.
+
+The clock of the deadline stands still while a human is asked, which has a deadline of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+from pydantic import JsonValue
+
+from daemon.crews.calls import About, Ending
+from daemon.crews.crew import Crew
+from daemon.crews.following import Bells
+from daemon.crews.ledger import Entry, Ledger, about, ended, failure, success
+from daemon.crews.protocol import (
+    FromWorker,
+    HumanFeedback,
+    HumanInput,
+    Inputs,
+    Result,
+    ToolCall,
+    ToolResult,
+)
+from daemon.crews.tools import Tool
+from daemon.crews.worker import CannotStart, Stopped, Worker, start_worker
+from daemon.errors import Invalid, Refused, Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import Execution, State, Status, WebhookTarget
+from daemon.supervision.actor import ActorRestarting
+from daemon.supervision.supervisor import sole_error
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY = 0.5
+LONGEST_RETRY = 30.0
+"""Seconds between two tries to record something, while the disk is full."""
+
+NOT_KEPT = "what the worker said cannot be kept"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A human's answer to the question about a task."""
+
+    task_id: str
+    text: str = field(repr=False)
+    approved: bool
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What all executions share: where they record, who is told, and what workers may use."""
+
+    journal: Journal
+    bells: Bells
+    tools: Mapping[str, Tool]
+    runs: Path
+    """The folder that workers' own folders are made in."""
+    queued: Callable[[], None]
+    """Called when webhook calls were queued."""
+    wall: Callable[[], datetime]
+    ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    """How many executions of each crew have ended as what."""
+
+    async def read(self, execution_id: str) -> Execution:
+        """An execution that is there. Tried for as long as it takes."""
+        found = await self.insist(
+            f"execution {execution_id}", partial(self.journal.execution, execution_id)
+        )
+        if found is None:
+            raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
+        return found
+
+    async def record(self, execution_id: str, state: State, entry: Entry) -> None:
+        """Record something, for as long as it takes. `state` is what the execution is in then.
+
+        Raises `Invalid` for what the journal will never take.
+        """
+        await self.insist(
+            f"execution {execution_id}",
+            partial(
+                self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
+            ),
+        )
+        self.bells.ring(execution_id, state)
+        if entry.deliveries:
+            self.queued()
+
+    async def end(self, crew: str, subject: About, ending: Ending) -> None:
+        """Record the end of an execution, tell of it and count it."""
+        entry = ended(subject, ending, self.wall())
+        await self.record(subject.execution_id, ending.status.state, entry)
+        self.ends[crew, ending.status] += 1
+        logger.info("crew %s: execution %s ended as %s", crew, subject.execution_id, ending.status)
+
+    async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the journal answers, for as long as it takes. `what` is held up until then."""
+        pause = FIRST_RETRY
+        while True:
+            try:
+                return await ask()
+            except ActorRestarting:
+                # It was done or it was not. Whoever asks depends on the journal, and is being
+                # stopped, to go on from what the journal has.
+                await trio.sleep_forever()
+            except Unavailable as fault:
+                logger.warning("%s is held up: %s", what, fault)
+            await trio.sleep(pause)
+            pause = min(LONGEST_RETRY, pause * 2)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a human is asked; `seconds_left` are those of the deadline, which stands still."""
+
+    task_id: str
+    worker: Worker
+    seconds_left: float
+
+
+@dataclass
+class _Answer:
+    """What a human says to it, and whether that was recorded: it was when `refusal` is None."""
+
+    feedback: Feedback
+    webhooks: Sequence[WebhookTarget]
+    taken: trio.Event = field(default_factory=trio.Event)
+    refusal: Invalid | None = field(
+        default_factory=lambda: Invalid("execution_id: this execution ended before the answer came")
+    )
+
+
+class Run:
+    """A running execution; `carry_out()` is its task."""
+
+    def __init__(self, execution_id: str, crew: Crew, workplace: Workplace) -> None:
+        self.id = execution_id
+        self.ended = trio.Event()
+        """Nothing of it is there any more; its end is recorded, unless it was left off."""
+        self.outcome: Status | None = None
+        """What its end was recorded as."""
+        self._crew = crew
+        self._workplace = workplace
+        self._talk = trio.CancelScope()
+        self._cut: Ending | None = None
+        self._left_off = False
+        self._hands: trio.Nursery | None = None
+        self._question: _Question | None = None
+        self._book: Ledger
+
+    def cut_short(self, status: Status, error: str) -> None:
+        """Have it end as this, unless it comes to an end of its own first."""
+        if self._cut is None:
+            self._cut = failure(status, error)
+        self._talk.cancel()
+
+    def leave_off(self) -> None:
+        """Have its worker end, and record nothing: the next start decides what becomes of it."""
+        self._left_off = True
+        self._talk.cancel()
+
+    async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
+        """Pass on a human's answer; returns when it is recorded. Raises `Invalid`.
+
+        An asker that gives up takes nothing back.
+        """
+        question = self._question
+        if question is None or self._hands is None:
+            raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
+        if feedback.task_id != question.task_id:
+            raise Invalid(
+                "task_id: is not the task about which a human is asked; that one is current_task "
+                "in the answer of /status"
+            )
+        self._question = None
+        answer = _Answer(feedback, webhooks)
+        self._hands.start_soon(self._pass_on, question, answer)
+        await answer.taken.wait()
+        if answer.refusal is not None:
+            raise answer.refusal
+
+    async def carry_out(self) -> None:
+        """Run it to its end, and record that."""
+        try:
+            execution = await self._workplace.read(self.id)
+            self._book = Ledger(about(execution))
+            ending = await self._ending(execution.inputs)
+            if ending is not None:
+                await self._end(ending)
+        finally:
+            self.ended.set()
+
+    async def _end(self, ending: Ending) -> None:
+        try:
+            await self._workplace.end(self._crew.name, self._book.subject, ending)
+        except Invalid as fault:
+            ending = failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
+            await self._workplace.end(self._crew.name, self._book.subject, ending)
+        self.outcome = ending.status
+
+    async def _ending(self, inputs: dict[str, JsonValue]) -> Ending | None:
+        """Let a worker do it. None when it was left off."""
+        try:
+            await self._record(self._book.begun(self._now()))
+            logger.info("crew %s: execution %s runs", self._crew.name, self.id)
+            return await self._work(inputs)
+        except CannotStart as fault:
+            return failure(Status.ERROR, f"the worker could not be started: {fault}")
+        except Invalid as fault:
+            return failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
+        except Exception:
+            # One execution's fault, ours or not, is no reason to interrupt all others.
+            logger.exception("execution %s failed by a fault of the daemon's own", self.id)
+            return failure(Status.ERROR, "internal error; the daemon's log has it")
+
+    async def _work(self, given: dict[str, JsonValue]) -> Ending | None:
+        if self._talk.cancel_called:  # before its worker was there
+            return self._cut_ending(None)
+        inputs = Inputs(inputs=self._crew.complete(given), tools=self._crew.tools)
+        async with start_worker(
+            self._crew.worker, self.id, inputs, runs=self._workplace.runs
+        ) as worker:
+            self._talk.deadline = trio.current_time() + self._crew.deadline
+            with self._talk:
+                return await self._converse(worker)
+            how = await worker.stop()
+            logger.info("execution %s was cut short: %s", self.id, how.value)
+            return self._cut_ending(how)
+
+    def _cut_ending(self, how: Stopped | None) -> Ending | None:
+        """The end of one that was not let come to its own."""
+        if self._left_off:
+            return None
+        cut = self._cut or failure(Status.TIMED_OUT, self._too_late())
+        return cut if how is None else replace(cut, error=f"{cut.error}; {how.value}")
+
+    def _too_late(self) -> str:
+        crew = self._crew
+        if self._question is not None:
+            return (
+                f"nobody answered the question about task {self._question.task_id} within the "
+                f"{crew.human_deadline:g} s that its crew gives a human (human_deadline)"
+            )
+        return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
+
+    async def _converse(self, worker: Worker) -> Ending:
+        """Listen to it until its end."""
+        try:
+            async with sole_error(), trio.open_nursery() as self._hands:
+                async for message in worker.messages:
+                    await self._take(message, worker)
+                self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
+        finally:
+            self._hands = None
+        end = await worker.end()
+        return success(end) if isinstance(end, Result) else failure(Status.ERROR, end.error)
+
+    async def _take(self, message: FromWorker, worker: Worker) -> None:
+        assert self._hands is not None  # noqa: S101 - for the type checker
+        await self._record(self._book.heard(message, self._now()))
+        match message:
+            case ToolCall():
+                self._hands.start_soon(self._use_tool, message, worker)
+            case HumanInput():
+                now = trio.current_time()
+                self._question = _Question(message.task_id, worker, self._talk.deadline - now)
+                self._talk.deadline = now + self._crew.human_deadline
+
+    async def _pass_on(self, question: _Question, answer: _Answer) -> None:
+        answers_until = self._talk.deadline
+        self._talk.deadline = trio.current_time() + question.seconds_left
+        feedback = answer.feedback
+        try:
+            await self._record(
+                self._book.answered(answer.webhooks, approved=feedback.approved, now=self._now())
+            )
+        except Invalid as fault:  # its webhooks are too many; it may be answered without them
+            answer.refusal = fault
+            self._question = question
+            self._talk.deadline = answers_until
+            return
+        else:
+            self._book.accept(answer.webhooks)
+            answer.refusal = None
+        finally:
+            answer.taken.set()
+        await question.worker.send(
+            HumanFeedback(
+                task_id=question.task_id, feedback=feedback.text, approved=feedback.approved
+            )
+        )
+
+    async def _use_tool(self, call: ToolCall, worker: Worker) -> None:
+        result, error = await self._tool_result(call)
+        await self._record(self._book.tool_used(call, error, self._now()))
+        await worker.send(ToolResult(call_id=call.call_id, result=result, error=error))
+
+    async def _tool_result(self, call: ToolCall) -> tuple[JsonValue, str | None]:
+        if call.tool not in self._crew.tools:
+            known = ", ".join(self._crew.tools) or "none"
+            return None, (
+                f"tool: this crew may not use {call.tool!r}, but {known}; its configuration grants "
+                "it (tools)"
+            )
+        try:
+            return await self._workplace.tools[call.tool](call.arguments), None
+        except Refused as refusal:
+            return None, str(refusal)
+
+    async def _record(self, entry: Entry) -> None:
+        await self._workplace.record(self.id, State.RUNNING, entry)
+
+    def _now(self) -> datetime:
+        return self._workplace.wall()

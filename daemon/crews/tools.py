@@ -1,0 +1,67 @@
+"""What the daemon does for a crew that asks for it by `tool_call`.
+
+The problem: a crew needs affiliate links, and must not hold what makes them: the cookie, or a
+session token. The choice: the daemon does it for the crew, with the cookie that is stored, and the
+crew sees the entries alone. Which crew may call what is its configuration's, so the executor's,
+business; here a name only has to mean something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+
+from daemon.conversion.desk import Desk
+from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
+from daemon.errors import Invalid
+from daemon.faults import tell
+from daemon.patience import patience
+from daemon.vault.actor import Vault
+
+CONVERT_LINKS: Final = "convert_links"
+
+TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
+"""All there are, for whoever checks a configuration and has no desk."""
+
+Tool = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
+"""The arguments of a `tool_call` → its result. Raises `Refused`, whose text is for the crew."""
+
+_MAPPING = TypeAdapter(dict[str, SuccessEntry | FailureEntry])
+
+
+class _Arguments(LinksRequest):
+    """Of `convert_links`. What it does not know it refuses: a cookie, say, would not be used."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
+    """The tools by their names."""
+
+    async def convert_links(arguments: dict[str, JsonValue]) -> JsonValue:
+        """{"links": […], "subIds"?: […]} → {"mapping": {link: entry}}, as `/api/convert` has them.
+
+        Raises `Invalid` for wrong arguments and when no cookie is stored, and what the desk raises.
+        """
+        wanted = _arguments(arguments)
+        with patience():
+            record = await vault.current()
+        if record is None and desk.needs_cookie:
+            raise Invalid(
+                "no affiliate cookie is stored, so no link can be made; sync one with the browser "
+                "extension or POST /api/sync-cookie, then start the crew again"
+            )
+        entries = await desk.convert(wanted.order(record.cookie if record else None))
+        return {"mapping": _MAPPING.dump_python(mapping(entries), mode="json")}
+
+    return {CONVERT_LINKS: convert_links}
+
+
+def _arguments(given: dict[str, JsonValue]) -> _Arguments:
+    try:
+        return _Arguments.model_validate(given)
+    except ValidationError as error:
+        text = f"{CONVERT_LINKS}: {tell(error, whole='its arguments')}"
+    raise Invalid(text)  # out here it has no context, which would hold the values

@@ -1,0 +1,215 @@
+"""The webhooks actor: makes the calls that the journal holds, until each is taken or given up.
+
+The problem: a call must not be lost when the daemon dies between making it and noting that it was
+made, so it is noted afterwards, and a call can be made twice but not never. Calls of one execution
+to one target go in order and one at a time, or a receiver would hear of the end before the last
+task. And receivers hang, by the dozen when their host is down.
+
+The choice: the journal is the queue, and nothing of it is kept here. One task asks it for what is
+due, which are the first calls of each execution and target, and starts a task for each that it has
+a hand free for. A call that is done makes room for the next behind it. One that failed is put off
+in the journal, and what waits behind it waits on. Hands are limited for all calls and for one host,
+so that a host which hangs leaves hands for the others.
+
+A target that has worn out all attempts of one call, about a day, gets one attempt for each further
+call until it takes one: what has piled up behind does not take another day each.
+
+Rejected: a queue in memory beside the one on disk, which has to be filled after a start and agree
+with it ever after; a task for each target, for there may be thousands that wait for an hour.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+import trio
+from pydantic import SecretStr
+
+from daemon.config.values import Network
+from daemon.crews.connecting import Resolve, resolve
+from daemon.crews.retrying import (
+    MAX_ATTEMPTS,
+    Delivered,
+    GivenUp,
+    Later,
+    Silence,
+    Verdict,
+    judge,
+)
+from daemon.crews.sending import Sender, open_sender
+from daemon.crews.signing import signature_headers, signing_key
+from daemon.crews.targets import origin
+from daemon.errors import Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import Delivery
+from daemon.supervision.policy import Backoff
+from daemon.supervision.supervisor import sole_error
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+"""Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""
+AT_ONCE_TO_A_HOST: Final = 4
+LOOK_AT: Final = 100
+"""Calls in one look at the journal: many more than are in hand, for some hosts may be busy."""
+LONGEST_SLEEP: Final = 60.0
+"""Seconds between two looks when nothing is known to come. Whatever queues a call says so, and this
+is for a clock that was set."""
+SHORTEST_SLEEP: Final = 0.05
+"""Seconds; two clocks are compared here, and need not agree to the microsecond."""
+JOURNAL_WAITS: Final = Backoff(first=1.0, longest=30.0)
+"""Between two tries when the journal cannot be used."""
+MAX_WORN_OUT: Final = 1000
+"""Targets remembered as such; one that is forgotten gets a day again."""
+
+Target = tuple[str, str, str]  # the execution, the kind, the URL
+R = TypeVar("R")
+
+
+class Webhooks:
+    """The handle; `run` is one incarnation.
+
+    Raises ValueError for a secret that is no key (see `daemon/crews/signing.py`).
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        allow: Sequence[Network],
+        secret: SecretStr,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resolve: Resolve = resolve,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._journal = journal
+        self._allow = tuple(allow)
+        self._key = signing_key(secret)
+        self._wall = wall
+        self._resolve = resolve
+        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._news = trio.Event()
+        self._in_hand: dict[int, Delivery] = {}
+        self._worn_out: OrderedDict[Target, None] = OrderedDict()
+
+    def nudge(self) -> None:
+        """Something was queued. Cheap; also while it is not running."""
+        self._news.set()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Make calls until cancelled; the next incarnation makes again what was in hand."""
+        async with (
+            open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve) as sender,
+            sole_error(),
+            trio.open_nursery() as nursery,
+        ):
+            task_status.started()
+            while True:
+                # Before the look: what is queued meanwhile may be missed by it.
+                self._news = trio.Event()
+                sleep = await self._look(sender, nursery)
+                with trio.move_on_after(max(SHORTEST_SLEEP, sleep)):
+                    await self._news.wait()
+
+    async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
+        """Start what is due and has a hand free; returns in how many seconds to look again."""
+        soon = self._wall() + timedelta(seconds=LONGEST_SLEEP)
+        found = await self._insist(lambda: self._journal.due_deliveries(soon, LOOK_AT))
+        now = self._wall()
+        for delivery in found:
+            if delivery.next_at > now:
+                return (delivery.next_at - now).total_seconds()
+            if self._has_a_hand_for(delivery):
+                self._in_hand[delivery.id] = delivery
+                nursery.start_soon(self._deliver, sender, delivery)
+        return LONGEST_SLEEP
+
+    def _has_a_hand_for(self, delivery: Delivery) -> bool:
+        """Whether it may start now. If not, the end of another one is the time to look again."""
+        if delivery.id in self._in_hand or len(self._in_hand) >= AT_ONCE:
+            return False
+        targets = {_target(each) for each in self._in_hand.values()}
+        hosts = Counter(origin(each.target.url) for each in self._in_hand.values())
+        return (
+            _target(delivery) not in targets
+            and hosts[origin(delivery.target.url)] < AT_ONCE_TO_A_HOST
+        )
+
+    async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
+        try:
+            verdict = await self._attempt(sender, delivery)
+            await self._note(delivery, verdict)
+        finally:
+            del self._in_hand[delivery.id]
+            self.nudge()
+
+    async def _attempt(self, sender: Sender, delivery: Delivery) -> Verdict:
+        target = delivery.target
+        call_id = f"msg_{delivery.execution_id}_{delivery.id}"
+        headers = signature_headers(self._key, call_id, self._wall(), delivery.body)
+        if target.auth is not None:
+            headers["Authorization"] = target.auth.get_secret_value()
+        try:
+            outcome = await sender.post(target.url, headers, delivery.body)
+        except Exception as error:  # noqa: BLE001 - see below
+            # A call that trips over a bug of ours would end this actor, again after each restart,
+            # and with it the daemon. The type alone: a message may hold what must not be logged.
+            name = type(error).__name__
+            logger.error("a bug of ours (%s) in the %s", name, _told(delivery))  # noqa: TRY400
+            outcome = Silence("a bug of the daemon's own")
+        return judge(
+            outcome,
+            delivery.attempts + 1,
+            most=1 if _target(delivery) in self._worn_out else MAX_ATTEMPTS,
+            now=self._wall(),
+            chance=self._chance,
+        )
+
+    async def _note(self, delivery: Delivery, verdict: Verdict) -> None:
+        """Put it into the journal, however long that cannot be used: it would be made again."""
+        match verdict:
+            case Delivered():
+                self._worn_out.pop(_target(delivery), None)
+                await self._insist(lambda: self._journal.delivered(delivery.id))
+                logger.debug("made the %s", _told(delivery))
+            case Later(why, wait):
+                logger.info("the %s failed: %s; again in %.0f s", _told(delivery), why, wait)
+                next_at = self._wall() + timedelta(seconds=wait)
+                await self._insist(lambda: self._journal.delivery_failed(delivery.id, next_at, why))
+            case GivenUp(why, worn_out):
+                if worn_out:
+                    self._worn_out[_target(delivery)] = None
+                    while len(self._worn_out) > MAX_WORN_OUT:
+                        self._worn_out.popitem(last=False)
+                # The journal logs it, with this text.
+                told = f"{_told(delivery)}: {why}"
+                await self._insist(lambda: self._journal.delivery_failed(delivery.id, None, told))
+
+    async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask the journal until it can be used."""
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except Unavailable as error:
+                failures += 1
+                wait = JOURNAL_WAITS.wait(failures, self._chance)
+                logger.warning("webhooks try the journal again in %.0f s: %s", wait, error)
+            await trio.sleep(wait)
+
+
+def _target(delivery: Delivery) -> Target:
+    return (delivery.execution_id, delivery.target.kind, delivery.target.url)
+
+
+def _told(delivery: Delivery) -> str:
+    """A call in a log: without the path of its address, which may be a secret."""
+    return (
+        f"{delivery.target.kind} webhook call {delivery.id} of execution {delivery.execution_id} "
+        f"to {origin(delivery.target.url)}"
+    )

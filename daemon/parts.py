@@ -1,0 +1,167 @@
+"""From the configuration to the parts that work by it.
+
+Settings are in the operator's words and units; a part takes what it needs, in its own. This is the
+one place that knows both. Who starts and stops the parts is the tree's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+import httpx
+from pydantic import SecretBytes
+
+from daemon.browser.actor import Browser
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.generation import GenerationSettings
+from daemon.config.settings import Settings
+from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.sources import LinkSource, ProductSource
+from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
+from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
+from daemon.conversion.through_http import HttpResolver
+from daemon.crews.catalog import Catalog
+from daemon.crews.executor import Executor
+from daemon.crews.secret import derive
+from daemon.crews.tokens import CrewTokens
+from daemon.crews.tools import tools
+from daemon.crews.webhooks import Webhooks
+from daemon.journal.actor import Journal
+from daemon.journal.model import Retention
+from daemon.marketplace.markets import Market, market
+from daemon.marketplace.open_api import OpenApi
+from daemon.marketplace.third_party import ThirdParty
+from daemon.vault.actor import Vault
+
+
+def make_browser(settings: Settings) -> Browser | None:
+    """The browser, or None where nothing of the configuration needs one."""
+    if settings.links.source != "browser" and settings.products.source != "portal":
+        return None
+    wanted = settings.browser
+    return Browser(
+        GenerationSettings(
+            launch=LaunchSettings(
+                executable=wanted.executable,
+                user=wanted.user,
+                no_sandbox=wanted.no_sandbox,
+                start_timeout=wanted.start_timeout,
+            ),
+            contexts=wanted.contexts,
+            idle=wanted.idle,
+            recycle_after=wanted.recycle_after,
+            recycle_memory=wanted.recycle_memory,
+        ),
+        queue=wanted.queue,
+    )
+
+
+def make_desk(settings: Settings, client: httpx.AsyncClient, browser: Browser | None) -> Desk:
+    """The conversion desk over the sources that are configured."""
+    place = _market(settings)
+    return Desk(
+        DeskSetup(
+            market=place,
+            links=_link_source(settings, client, place, browser),
+            products=_product_source(settings, client, place, browser),
+            resolver=HttpResolver(client, place),
+            limits=_limits(settings),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Crews:
+    """The parts that crews are run by."""
+
+    catalog: Catalog
+    tokens: CrewTokens
+    journal: Journal
+    executor: Executor
+    webhooks: Webhooks
+
+
+def make_crews(
+    settings: Settings, catalog: Catalog, master: SecretBytes, desk: Desk, vault: Vault
+) -> Crews:
+    """All that crews need. `master` is the crews' master secret."""
+    directory = settings.state.directory
+    journal = Journal(
+        directory / "journal.sqlite3",
+        key=derive(master, "journal"),
+        retention=Retention(
+            timedelta(days=settings.journal.retention_days), settings.journal.retention_count
+        ),
+    )
+    webhooks = Webhooks(journal, allow=settings.webhooks.allow, secret=settings.webhooks.secret)
+    executor = Executor(
+        catalog,
+        journal,
+        tools=tools(desk, vault),
+        runs=directory / "runs",
+        queued=webhooks.nudge,
+    )
+    return Crews(
+        catalog=catalog,
+        tokens=CrewTokens(directory, master, catalog.users()),
+        journal=journal,
+        executor=executor,
+        webhooks=webhooks,
+    )
+
+
+def _market(settings: Settings) -> Market:
+    where = settings.marketplace
+    return market(
+        where.market,
+        portal_url=where.portal_url,
+        shop_url=where.shop_url,
+        short_urls=where.short_urls,
+        open_api_url=settings.open_api.url,
+    )
+
+
+def _link_source(
+    settings: Settings, client: httpx.AsyncClient, place: Market, browser: Browser | None
+) -> LinkSource:
+    if settings.links.source == "open_api" or browser is None:
+        return OpenApiLinks(_open_api(settings, client, place))
+    return BrowserLinks(browser, place, method=settings.marketplace.method)
+
+
+def _product_source(
+    settings: Settings, client: httpx.AsyncClient, place: Market, browser: Browser | None
+) -> ProductSource | None:
+    default_cap = settings.marketplace.default_cap
+    match settings.products.source:
+        case "open_api":
+            api = _open_api(settings, client, place)
+            return ApiProducts(partial(api.product, default_cap=default_cap))
+        case "third_party":
+            estimates = settings.third_party
+            return ApiProducts(ThirdParty(client, place, estimates.url, estimates.fields).product)
+        case "portal" if browser is not None:
+            return BrowserProducts(
+                browser, place, method=settings.products.method, default_cap=default_cap
+            )
+        case _:
+            return None
+
+
+def _open_api(settings: Settings, client: httpx.AsyncClient, place: Market) -> OpenApi:
+    return OpenApi(client, place, settings.open_api.app_id, settings.open_api.secret)
+
+
+def _limits(settings: Settings) -> DeskLimits:
+    return DeskLimits(
+        patience=settings.browser.job_timeout,
+        chunk=settings.marketplace.chunk,
+        queue=settings.browser.queue,
+        remember=settings.links.remember,
+        remember_limit=settings.links.remember_max,
+        products_remember=settings.products.remember,
+        products_remember_limit=settings.products.remember_max,
+        products_rest=settings.products.pause,
+    )

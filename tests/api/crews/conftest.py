@@ -1,0 +1,447 @@
+"""The crews' API over loopback: on the main address, at `/` there, and on an address of its own.
+
+Nothing is faked but, in most tests, the executor: a `StandIn` with its handle, which can be put
+into any state and made to fail. The tests in `test_whole.py` have the real one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import httpx
+import pytest
+import trio
+from pydantic import JsonValue, SecretBytes, SecretStr
+
+from daemon.api.access import Neighbourhood
+from daemon.api.app import build_app
+from daemon.api.crews.app import build_crew_app
+from daemon.api.services import CrewServices, Services
+from daemon.config.problems import Problem
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Caller, Crew, Input
+from daemon.crews.executor import Executor
+from daemon.crews.lines import Kickoff
+from daemon.crews.run import Feedback
+from daemon.crews.tokens import CrewTokens
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import Invalid, NotFound
+from daemon.journal.model import (
+    Event,
+    Execution,
+    Page,
+    State,
+    Status,
+    Summary,
+    TaskRecord,
+    WebhookTarget,
+)
+from daemon.metrics import Metrics
+from daemon.serving import GuardedQuart, bind, serve
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Conformity
+
+PATIENCE = 15.0  # seconds; whatever takes longer hangs
+MAX_BODY = 64 * 1024
+BEGAN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+Json = dict[str, Any]
+
+
+class StandIn:
+    """An executor in memory. `refusal`, when set, is the answer to whatever is asked.
+
+    `waiting` counts those who wait or follow; `heard` is set once there was one, `left` when there
+    is none any more.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Execution] = {}
+        self.events: dict[str, list[Event]] = {}
+        self.kickoffs: list[tuple[Caller, Kickoff, str | None, JsonValue]] = []
+        self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.refusal: Exception | None = None
+        self.waiting = 0
+        self.news = trio.Event()
+        self.heard = trio.Event()
+        self.left = trio.Event()
+
+    # What tests do
+
+    def add(self, crew: str = "alpha", owner: str = "", **different: Any) -> Execution:
+        """Make an execution known."""
+        made = execution(crew=crew, owner=owner, sequence=len(self.known) + 1, **different)
+        self.known[made.id] = made
+        self.events[made.id] = []
+        return made
+
+    def change(self, kickoff_id: str, **different: Any) -> None:
+        """Change an execution, and tell those who wait."""
+        self.known[kickoff_id] = replace(self.known[kickoff_id], **different)
+        self._ring()
+
+    def happen(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
+        """Add an event."""
+        happened = self.events[kickoff_id]
+        moment = BEGAN + timedelta(milliseconds=len(happened))
+        happened.append(Event(len(happened) + 1, moment, kind, data))
+        self._ring()
+
+    def _ring(self) -> None:
+        self.news.set()
+        self.news = trio.Event()
+
+    # The handle
+
+    async def kickoff(
+        self, caller: Caller, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
+    ) -> str:
+        self._refuse()
+        self.kickoffs.append((caller, kickoff, idempotency_key, body))
+        return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
+
+    async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
+        self._refuse()
+        found = self.known.get(kickoff_id)
+        if (
+            found is None
+            or found.crew != caller.crew
+            or caller.sees_only not in (None, found.owner)
+        ):
+            raise NotFound("kickoff_id: there is no such execution, or not any more")
+        return found
+
+    async def executions(
+        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
+    ) -> Page:
+        self._refuse()
+        self.asked.append({"state": state, "limit": limit, "cursor": cursor})
+        seen: list[Summary] = [
+            each
+            for each in reversed(self.known.values())
+            if each.crew == caller.crew
+            and caller.sees_only in (None, each.owner)
+            and state in (None, each.state)
+        ]
+        return Page(tuple(seen[:limit]), "older" if len(seen) > limit else None)
+
+    async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
+        before = await self.execution(caller, kickoff_id)
+        self.asked.append({"wait": seconds})
+        with self._counted(), trio.move_on_after(seconds):
+            while not before.state.ended and self.known[kickoff_id].state == before.state:
+                await self.news.wait()
+        return self.known[kickoff_id]
+
+    async def stop(self, caller: Caller, kickoff_id: str) -> None:
+        found = await self.execution(caller, kickoff_id)
+        if found.state.ended:
+            raise Invalid("kickoff_id: it has ended already; there is nothing to stop")
+        self.change(kickoff_id, status=Status.STOPPED, error="stopped", finished_at=BEGAN)
+
+    async def resume(
+        self,
+        caller: Caller,
+        kickoff_id: str,
+        feedback: Feedback,
+        *,
+        webhooks: tuple[WebhookTarget, ...],
+    ) -> Execution:
+        found = await self.execution(caller, kickoff_id)
+        if (found.status, found.current_task) != (
+            Status.WAITING_FOR_HUMAN_INPUT,
+            feedback.task_id,
+        ):
+            raise Invalid("task_id: nobody is asked about this task; see current_task")
+        self.feedbacks.append((feedback, webhooks))
+        self.change(kickoff_id, status=Status.RUNNING)
+        return self.known[kickoff_id]
+
+    @asynccontextmanager
+    async def follow(
+        self, caller: Caller, kickoff_id: str, *, after: int
+    ) -> AsyncIterator[_Following]:
+        await self.execution(caller, kickoff_id)
+        with self._counted():
+            yield _Following(self, kickoff_id, after)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.waiting += 1
+        self.heard.set()
+        self.left = trio.Event()
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self.left.set()
+
+    def _refuse(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class _Following:
+    """The events of one execution of a `StandIn`."""
+
+    def __init__(self, of: StandIn, kickoff_id: str, after: int) -> None:
+        self._of = of
+        self._id = kickoff_id
+        self._after = after
+
+    async def next(self) -> list[Event]:
+        while True:
+            self._of._refuse()
+            told = self._of.events[self._id][self._after :]
+            self._after += len(told)
+            if told or self._of.known[self._id].state.ended:
+                return told
+            await self._of.news.wait()
+
+
+def execution(**different: Any) -> Execution:
+    """An execution that waits for its turn, but for what is different."""
+    status = different.get("status", Status.PENDING)
+    begun = None if status is Status.PENDING else BEGAN + timedelta(seconds=1)
+    ended = BEGAN + timedelta(seconds=3.5) if status.state.ended else None
+    whole: dict[str, Any] = {
+        "id": str(uuid4()),
+        "crew": "alpha",
+        "owner": "",
+        "status": status,
+        "error": None,
+        "current_task": None,
+        "completed_tasks": len(different.get("tasks", ())),
+        "total_tasks": None,
+        "created_at": BEGAN,
+        "started_at": begun,
+        "finished_at": ended,
+        "sequence": 1,
+        "last_event": 0,
+        "inputs": {},
+        "meta": None,
+        "webhooks": (),
+        "result": None,
+        "result_json": None,
+        "token_usage": None,
+        "tasks": (),
+        "last_step": None,
+    }
+    return Execution(**(whole | different))
+
+
+TASKS = (
+    TaskRecord(
+        "1", name="find", agent="scout", description="Find it", output="two", execution_time=1.5
+    ),
+    TaskRecord("2", agent="writer", output=None),
+)
+
+
+@dataclass
+class Address:
+    """A base address, with a client that speaks to it."""
+
+    url: str
+    http: httpx.AsyncClient
+
+    @property
+    def port(self) -> int:
+        return httpx.URL(self.url).port or 0
+
+    async def get(self, path: str, token: str = "", **headers: str) -> httpx.Response:
+        return await self.ask("GET", path, token, **headers)
+
+    async def post(
+        self, path: str, token: str = "", body: object = None, **headers: str
+    ) -> httpx.Response:
+        """A dict or list goes as JSON, bytes as they are, and None is no body."""
+        return await self.ask("POST", path, token, body, **headers)
+
+    async def ask(
+        self, method: str, path: str, token: str = "", body: object = None, **headers: str
+    ) -> httpx.Response:
+        """Header names are written with underscores."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        url = self.url + path
+        if isinstance(body, bytes):
+            given.setdefault("Content-Type", "application/json")
+            return await self.http.request(method, url, content=body, headers=given)
+        if body is None:
+            return await self.http.request(method, url, headers=given)
+        return await self.http.request(method, url, json=body, headers=given)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes and read to the end of file."""
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(request)
+                received = b""
+                while part := await stream.receive_some():
+                    received += part
+                return received
+
+
+@dataclass
+class House:
+    """A daemon's crews: `alpha` (the default, with a bind of its own), `beta`, and the broken
+    `gamma`. Each has an organization token; `alpha` has those of `ann` and `bob` too.
+    """
+
+    main: Address
+    own: Address
+    tokens: Mapping[str, str]
+    crew_tokens: CrewTokens
+    stop: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def token(self) -> str:
+        """The organization token of `alpha`."""
+        return self.tokens["alpha"]
+
+    def at(self, where: str) -> Address:
+        """The base address of `alpha`: `under` /crews/alpha, at `root`, or its `own`."""
+        match where:
+            case "under":
+                return Address(f"{self.main.url}/crews/alpha", self.main.http)
+            case "root":
+                return self.main
+            case _:
+                return self.own
+
+
+@pytest.fixture
+def executor() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def crews(tmp_path: Path) -> Catalog:
+    worker = WorkerSettings(("/bin/true",), {}, memory=64 * 1024 * 1024)
+    alpha = Crew(
+        name="alpha",
+        worker=worker,
+        inputs=(Input("topic"), Input("style", required=False, default="plain"), Input("audience")),
+        max_running=1,
+        queue=4,
+        deadline=60,
+        human_deadline=60,
+        on_restart="fail",
+        users=("ann", "bob"),
+        tools=(),
+    )
+    broken = BrokenCrew(
+        "gamma", (Problem("crews.gamma.command", "is not there", "install it"),), users=("ann",)
+    )
+    return Catalog(
+        crews={"alpha": alpha, "beta": replace(alpha, name="beta", inputs=(), users=())},
+        broken=(broken,),
+        default="alpha",
+    )
+
+
+NETWORKS = (ip_network("127.0.0.0/8"),)
+
+
+@pytest.fixture
+async def house(
+    nursery: trio.Nursery, executor: StandIn, crews: Catalog, tmp_path: Path, conformity: Conformity
+) -> AsyncIterator[House]:
+    """Crews over a stand-in."""
+    async with open_house(nursery, cast(Executor, executor), crews, tmp_path, conformity) as made:
+        yield made
+
+
+@asynccontextmanager
+async def open_house(
+    nursery: trio.Nursery,
+    executor: Executor,
+    catalog: Catalog,
+    directory: Path,
+    conformity: Conformity,
+) -> AsyncIterator[House]:
+    """Serve the crews over `executor`, on two ports, until the test ends."""
+    tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
+    await nursery.start(tokens.run)
+    known = CrewServices(
+        catalog=catalog,
+        executor=executor,
+        tokens=tokens,
+        webhook_networks=NETWORKS,
+        own_addresses={},
+    )
+    metrics = Metrics(None, executor, list)
+    nobody: Any = None  # a part that no crew asks
+    app = build_app(
+        Services(
+            auth=nobody,
+            vault=nobody,
+            desk=nobody,
+            browser=None,
+            operator=nobody,
+            metrics=metrics,
+            crews=known,
+            neighbourhood=Neighbourhood((), (), ()),
+            sync_key=SecretStr(""),
+            extension_origins=frozenset(),
+            max_body=MAX_BODY,
+        )
+    )
+    own = build_crew_app("alpha", known, metrics, max_body=MAX_BODY)
+    stop = trio.Event()
+    async with (
+        serving(nursery, app, stop, conformity, own=False) as main_address,
+        serving(nursery, own, stop, conformity, own=True) as own_address,
+    ):
+        shown = {crew: await tokens.show(crew) for crew in catalog.names()}
+        shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
+        plain = {name: token.get_secret_value() for name, token in shown.items()}
+        yield House(main_address, own_address, plain, tokens, stop)
+
+
+@asynccontextmanager
+async def serving(
+    nursery: trio.Nursery,
+    app: GuardedQuart,
+    stop: trio.Event,
+    conformity: Conformity,
+    *,
+    own: bool,
+) -> AsyncIterator[Address]:
+    sockets = bind("127.0.0.1", 0)
+    await nursery.start(partial(serve, app, sockets, grace=PATIENCE, stop=stop))
+    url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+
+    async def check(answer: httpx.Response) -> None:
+        path = re.sub(r"/([^/]+)/status$", r"/status/\1", answer.request.url.path)
+        if own or (not path.startswith("/api/") and conformity.knows(f"/crews/alpha{path}")):
+            path = f"/crews/alpha{path}"
+        if answer.headers["content-type"] != "text/event-stream":
+            await conformity.check(answer, served_as=path)
+
+    transport = httpx.AsyncHTTPTransport(
+        verify=False, limits=httpx.Limits(max_keepalive_connections=0)
+    )
+    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=PATIENCE) as http:
+        if not own:
+            await conformity.learn(http, url)
+        http.event_hooks = {"response": [check]}
+        try:
+            yield Address(url, http)
+        finally:
+            for listening in sockets:
+                listening.close()

@@ -1,0 +1,275 @@
+"""What happens in an execution, as it happens.
+
+| promised | test |
+|---|---|
+| contract, an id and JSON data {type, timestamp, data} | `test_all_events_are_told_…[…]` |
+| contract, without `Last-Event-ID` from the start | `test_all_events_are_told_from_the_start[…]` |
+| contract, with it from the next one | `test_it_goes_on_after_the_last_event[…]` |
+| contract, it closes when the execution has ended | `test_it_is_live` |
+| events as they happen | `test_it_is_live` |
+| a comment while nothing happens | `test_silence_is_broken_by_a_comment` |
+| longer than any other answer may take | `test_it_outlives_the_time_for_answers` |
+| a client that leaves, leaves nothing behind | `test_a_client_that_leaves_leaves_nothing[…]` |
+| a client that stops reading | `test_a_client_that_stops_reading_is_cut_off` |
+| it ends when the server stops | `test_it_ends_when_the_server_stops[…]` |
+| a part behind it is restarted | `test_it_ends_early_when_a_part_restarts` |
+| a refusal is told before anything else | `test_too_many_followers_is_503`, `…_is_404` |
+| HEAD | `test_head_tells_no_events` |
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from socket import SO_LINGER, SOL_SOCKET
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from daemon.api.crews import events
+from daemon.errors import Unavailable
+from daemon.journal.model import Status
+from daemon.serving import guards as serving
+
+if TYPE_CHECKING:
+    from tests.api.crews.conftest import Address, House, StandIn
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+SOON = 5.0  # seconds; far above what any of this takes
+
+
+class Stream:
+    """A client of an event stream, over a connection of its own."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._received = b""
+
+    async def until(self, text: bytes) -> bytes:
+        """All that came up to `text`."""
+        with trio.fail_after(SOON):
+            while text not in self._received:
+                data = await self.stream.receive_some()
+                assert data, self._received
+                self._received += data
+        return self._received
+
+    async def rest(self) -> bytes:
+        """All of it, when it has ended."""
+        with trio.fail_after(SOON):
+            while data := await self.stream.receive_some():
+                self._received += data
+        return self._received
+
+
+@asynccontextmanager
+async def follow(
+    at: Address, token: str, kickoff_id: str, *, more: str = "", http: str = "1.1"
+) -> AsyncIterator[Stream]:
+    async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
+        path = at.url.partition(str(at.port))[2]
+        head = (
+            f"GET {path}/events/{kickoff_id} HTTP/{http}\r\nHost: localhost\r\n"
+            f"Authorization: Bearer {token}\r\n{more}\r\n"
+        )
+        await stream.send_all(head.encode())
+        yield Stream(stream)
+
+
+def told(text: str) -> list[tuple[int, Any]]:
+    """Id and data of each event; comments are left out.
+
+    Lines are split by Python's rules, as careless clients do, and not by the HTML standard's.
+    """
+    found = []
+    for block in text.split("\n\n"):
+        lines = [line for line in block.splitlines() if not line.startswith(":")]
+        fields = dict(line.split(": ", 1) for line in lines)
+        if fields:
+            assert set(fields) == {"id", "data"}
+            found.append((int(fields["id"]), json.loads(fields["data"])))
+    return found
+
+
+@pytest.mark.parametrize("where", ["under", "root", "own"])
+async def test_all_events_are_told_from_the_start(
+    house: House, executor: StandIn, where: str
+) -> None:
+    known = executor.add()
+    happened: list[tuple[str, Any]] = [
+        ("crew_kickoff_started", None),
+        ("log", {"text": "a\nb\r\n\x85\u2028\u2029 số\x00\x0b\x1c", "level": "info"}),
+        ("crew_kickoff_completed", [1, {"a": 2.5}]),
+    ]
+    for kind, data in happened:
+        executor.happen(known.id, kind, data)
+    executor.change(known.id, status=Status.COMPLETED)
+    answer = await house.at(where).get(f"/events/{known.id}", house.token)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["X-Accel-Buffering"] == "no"
+    assert told(answer.text) == [
+        (
+            number + 1,
+            {"type": kind, "timestamp": f"2026-03-01T12:00:00.00{number}Z", "data": data},
+        )
+        for number, (kind, data) in enumerate(happened)
+    ]
+
+
+@pytest.mark.parametrize(("last", "expected"), [("0", [1, 2, 3]), ("2", [3]), ("3", []), ("9", [])])
+async def test_it_goes_on_after_the_last_event(
+    house: House, executor: StandIn, last: str, expected: list[int]
+) -> None:
+    known = executor.add()
+    for _ in range(3):
+        executor.happen(known.id, "log")
+    executor.change(known.id, status=Status.ERROR)
+    answer = await house.own.get(f"/events/{known.id}", house.token, Last_Event_ID=last)
+    assert [number for number, _ in told(answer.text)] == expected
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1.5", "", str(2**53), "9" * 5000])
+async def test_a_last_event_that_is_none_is_400(house: House, executor: StandIn, last: str) -> None:
+    known = executor.add()
+    answer = await house.own.get(f"/events/{known.id}", house.token, Last_Event_ID=last)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("Last-Event-ID: must be ")
+
+
+async def test_it_is_live(house: House, executor: StandIn) -> None:
+    known = executor.add()
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"follow")  # it begins before anything has happened
+        for number in (1, 2):
+            executor.happen(known.id, "log")
+            await stream.until(b"id: %d\n" % number)
+        executor.change(known.id, status=Status.COMPLETED)
+        await stream.until(b"\r\n0\r\n\r\n")
+    assert executor.waiting == 0
+
+
+async def test_an_old_client_gets_them_too(house: House, executor: StandIn) -> None:
+    known = executor.add()
+    executor.happen(known.id, "log")
+    executor.change(known.id, status=Status.COMPLETED)
+    async with follow(house.own, house.token, known.id, http="1.0") as stream:
+        assert b"\n\nid: 1\ndata: {" in await stream.rest()
+
+
+async def test_silence_is_broken_by_a_comment(
+    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    known = executor.add()
+    async with follow(house.own, house.token, known.id) as stream:
+        received = await stream.until(b": nothing new\n\n")
+        assert b"data" not in received
+        executor.happen(known.id, "log")
+        await stream.until(b"id: 1\n")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ordinary answer has to be sent in no time."""
+    monkeypatch.setattr(serving, "RESPONSE_SECONDS", 0.01)
+
+
+async def test_it_outlives_the_time_for_answers(
+    impatient: None, house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.05)
+    known = executor.add()
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b": nothing new\n\n")
+        executor.happen(known.id, "log")
+        await stream.until(b"id: 1\n")
+
+
+# Ends
+
+
+@pytest.mark.parametrize("how", ["close", "half-close", "reset"])
+async def test_a_client_that_leaves_leaves_nothing(
+    house: House, executor: StandIn, how: str
+) -> None:
+    known = executor.add()
+    before = trio.lowlevel.current_statistics().tasks_living
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"follow")
+        assert executor.waiting == 1
+        if how == "half-close":
+            await stream.stream.send_eof()
+            await stream.rest()
+        elif how == "reset":
+            stream.stream.setsockopt(SOL_SOCKET, SO_LINGER, RESET_ON_CLOSE)
+    with trio.fail_after(SOON):
+        await executor.left.wait()
+        while trio.lowlevel.current_statistics().tasks_living > before:
+            await trio.lowlevel.checkpoint()
+    assert executor.waiting == 0
+
+
+async def test_a_client_that_stops_reading_is_cut_off(house: House, executor: StandIn) -> None:
+    known = executor.add()
+    for _ in range(40):
+        executor.happen(known.id, "log", "x" * 1_000_000)
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"id: 1\n")
+        with trio.fail_after(4 * SOON):
+            await executor.left.wait()
+
+
+@pytest.mark.parametrize("when", ["silent", "busy"])
+async def test_it_ends_when_the_server_stops(house: House, executor: StandIn, when: str) -> None:
+    known = executor.add()
+    async with follow(house.own, house.token, known.id) as stream:
+        if when == "busy":
+            executor.happen(known.id, "log")
+        await stream.until(b"id: 1" if when == "busy" else b"follow")
+        house.stop.set()
+        assert (await stream.rest()).endswith(b"\r\n0\r\n\r\n")
+    assert executor.waiting == 0
+
+
+async def test_it_ends_early_when_a_part_restarts(house: House, executor: StandIn) -> None:
+    known = executor.add()
+    executor.happen(known.id, "log")
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"id: 1\n")
+        executor.refusal = Unavailable("the journal part restarted", retry_after=1)
+        executor.happen(known.id, "log")
+        assert b"id: 2" not in await stream.until(b"\r\n0\r\n\r\n")
+    executor.refusal = None
+    async with follow(house.own, house.token, known.id, more="Last-Event-ID: 1\r\n") as stream:
+        assert b"id: 1\n" not in await stream.until(b"id: 2\n")
+
+
+# Refusals
+
+
+async def test_too_many_followers_is_503(house: House, executor: StandIn) -> None:
+    known = executor.add()
+    executor.refusal = Unavailable("512 clients follow executions already", retry_after=5)
+    answer = await house.own.get(f"/events/{known.id}", house.token)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.headers["Content-Type"] == "application/json"
+
+
+async def test_an_unknown_execution_is_404(house: House) -> None:
+    path = "/events/3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
+    answer = await house.own.get(path, house.token)
+    assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
+
+
+async def test_head_tells_no_events(house: House, executor: StandIn) -> None:
+    known = executor.add()  # never ends
+    with trio.fail_after(SOON):
+        answer = await house.own.ask("HEAD", f"/events/{known.id}", house.token)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    assert executor.waiting == 0

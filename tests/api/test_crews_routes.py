@@ -1,0 +1,233 @@
+"""What the owner asks about crews over HTTP: which there are, and their tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from daemon.api.errors import failure, handle_errors
+from daemon.api.guards import Guards, bearer
+from daemon.api.openapi import Access, Api
+from daemon.api.routes import crews
+from daemon.api.schemas import Failure
+from daemon.api.services import CrewServices
+from daemon.config.problems import Problem
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.executor import Executor
+from daemon.crews.lines import CrewLoad
+from daemon.crews.tokens import CrewTokens
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import NotAllowed
+from daemon.serving import GuardedQuart
+
+if TYPE_CHECKING:
+    from quart.typing import TestClientProtocol
+
+Json = dict[str, Any]
+OWNER = {"Authorization": "Bearer session"}
+SECRET = "a-password-for-a-model"
+
+
+def crew(name: str, *, inputs: tuple[Input, ...] = (), users: tuple[str, ...] = ()) -> Crew:
+    worker = WorkerSettings(command=("/bin/true",), environment={"KEY": SECRET}, memory=1 << 30)
+    return Crew(
+        name=name,
+        worker=worker,
+        inputs=inputs,
+        max_running=1,
+        queue=1,
+        deadline=1.0,
+        human_deadline=1.0,
+        on_restart="fail",
+        users=users,
+        tools=(),
+    )
+
+
+INPUTS = (Input("topic", description="what about"), Input("tone", required=False, default={"n": 1}))
+BROKEN = BrokenCrew(
+    "sick", (Problem("crews[2].python", "is not there", "make it"),), users=("ann",)
+)
+NAMELESS = BrokenCrew(None, (Problem("crews[3].name", "is no name", "write one"),))
+CATALOG = Catalog(
+    crews={
+        "post": crew("post", inputs=INPUTS, users=("ann", "bob")),
+        "idle": crew("idle"),
+    },
+    broken=(BROKEN, NAMELESS),
+    default="post",
+)
+USERS = {"post": ("ann", "bob"), "idle": (), "sick": ("ann",)}
+
+
+class OneIsBusy:
+    """The part of an executor that is asked here."""
+
+    def load(self) -> dict[str, CrewLoad]:
+        return {"post": CrewLoad(running=2, waiting=3)}
+
+
+async def session() -> None:
+    if bearer() != "session":
+        raise NotAllowed("log in")
+
+
+@pytest.fixture
+async def tokens(nursery: trio.Nursery, tmp_path: Path) -> CrewTokens:
+    made = CrewTokens(tmp_path, SecretBytes(b"m" * 32), USERS)
+    await nursery.start(made.run)
+    return made
+
+
+@pytest.fixture
+async def client(tokens: CrewTokens) -> TestClientProtocol:
+    app = GuardedQuart()
+    access = Access(session, bearer="required", refusals=(403, 503))
+    guards = cast(Guards, SimpleNamespace(session=access))
+    services = CrewServices(
+        catalog=CATALOG,
+        executor=cast(Executor, OneIsBusy()),
+        tokens=tokens,
+        webhook_networks=(),
+        own_addresses={"post": "http://127.0.0.1:8801"},
+    )
+    crews.add(Api(app, failure=Failure), guards, services)
+    handle_errors(app, failure)
+    return app.test_client()
+
+
+async def listed(client: TestClientProtocol) -> dict[str | None, Json]:
+    answer = await (await client.get("/api/crews", headers=OWNER)).get_json()
+    assert answer["ok"] is True
+    return {each["name"]: each for each in answer["crews"]}
+
+
+async def token(client: TestClientProtocol, path: str, **body: str | None) -> str:
+    response = await client.post(path, json=body, headers=OWNER)
+    answer = await response.get_json()
+    assert (response.status_code, answer["ok"]) == (200, True), answer
+    return str(answer["token"])
+
+
+async def shown(client: TestClientProtocol, **body: str | None) -> str:
+    return await token(client, "/api/crews/token", **body)
+
+
+async def rotated(client: TestClientProtocol, **body: str | None) -> str:
+    return await token(client, "/api/crews/token/rotate", **body)
+
+
+# The list
+
+
+async def test_crews_that_run_come_first_in_their_order(client: TestClientProtocol) -> None:
+    assert list(await listed(client)) == ["post", "idle", "sick", None]
+
+
+async def test_a_crew_with_all_that_the_owner_needs(client: TestClientProtocol) -> None:
+    assert (await listed(client))["post"] == {
+        "name": "post",
+        "default": True,
+        "baseUrls": ["/crews/post", "/", "http://127.0.0.1:8801"],
+        "inputs": [
+            {"name": "topic", "required": True, "default": None, "description": "what about"},
+            {"name": "tone", "required": False, "default": {"n": 1}, "description": ""},
+        ],
+        "users": ["ann", "bob"],
+        "problems": [],
+        "running": 2,
+        "queued": 3,
+    }
+
+
+async def test_one_with_nothing_to_do(client: TestClientProtocol) -> None:
+    idle = (await listed(client))["idle"]
+    assert (idle["default"], idle["baseUrls"]) == (False, ["/crews/idle"])
+    assert (idle["running"], idle["queued"]) == (0, 0)
+
+
+async def test_a_broken_one_tells_its_faults(client: TestClientProtocol) -> None:
+    sick = (await listed(client))["sick"]
+    assert sick["problems"] == ["crews[2].python: is not there; make it"]
+    assert (sick["baseUrls"], sick["users"]) == (["/crews/sick"], ["ann"])
+
+
+async def test_one_without_a_name_has_no_address(client: TestClientProtocol) -> None:
+    nameless = (await listed(client))[None]
+    assert nameless["problems"] == ["crews[3].name: is no name; write one"]
+    assert nameless["baseUrls"] == []
+
+
+async def test_no_secret_of_a_crew_is_in_the_list(client: TestClientProtocol) -> None:
+    text = await (await client.get("/api/crews", headers=OWNER)).get_data(as_text=True)
+    assert "post" in text
+    assert SECRET not in text
+
+
+# Tokens
+
+
+async def test_a_token_that_is_shown_is_the_one_that_counts(
+    client: TestClientProtocol, tokens: CrewTokens
+) -> None:
+    organization = await tokens.caller("post", await shown(client, crew="post"))
+    ann = await tokens.caller("post", await shown(client, crew="post", user="ann"))
+    assert (organization.user, ann.user) == ("", "ann")
+
+
+@pytest.mark.parametrize("nobody", [None, ""])
+async def test_no_user_is_the_organization(client: TestClientProtocol, nobody: str | None) -> None:
+    assert await shown(client, crew="post", user=nobody) == await shown(client, crew="post")
+
+
+async def test_a_broken_crew_has_its_tokens(client: TestClientProtocol, tokens: CrewTokens) -> None:
+    assert (await tokens.caller("sick", await shown(client, crew="sick", user="ann"))).user == "ann"
+
+
+async def test_rotating_replaces_one_token_alone(client: TestClientProtocol) -> None:
+    ann, bob = await shown(client, crew="post", user="ann"), await shown(client, crew="post")
+    new = await rotated(client, crew="post", user="ann")
+    assert new != ann
+    assert await shown(client, crew="post", user="ann") == new
+    assert await shown(client, crew="post") == bob
+
+
+@pytest.mark.parametrize("path", ["/api/crews/token", "/api/crews/token/rotate"])
+@pytest.mark.parametrize(
+    ("body", "named"), [({"crew": "none"}, "post"), ({"crew": "post", "user": "eve"}, "bob")]
+)
+async def test_who_is_not_there_is_told_with_who_is(
+    client: TestClientProtocol, path: str, body: Json, named: str
+) -> None:
+    response = await client.post(path, json=body, headers=OWNER)
+    answer = await response.get_json()
+    assert (response.status_code, answer["ok"]) == (404, False)
+    assert named in answer["error"]
+
+
+async def test_no_cache_keeps_a_token(client: TestClientProtocol) -> None:
+    response = await client.post("/api/crews/token", json={"crew": "post"}, headers=OWNER)
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/crews"),
+        ("POST", "/api/crews/token"),
+        ("POST", "/api/crews/token/rotate"),
+    ],
+)
+async def test_a_crews_token_is_no_session(
+    client: TestClientProtocol, tokens: CrewTokens, method: str, path: str
+) -> None:
+    organization = (await tokens.show("post")).get_secret_value()
+    for given in ({}, {"Authorization": f"Bearer {organization}"}):
+        response = await client.open(path, method=method, json={"crew": "post"}, headers=given)
+        assert response.status_code == 403

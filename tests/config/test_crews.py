@@ -1,0 +1,334 @@
+"""`[[crews]]` in the configuration: its faults are its own, and told as well as any other's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.config import Bind, ConfigError, build, load
+from daemon.config.crews import CrewEntry
+
+HASH = hash_password("correct horse")
+AUTH = f'[auth]\npassword_hash = "{HASH}"\n'
+GOOD = {"name": "greeter", "runner": "command", "command": ["/bin/true"]}
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_config(text: str) -> Path:
+        path = tmp_path / "config.toml"
+        path.write_text(AUTH + text)
+        path.chmod(0o600)
+        return path
+
+    return write_config
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> Path:
+    path = tmp_path / "crew.env"
+    path.write_text("MODEL_KEY='hunter2'\n")
+    path.chmod(0o600)
+    return path
+
+
+def entry(**keys: object) -> CrewEntry:
+    """What one crew comes to: a good one, but for these keys (None takes one away)."""
+    table = {key: value for key, value in {**GOOD, **keys}.items() if value is not None}
+    (made,) = build({"auth": {"password_hash": HASH}, "crews": [table]}).crews
+    return made
+
+
+def told(made: CrewEntry) -> dict[str, str]:
+    assert made.section is None
+    return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
+
+
+def test_a_crew_arrives_parsed(write: Write) -> None:
+    settings = load(
+        write(
+            """
+            [[crews]]
+            name = "greeter"
+            runner = "command"
+            command = ["/usr/bin/python3", "greeter.py"]
+            default = true
+            bind = "[::1]:8801"
+            inputs = ["topic", { name = "language", default = "en" }]
+            deadline = 60
+            environment = { MODEL = "small" }
+            users = ["anna"]
+            tools = ["convert_links"]
+            """
+        ),
+        {},
+    )
+    (made,) = settings.crews
+    assert made.problems == ()
+    assert (made.place, made.name, made.default) == ("crews[0]", "greeter", True)
+    assert made.section is not None
+    assert made.section.command == ("/usr/bin/python3", "greeter.py")
+    assert made.section.bind == made.bind == Bind("::1", 8801)
+    assert [each.name for each in made.section.inputs] == ["topic", "language"]
+    assert made.section.deadline == 60.0
+    assert made.section.environment["MODEL"].get_secret_value() == "small"
+    assert made.section.users == made.users == ("anna",)
+    assert made.section.tools == ("convert_links",)
+
+
+def test_each_fault_of_a_crew_is_told_under_its_name() -> None:
+    found = told(
+        entry(
+            command=[],
+            project="research",
+            python="/usr/bin/python3",
+            default="yes",
+            bind="8801",
+            inputs=["a", "a"],
+            max_running=0,
+            queue=1.5,
+            deadline=604_801,
+            human_deadline=0,
+            memory=1024,
+            grace=0.1,
+            on_restart="retry",
+            environment={"no name": "x", "HOME": "x", "A": "x\0"},
+            users=["Anna"],
+            tools="convert_links",
+            enviroment_file="/x",
+            allow=[],
+        )
+    )
+    expected = {
+        "command": "is missing, and is needed by runner",
+        "project": "must be an absolute path",
+        "python": "is of no use",
+        "default": "true or false",
+        "bind": 'for example bind = "127.0.0.1:8801"',
+        "inputs": "names one twice",
+        "max_running": "must be from 1 to 256 executions; for example max_running = 4",
+        "queue": "whole number",
+        "deadline": "from 1 to 604800 seconds",
+        "human_deadline": "from 1 to 2592000 seconds",
+        "memory": "from 16777216 to 274877906944 bytes",
+        "grace": "from 1 to 300 seconds",
+        "on_restart": 'one of "fail" or "rerun"',
+        'environment."no name"': "no name for a variable",
+        "environment.HOME": "set by the daemon",
+        "environment.A": "NUL",
+        "users[0]": 'for example users = ["anna", "shop-frontend"]',
+        "tools": "must be a list",
+        "enviroment_file": "did you mean environment_file?",
+        "allow": "it belongs under [webhooks]",
+    }
+    told_under = {f'crew "greeter": {key}': part for key, part in expected.items()}
+    assert set(told_under) == set(found)
+    assert {key: part for key, part in told_under.items() if part not in found[key]} == {}
+
+
+@pytest.mark.parametrize("name", [None, "Deal Post", 3])
+def test_without_a_good_name_it_is_told_by_its_place(name: object) -> None:
+    found = told(entry(name=name, max_running=0))
+    assert set(found) == {"crews[0].name", "crews[0].max_running"}
+
+
+def test_what_could_be_read_of_a_broken_crew_is_kept() -> None:
+    made = entry(users=["anna"], bind="127.0.0.1:8801", default=True, max_running=0)
+    assert made.section is None
+    assert (made.name, made.users, made.bind, made.default) == (
+        "greeter",
+        ("anna",),
+        Bind("127.0.0.1", 8801),
+        True,
+    )
+
+
+def test_of_what_could_not_be_read_nothing_is_kept() -> None:
+    made = entry(users=["Anna"], bind="8801", default="yes")
+    assert (made.users, made.bind, made.default) == ((), None, False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "needed", "useless"),
+    [
+        ({"command": None}, ["command"], []),
+        ({"project": "/a", "python": "/b"}, [], ["project", "python"]),
+        ({"runner": "crewai", "command": None}, ["project", "python"], []),
+        ({"runner": "crewai", "project": "/a", "python": "/b"}, [], ["command"]),
+    ],
+)
+def test_keys_have_to_fit_the_runner(
+    keys: dict[str, object], needed: list[str], useless: list[str]
+) -> None:
+    found = told(entry(**keys))
+    assert sorted(found) == sorted(f'crew "greeter": {key}' for key in needed + useless)
+    for key in needed:
+        assert "is missing" in found[f'crew "greeter": {key}']
+    for key in useless:
+        assert "is of no use" in found[f'crew "greeter": {key}']
+
+
+@pytest.mark.parametrize(
+    ("crews", "keys"),
+    [
+        ("[crews]\nname = 'greeter'", ["crews"]),
+        ("crews = 3", ["crews"]),
+        ("crews = [3, 'x']", ["crews[0]", "crews[1]"]),
+    ],
+)
+def test_what_is_no_crew_at_all_does_not_stop_the_rest(
+    tmp_path: Path, crews: str, keys: list[str]
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"{crews}\n{AUTH}")
+    found = load(path, {}).crews
+    assert [problem.key for made in found for problem in made.problems] == keys
+    assert all(made.name is None and made.section is None for made in found)
+
+
+def test_there_may_be_64() -> None:
+    tables = [{**GOOD, "name": f"crew-{number}"} for number in range(65)]
+    *good, last = build({"auth": {"password_hash": HASH}, "crews": tables}).crews
+    assert all(made.section for made in good)
+    assert [problem.key for problem in last.problems] == ["crews[64]"]
+
+
+def test_a_broken_crew_alone_lets_the_configuration_through() -> None:
+    settings = build({"auth": {"password_hash": HASH}, "crews": [{"name": "a"}, GOOD]})
+    assert [made.section is None for made in settings.crews] == [True, False]
+
+
+def test_with_other_faults_its_own_are_told_as_well(write: Write) -> None:
+    path = write("[server]\ngrace = -1\n[[crews]]\nname = 'a'\nrunner = 'command'\n")
+    with pytest.raises(ConfigError) as raised:
+        load(path, {})
+    assert [problem.key for problem in raised.value.problems] == [
+        "server.grace",
+        'crew "a": command',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "remedy"),
+    [
+        ("[crew]\nname = 'a'", "crew", "did you mean [[crews]]?"),
+        ("[server]\nmax_running = 4", "server.max_running", "it belongs under [[crews]]"),
+    ],
+)
+def test_a_crews_key_elsewhere_is_sent_to_its_place(
+    write: Write, text: str, key: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(write(text), {})
+    assert [(problem.key, problem.remedy) for problem in raised.value.problems] == [(key, remedy)]
+
+
+def test_variables_set_no_crews(write: Write) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(write(""), {"SMARTLINKD_CREWS__NAME": "hunter2"})
+    (problem,) = raised.value.problems
+    assert problem.key == "SMARTLINKD_CREWS__NAME"
+    assert "variables set no crews" in problem.fault
+    assert "[[crews]] in the file" in problem.remedy
+
+
+def test_variables_set_what_crews_share(write: Write) -> None:
+    settings = load(
+        write(""),
+        {
+            "SMARTLINKD_CREW_TOKENS__MASTER_SECRET": 64 * "a",
+            "SMARTLINKD_WEBHOOKS__ALLOW": '["10.0.0.0/8"]',
+            "SMARTLINKD_JOURNAL__RETENTION_DAYS": "7",
+        },
+    )
+    assert settings.crew_tokens.master_secret.get_secret_value() == 64 * "a"
+    assert str(settings.webhooks.allow[0]) == "10.0.0.0/8"
+    assert settings.journal.retention_days == 7
+
+
+@pytest.mark.parametrize("secret", ["short", "two\nlines of them", " 16 with a blank"])
+def test_a_webhook_secret_that_is_none_is_refused(secret: str) -> None:
+    with pytest.raises(ConfigError, match=r"webhooks\.secret"):
+        build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})
+
+
+# --- variables for the worker --------------------------------------------------------------------
+
+
+def with_file(path: object, more: str = "") -> str:
+    return (
+        "[[crews]]\nname = 'greeter'\nrunner = 'command'\ncommand = ['/bin/true']\n"
+        f"environment_file = '{path}'\n{more}"
+    )
+
+
+def test_the_variables_of_a_file_stand_beside_those_of_the_table(
+    write: Write, variables: Path
+) -> None:
+    settings = load(write(with_file(variables, "environment = { MODEL = 'small' }")), {})
+    (made,) = settings.crews
+    assert made.section is not None
+    found = {k: v.get_secret_value() for k, v in made.section.environment.items()}
+    assert found == {"MODEL_KEY": "hunter2", "MODEL": "small"}
+    assert settings.warnings == ()
+
+
+def test_a_variable_in_both_places_is_refused(write: Write, variables: Path) -> None:
+    (made,) = load(write(with_file(variables, "environment = { MODEL_KEY = 'x' }")), {}).crews
+    assert list(told(made)) == ['crew "greeter": environment.MODEL_KEY']
+
+
+def test_more_than_a_process_can_be_given_is_refused() -> None:
+    found = told(entry(environment={f"A{number}": 32_000 * "x" for number in range(9)}))
+    assert found == {
+        'crew "greeter": environment': "comes to more than 262144 bytes; put what is large into "
+        "files, and name those"
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(None, "does not exist"), ("nonsense", "line 1 is no NAME=VALUE"), (300_000 * "#", "longer")],
+)
+def test_a_fault_in_the_file_is_the_crews(
+    write: Write, tmp_path: Path, content: str | None, fault: str
+) -> None:
+    path = tmp_path / "other.env"
+    if content is not None:
+        path.write_text(content)
+    (made,) = load(write(with_file(path)), {}).crews
+    found = told(made)
+    assert list(found) == ['crew "greeter": environment_file']
+    assert fault in found['crew "greeter": environment_file']
+
+
+def test_a_file_that_is_open_to_others_is_warned_of(write: Write, variables: Path) -> None:
+    variables.chmod(0o644)
+    (warning,) = load(write(with_file(variables)), {}).warnings
+    assert warning.key == 'crew "greeter": environment_file'
+    assert warning.remedy == f"chmod 600 {variables}"
+
+
+def test_variables_in_a_configuration_that_everybody_reads_are_warned_of(write: Write) -> None:
+    path = write("[[crews]]\nname = 'a'\nenvironment = { KEY = 'hunter2' }")
+    path.chmod(0o644)
+    warned = [warning.key for warning in load(path, {}).warnings]
+    assert warned == ["auth.password_hash", 'crew "a": environment']
+
+
+def test_no_problem_and_no_repr_shows_a_variable(write: Write, variables: Path) -> None:
+    path = write(
+        with_file(variables, "environment = { A = 'hunter2', B = 'hunter2\\u0000' }")
+        + "\n[[crews]]\nenvironment = 'hunter2'\n"
+        + "\n[[crews]]\nenvironment = { A = ['hunter2'] }\n"
+    )
+    made = load(path, {}).crews
+    assert "hunter2" not in repr(made) + "".join(map(str, made[0].problems + made[1].problems))
+    (good,) = load(write(with_file(variables)), {}).crews
+    assert good.section is not None
+    assert "hunter2" not in repr(good.section) + str(good.section)

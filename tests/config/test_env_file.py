@@ -1,0 +1,64 @@
+"""Files of environment variables: read as systemd reads them, or refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.config.env_file import parse
+from daemon.config.values import Fault
+
+
+def read(content: str) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in parse(content).items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("KEY=plain", "plain"),
+        ("KEY=two words", "two words"),
+        ("  KEY = around  ", "around"),
+        ("KEY=", ""),
+        ("KEY=a=b#c", "a=b#c"),
+        ("KEY='as $it \\ is'", "as $it \\ is"),
+        ('KEY="a \\"word\\", \\$5, a \\\\ and \\n"', 'a "word", $5, a \\ and \\n'),
+        ("KEY=it's", "it's"),
+        ("KEY=ünï", "ünï"),
+        ("KEY=value\r", "value"),
+    ],
+)
+def test_a_value_is_what_systemd_takes_it_for(line: str, value: str) -> None:
+    assert read(line) == {"KEY": value}
+
+
+def test_empty_lines_and_comments_are_passed_over() -> None:
+    assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("A=1\nhunter2", "line 2 is no NAME=VALUE"),
+        ("export A=hunter2", "line 1 begins with `export`"),
+        ("1A=hunter2", "line 1 sets what is no name for a variable"),
+        ("HOME=hunter2", "line 1 sets what is set by the daemon"),
+        ("SMARTLINKD_FD=hunter2", "line 1 sets what is set by the daemon"),
+        ("A='hunter2", "line 1 gives A a value that does not end where its quotes do"),
+        ('A="hunter2" # why', "line 1 gives A a value that does not end where its quotes do"),
+        ("A=hunter2\\", "line 1 gives A a value that has a backslash outside of quotes"),
+        ("A=hunter2\0", "line 1 gives A a value that must not hold a NUL character"),
+        ("A=hunter2\nA=hunter2", "line 2 sets A again"),
+        ("A=" + 32769 * "x", "line 1 gives A a value that must be at most 32768 bytes"),
+        ("".join(f"A{i}=hunter2\n" for i in range(129)), "sets more than 128 variables"),
+    ],
+)
+def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> None:
+    with pytest.raises(Fault) as refused:
+        parse(content)
+    assert fault in refused.value.fault
+    assert refused.value.remedy
+    assert "hunter2" not in refused.value.fault + refused.value.remedy
+
+
+def test_values_are_hidden() -> None:
+    assert "hunter2" not in repr(parse("A=hunter2"))

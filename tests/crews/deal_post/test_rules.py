@@ -1,0 +1,157 @@
+"""The example crew's rules: what it takes, how it ranks, what a post must hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from daemon.crews.deal_post.deals import Deal, rank, sort_out
+from daemon.crews.deal_post.post import fault, fill
+from daemon.crews.deal_post.wishes import WrongInput, read_wishes
+
+LINK = "https://shopee.vn/product/1/11"
+
+
+def deal(name: str, **product: object) -> Deal:
+    return Deal(f"https://s.shopee.vn/{name}", (LINK,), {"name": name, **product})
+
+
+def success(short: str, product: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"shortLink": short, "longLink": short, "failCode": 0, "product": product}
+
+
+# What it takes
+
+
+@pytest.mark.parametrize(
+    ("given", "links"),
+    [
+        (["a", "b", "a"], ("a", "b")),
+        ("a\nb\n", ("a", "b")),
+        ("  a  \r\n\r\n b", ("a", "b")),
+    ],
+    ids=["list", "lines", "untidy lines"],
+)
+def test_links_are_a_list_or_lines(given: object, links: tuple[str, ...]) -> None:
+    assert read_wishes({"links": given}).links == links
+
+
+@pytest.mark.parametrize("given", [None, "", " \n", [], [1], {"a": "b"}, 7], ids=repr)
+def test_these_are_no_links(given: object) -> None:
+    with pytest.raises(WrongInput, match=r"^links: "):
+        read_wishes({"links": given})
+
+
+@pytest.mark.parametrize(
+    ("given", "sub_ids"),
+    [(None, ()), ("", ()), ([], ()), (["a", ""], ("a", "")), ("a, b", ("a", "b"))],
+    ids=repr,
+)
+def test_sub_ids_are_a_list_or_text_with_commas(given: object, sub_ids: tuple[str, ...]) -> None:
+    assert read_wishes({"links": "a", "subIds": given}).sub_ids == sub_ids
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("subIds", [1]),
+        ("language", "fr"),
+        ("language", ["vi"]),
+        ("title", 7),
+        ("title", "x" * 201),
+        ("currency", "đ"),
+    ],
+)
+def test_a_wrong_input_is_named(name: str, given: object) -> None:
+    with pytest.raises(WrongInput, match=f"^{name}: "):
+        read_wishes({"links": "a", name: given})
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    wishes = read_wishes({"links": "a", "language": None, "title": None, "currency": None})
+    assert (wishes.language, wishes.title, wishes.currency) == ("vi", "", "VND")
+
+
+# How it ranks
+
+
+def test_links_to_the_same_product_are_one_deal() -> None:
+    mapping = {"a": success("s"), "b": success("t"), "c": success("s", {"name": "it"})}
+    deals, failures = sort_out(mapping)
+    assert deals == [Deal("s", ("a", "c"), {"name": "it"}), Deal("t", ("b",), {})]
+    assert failures == []
+
+
+def test_the_order_is_by_commission_then_sales_then_as_given() -> None:
+    deals = [
+        deal("unknown"),
+        deal("none", commission=0),
+        deal("few", commission=5, sales=1),
+        deal("first-of-equals", commission=7, sales=3),
+        deal("second-of-equals", commission=7, sales=3),
+        deal("many", commission=5, sales=2),
+    ]
+    assert [each.title for each in rank(deals)] == [
+        "first-of-equals",
+        "second-of-equals",
+        "many",
+        "few",
+        "none",
+        "unknown",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(-1, "try again later"), (10, "expired"), (40300, "sync a new one")]
+)
+def test_each_code_has_a_reason(code: int, reason: str) -> None:
+    _, [failure] = sort_out({"a": {"error": True, "failCode": code}})
+    assert reason in failure.reason
+
+
+# What a post holds
+
+
+@pytest.mark.parametrize("language", ["vi", "en"])
+def test_the_template_fulfils_what_is_asked_of_a_post(language: str) -> None:
+    deals = [deal("a", price=5), deal("ab"), Deal("https://s.shopee.vn/c", (LINK,), {})]
+    assert fault(fill(deals, read_wishes({"links": "x", "language": language})), deals) is None
+
+
+def test_what_is_not_known_leaves_no_gap() -> None:
+    post = fill([Deal("https://s.shopee.vn/c", (LINK,), {})], read_wishes({"links": "x"}))
+    assert post.startswith(
+        "🔥 Deal hay hôm nay\n\nSản phẩm gợi ý\n👉 Xem chi tiết và giá: https://s.shopee.vn/c\n\n"
+    )
+
+
+def test_another_currency_is_named() -> None:
+    post = fill([deal("a", price=1290)], read_wishes({"links": "x", "currency": "THB"}))
+    assert "Giá: 1.290 THB\n" in post
+
+
+def test_a_name_is_one_line_of_bounded_length() -> None:
+    post = fill([deal("a \n b " + "x" * 300)], read_wishes({"links": "x"}))
+    name = post.split("\n")[2]
+    assert name.startswith("a b x")
+    assert len(name) == 160
+    assert name.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("post", "why"),
+    [
+        ("https://s.shopee.vn/a", None),
+        ("(https://s.shopee.vn/a).", None),
+        ("[mua](https://s.shopee.vn/a)", None),
+        ("twice https://s.shopee.vn/a and https://s.shopee.vn/a", None),
+        ("nothing", "it lacks the link https://s.shopee.vn/a"),
+        ("https://s.shopee.vn/ab", "it lacks the link https://s.shopee.vn/a"),
+        ("https://s.shopee.vn/a?to=x", "it lacks the link https://s.shopee.vn/a"),
+        ("https://s.shopee.vn/a http://x.vn", "it has a link that is none of the deals'"),
+        ("https://s.shopee.vn/a www.x.vn", "it has a link that is none of the deals'"),
+    ],
+)
+def test_a_post_has_all_its_links_and_no_other(post: str, why: str | None) -> None:
+    assert fault(post, [deal("a")]) == why

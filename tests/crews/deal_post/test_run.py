@@ -1,0 +1,157 @@
+"""The example crew without a model, through the real worker process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import daemon
+from daemon.crews.protocol import (
+    Inputs,
+    Started,
+    TaskCompleted,
+    TaskStarted,
+    TokenUsage,
+    ToolCall,
+)
+from daemon.crews.worker import Stopped
+
+if TYPE_CHECKING:
+    from tests.crews.deal_post.conftest import Begin, RunCrew
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+POST = """\
+🔥 3 deal đáng mua hôm nay
+
+1. Tai Nghe Chống Ồn
+💰 Giá: 5.290.000đ
+🛒 Đã bán 2.481
+👉 Mua tại đây: https://s.shopee.vn/ears
+
+2. Son Kem Lì
+💰 Giá: 122.200đ
+⭐ 4,8/5 · Đã bán 15.234
+🏬 Shop: Cánh Hồng
+👉 Mua tại đây: https://s.shopee.vn/lips
+
+3. Sản phẩm gợi ý
+👉 Xem chi tiết và giá: https://s.shopee.vn/what
+
+Giá và khuyến mãi có thể thay đổi, bạn nhớ kiểm tra lại trước khi đặt mua nhé.
+Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mình có thể nhận được một khoản hoa \
+hồng nhỏ, còn bạn không phải trả thêm đồng nào."""
+
+
+async def test_a_post_in_vietnamese(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links})
+    assert run.result.output == POST
+    assert run.json["post"] == POST
+    assert (run.json["language"], run.json["writer"]) == ("vi", "template")
+    assert [deal["links"] for deal in run.json["deals"]] == [[links[1]], [links[0]], [links[2]]]
+    assert run.json["failed"] == [
+        {
+            "link": links[3],
+            "failCode": 10,
+            "reason": "it is no product or short link of the marketplace, or it has expired",
+        }
+    ]
+    assert run.result.token_usage == TokenUsage()
+
+
+async def test_a_post_in_english(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links[:1], "language": "en", "title": "Only  today!"})
+    assert run.result.output == (
+        "🔥 Only today!\n\n"
+        "Son Kem Lì\n"
+        "💰 Price: 122,200 VND\n"
+        "⭐ 4.8/5 · 15,234 sold\n"
+        "🏬 Shop: Cánh Hồng\n"
+        "👉 Get it here: https://s.shopee.vn/lips\n\n"
+        "Prices and offers can change, so check them before you order.\n"
+        "These are affiliate links: when you buy through one I may earn a small commission, and "
+        "you pay nothing extra."
+    )
+
+
+async def test_each_agent_has_its_task(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links})
+    assert run.said[0] == Started(total_tasks=3)
+    started = [(m.task_id, m.agent) for m in run.said if isinstance(m, TaskStarted)]
+    assert started == [("convert", "scout"), ("rank", "analyst"), ("write", "writer")]
+    completed = {m.task_id: m.output for m in run.said if isinstance(m, TaskCompleted)}
+    assert list(completed) == ["convert", "rank", "write"]
+    assert completed["write"] == POST
+
+
+async def test_the_links_and_sub_ids_are_passed_on(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links, "subIds": ["tiktok", ""]})
+    [call] = run.calls
+    assert call.tool == "convert_links"
+    assert call.arguments == {"links": links, "subIds": ["tiktok", ""]}
+
+
+async def test_the_analyst_says_why(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links})
+    assert [(step.result, step.thought) for step in run.steps("analyst")] == [
+        (
+            "1. Tai Nghe Chống Ồn",
+            "Tai Nghe Chống Ồn earns 198,700 a sale (10%), and has sold 2,481 times.",
+        ),
+        ("2. Son Kem Lì", "Son Kem Lì earns 21,996 a sale (18%), and has sold 15,234 times."),
+        ("3. https://s.shopee.vn/what", "https://s.shopee.vn/what earns an unknown commission."),
+    ]
+
+
+async def test_a_failed_link_is_told_and_left_out(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links})
+    assert run.warnings == [
+        f"left out: {links[3]}: it is no product or short link of the marketplace, or it has "
+        "expired"
+    ]
+    assert links[3] not in run.result.output
+
+
+async def test_no_link_converted_is_a_failure_with_the_reasons(
+    run_crew: RunCrew, links: list[str]
+) -> None:
+    run = await run_crew({"links": links[3:]})
+    assert run.error == (
+        f"no link was converted: {links[3]}: it is no product or short link of the marketplace, "
+        "or it has expired"
+    )
+
+
+async def test_a_tool_that_fails_is_quoted(run_crew: RunCrew, links: list[str]) -> None:
+    run = await run_crew({"links": links}, refusal="no affiliate cookie is stored; sync one")
+    assert run.error == (
+        "the links could not be converted: no affiliate cookie is stored; sync one"
+    )
+
+
+async def test_a_wrong_input_is_named_before_anything_is_done(run_crew: RunCrew) -> None:
+    run = await run_crew({"links": []})
+    assert run.error.startswith("links: give product or short links")
+    assert run.said == [Started(total_tasks=3)]
+
+
+def test_it_needs_the_standard_library_alone() -> None:
+    root = str(Path(daemon.__file__).parents[1])
+    code = "import sys; sys.path.append(sys.argv[1]); import daemon.crews.deal_post.crew"
+    # Isolated and without site-packages: what is not Python's own cannot be imported.
+    command = [sys.executable, "-I", "-S", "-c", code, root]
+    subprocess.run(command, check=True, timeout=30)
+
+
+async def test_at_stop_it_ends_without_a_signal(begin: Begin) -> None:
+    command = (sys.executable, "-m", "daemon.crews.deal_post")
+    inputs = Inputs(inputs={"links": ["https://shopee.vn/x"]}, tools=("convert_links",))
+    async with begin(*command, inputs=inputs) as worker:
+        async for message in worker.messages:
+            if isinstance(message, ToolCall):
+                break  # it waits for the result, which never comes
+        assert await worker.stop() == Stopped.WITHOUT_SIGNAL

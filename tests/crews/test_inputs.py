@@ -1,0 +1,146 @@
+"""Which inputs a project needs: CrewAI's rule, on the fields it is applied to."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.config.crew_values import InputEntry
+from daemon.crews.crew import Input
+from daemon.crews.inputs import MAX_INPUTS, Search, placeholders, refined
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("about {topic} in {year}", ["topic", "year"]),
+        ("{a_b-C9} {_x}", ["a_b-C9", "_x"]),
+        ("{topic}{topic}", ["topic", "topic"]),
+        ("{{topic}}", ["topic"]),
+        ('answer as {"title": "text", "n": 1}', []),
+        ('{"deal": {price}}', ["price"]),
+        ("{} { topic } {1st} {a b} {a.b} {ä} ${TOPIC", []),
+        ("{topic", []),
+    ],
+)
+def test_a_placeholder_is_what_crewai_replaces(text: str, names: list[str]) -> None:
+    assert list(placeholders(text)) == names
+
+
+def names(search: Search) -> list[str]:
+    return [each.name for each in search.inputs]
+
+
+def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None:
+    search = Search()
+    search.agents_of(
+        "agents.yaml",
+        {
+            "scout": {
+                "role": "{a}",
+                "goal": "{b}",
+                "backstory": "{c}",
+                "llm": "{no}",
+                "tools": ["{no}"],
+            }
+        },
+    )
+    search.tasks_of(
+        "tasks.yaml",
+        {
+            "find": {
+                "description": "{d} {a}",
+                "expected_output": "{e}",
+                "output_file": "{f}.md",
+                "agent": "{no}",
+                "context": "{no}",
+            }
+        },
+    )
+    assert search.inputs == tuple(Input(name) for name in "abcdef")
+    assert search.faults == []
+
+
+def test_a_json_crews_inputs_are_defaults() -> None:
+    search = Search()
+    agents = search.crew(
+        "crew.json",
+        {
+            "agents": ["scout"],
+            "tasks": [{"description": "{topic} {year}"}],
+            "inputs": {"year": 2030, "unused": None},
+        },
+    )
+    search.agent("agents/scout.json", {"role": "{old}", "settings": {"role": "{new}"}})
+    assert agents == ["scout"]
+    assert {each.name: (each.required, each.default) for each in search.inputs} == {
+        "year": (False, 2030),
+        "unused": (False, None),
+        "topic": (True, None),
+        "new": (True, None),
+    }
+    assert search.faults == []
+
+
+def test_what_was_commented_out_is_passed_over() -> None:
+    search = Search()
+    search.agents_of("agents.yaml", {"scout": "", "writer": None})
+    search.agents_of("agents.yaml", None)
+    assert (search.inputs, search.faults) == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("crew", "faults"),
+    [
+        ([], ["crew.json is no table"]),
+        ({"agents": ["a"]}, ["crew.json has no list of tasks"]),
+        ({"tasks": [{}]}, ["crew.json has no list of agents' names"]),
+        ({"tasks": [{}], "agents": [{"role": "x"}]}, ["crew.json has no list of agents' names"]),
+        ({"tasks": ["x"], "agents": ["a"]}, ["crew.json: tasks[0] is no table"]),
+        ({"tasks": [{}], "agents": ["a"], "inputs": ["x"]}, ["crew.json: inputs is no table"]),
+        (
+            {"tasks": [{"description": {"topic": None}}], "agents": ["a"]},
+            ["crew.json: tasks[0] has a description that is no text"],
+        ),
+    ],
+)
+def test_what_crewai_could_not_use_is_told(crew: object, faults: list[str]) -> None:
+    search = Search()
+    search.crew("crew.json", crew)
+    assert [fault.fault for fault in search.faults] == faults
+    assert all(fault.remedy for fault in search.faults)
+
+
+def test_a_table_of_names_has_to_be_one() -> None:
+    search = Search()
+    search.tasks_of("tasks.yaml", ["x"])
+    search.agents_of("agents.yaml", {"scout": "x"})
+    assert [fault.fault for fault in search.faults] == [
+        "tasks.yaml is no table",
+        "agents.yaml: scout is no table",
+    ]
+
+
+def test_inputs_are_bounded() -> None:
+    search = Search()
+    search.agent("a.json", {"role": " ".join(f"{{i{n}}}" for n in range(MAX_INPUTS + 1))})
+    assert len(search.inputs) == MAX_INPUTS
+    assert [fault.fault for fault in search.faults] == ["a.json brings the inputs to more than 200"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "result"),
+    [
+        (InputEntry("topic"), Input("topic")),
+        (InputEntry("topic", description="why"), Input("topic", description="why")),
+        (InputEntry("topic", False, "tea"), Input("topic", False, "tea")),
+        (InputEntry("year"), Input("year", False, 2030)),
+        (InputEntry("year", True), Input("year", True)),
+        (InputEntry("year", False, 2031, "why"), Input("year", False, 2031, "why")),
+        (InputEntry("more"), Input("more")),
+    ],
+)
+def test_the_configuration_refines_what_was_found(configured: InputEntry, result: Input) -> None:
+    found = [Input("topic"), Input("year", False, 2030)]
+    inputs = {each.name: each for each in refined(found, [configured])}
+    assert inputs[configured.name] == result
+    assert set(inputs) == {"topic", "year", configured.name}

@@ -1,0 +1,137 @@
+"""Whether what a crew names can be started."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.config.values import Fault
+from daemon.crews import programs
+from daemon.crews.programs import check_folder, check_program, check_python
+
+Script = Callable[..., Path]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    def write(text: str, mode: int = 0o755) -> Path:
+        path = tmp_path / "program"
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    return write
+
+
+def fault(check: Callable[..., None], *arguments: object) -> str:
+    with pytest.raises(Fault) as raised:
+        check(*arguments)
+    assert raised.value.remedy
+    return raised.value.fault
+
+
+def test_a_program_that_can_be_started(script: Script) -> None:
+    path = script("#!/bin/sh\n")
+    check_program(str(path), {})
+    check_program("sh", {})
+    check_program(path.name, {"PATH": str(path.parent)})
+
+
+def test_a_program_is_looked_for_on_the_workers_path_and_not_on_ours(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert "not on the worker's PATH (/bin:/usr/bin)" in fault(check_program, path.name, {})
+    assert "(/nowhere)" in fault(check_program, "sh", {"PATH": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("bin/x", "relative path"),
+        ("./x", "relative path"),
+        ("/nowhere/x", "does not exist"),
+        ("/tmp", "is no file"),
+        ("/dev/null", "is no file"),
+        ("/etc/passwd/x", "does not exist"),
+        ("/" + 300 * "x", "may not look at"),
+    ],
+)
+def test_a_program_that_is_none_is_told(program: str, says: str) -> None:
+    assert says in fault(check_program, program, {})
+
+
+def test_a_file_that_may_not_be_executed_is_told(script: Script) -> None:
+    told = fault(check_program, str(script("#!/bin/sh\n", 0o644)), {})
+    assert "may not execute" in told
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    assert fault(check_folder, tmp_path / "x") == "names a folder that does not exist"
+    assert fault(check_folder, Path("/dev/null")) == "names a file"
+
+
+# --- interpreters --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crewai(tmp_path: Path) -> Path:
+    """A folder in which there is a package of that name, which cannot be imported."""
+    package = tmp_path / "lib" / "crewai"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    return package.parent
+
+
+def test_an_interpreter_with_crewai_is_good_and_does_not_import_it(crewai: Path) -> None:
+    check_python(Path(sys.executable), {"PYTHONPATH": str(crewai)})
+
+
+def test_an_interpreter_without_crewai_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Fault) as raised:
+        check_python(Path(sys.executable), {})
+    assert raised.value.fault == "has no package crewai"
+    assert raised.value.remedy == f"install it: {sys.executable} -m pip install crewai"
+
+
+def test_an_interpreter_sees_nothing_of_our_environment(
+    crewai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(crewai))
+    assert fault(check_python, Path(sys.executable), {}) == "has no package crewai"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("#!/bin/sh\nexit 0\n", "does not run as Python does"),
+        ("#!/bin/sh\nexit 3\n", "does not run as Python does"),
+        ("#!/bin/sh\nkill -9 $$\n", "does not run as Python does"),
+        ("#!/nowhere/python\n", "cannot be started"),
+        ("\x7fELF", "cannot be started"),
+    ],
+)
+def test_what_is_no_interpreter_is_told(script: Script, text: str, says: str) -> None:
+    assert says in fault(check_python, script(text), {})
+
+
+def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(tmp_path / "gone")
+    assert fault(check_python, tmp_path / "python", {}) == "names a program that does not exist"
+
+
+def test_an_interpreter_that_hangs_is_told_and_ended(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "PROBE_LIMIT", 0.2)
+    path = script("#!/bin/sh\necho $$ > ${0}.pid\nexec sleep 100\n")
+    assert fault(check_python, path, {}) == "did not come to an end within 0.2 s"
+    pid = int(Path(f"{path}.pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

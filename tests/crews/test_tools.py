@@ -1,0 +1,161 @@
+"""What a crew may have the daemon do: a real desk and vault, with a made-up source of links."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from pydantic import JsonValue
+
+from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.crews.tools import TOOL_NAMES, Tool, tools
+from daemon.errors import Invalid, UpstreamFailed
+from daemon.marketplace.answers import Row
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.links import Product, Short
+from daemon.marketplace.markets import market
+from daemon.marketplace.products import FIELD_NAMES, ProductData
+from daemon.vault.actor import Vault
+from daemon.vault.cookie import Cookie
+
+LINK = "https://shopee.vn/a-thing-i.7.1"
+OTHER = "https://shopee.vn/a-thing-i.7.2"
+COOKIE = "SPC_U=4711; SPC_EC=first"
+
+
+class Source:
+    """Makes links and product data, and notes for whom."""
+
+    def __init__(self, *, needs_cookie: bool) -> None:
+        self.needs_cookie = needs_cookie
+        self.asked: list[tuple[str | None, tuple[str, ...]]] = []
+        self.refusal: UpstreamFailed | None = None
+
+    async def create(
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+    ) -> Sequence[Row]:
+        self.asked.append((cookie.account if cookie else None, sub_ids))
+        if self.refusal is not None:
+            raise self.refusal
+        return [
+            Row(f"https://s.shopee.vn/{p.item_id}", f"https://shopee.vn/l/{p.item_id}", FailCode(0))
+            for p in products
+        ]
+
+    async def read(self, _cookie: Cookie | None, product: Product) -> ProductData | None:
+        known = product.item_id == 1
+        return ProductData(name="thing 1", price=5) if known else None
+
+    async def resolve(self, short: Short) -> Product | int:
+        raise AssertionError(f"no short link is in these tests, and {short} was followed")
+
+
+@asynccontextmanager
+async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncIterator[Tool]:
+    """`convert_links`, over a desk and a vault that run."""
+    desk = Desk(
+        DeskSetup(
+            market=market("vn"), links=source, products=source, resolver=source, limits=DeskLimits()
+        )
+    )
+    vault = Vault()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(desk.run)
+        await nursery.start(vault.run)
+        if cookie is not None:
+            await vault.store(cookie, "Test")
+        yield tools(desk, vault)["convert_links"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source(needs_cookie=True)
+
+
+def test_the_names_are_those_of_the_tools() -> None:
+    source = Source(needs_cookie=True)
+    desk = Desk(DeskSetup(market("vn"), source, source, source, DeskLimits()))
+    assert set(tools(desk, Vault())) == TOOL_NAMES
+
+
+async def test_entries_are_those_of_the_conversion_api(source: Source) -> None:
+    async with workshop(source) as convert:
+        answer = await convert({"links": [LINK, OTHER, "nonsense"]})
+    product: JsonValue = dict.fromkeys(FIELD_NAMES) | {"name": "thing 1", "price": 5}
+    assert answer == {
+        "mapping": {
+            LINK: {
+                "shortLink": "https://s.shopee.vn/1",
+                "longLink": "https://shopee.vn/l/1",
+                "failCode": 0,
+                "product": product,
+            },
+            OTHER: {
+                "shortLink": "https://s.shopee.vn/2",
+                "longLink": "https://shopee.vn/l/2",
+                "failCode": 0,
+                "product": None,
+            },
+            "nonsense": {"error": True, "failCode": 10},
+        }
+    }
+
+
+async def test_the_stored_cookie_and_the_sub_ids_are_used(source: Source) -> None:
+    async with workshop(source) as convert:
+        await convert({"links": [LINK, LINK], "subIds": ["crew", ""]})
+    assert source.asked == [("4711", ("crew", ""))]
+
+
+async def test_without_a_cookie_it_is_refused_with_a_remedy(source: Source) -> None:
+    async with workshop(source, cookie=None) as convert:
+        with pytest.raises(Invalid, match=r"^no affiliate cookie is stored.*; sync one"):
+            await convert({"links": [LINK]})
+    assert source.asked == []
+
+
+async def test_a_source_that_needs_no_cookie_is_used_without() -> None:
+    source = Source(needs_cookie=False)
+    async with workshop(source, cookie=None) as convert:
+        await convert({"links": [LINK]})
+    assert source.asked == [(None, ())]
+
+
+async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:
+    source.refusal = UpstreamFailed("the portal wants a login; sync a new cookie")
+    async with workshop(source) as convert:
+        with pytest.raises(UpstreamFailed, match="the portal wants a login"):
+            await convert({"links": [LINK]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({}, "convert_links: links: is missing"),
+        ({"links": LINK}, "convert_links: links: must be an array"),
+        ({"links": []}, "convert_links: links: has too few items (at least 1)"),
+        ({"links": [LINK, 7]}, "convert_links: links.1: must be a string"),
+        ({"links": [LINK] * 16}, "convert_links: links: has too many items (at most 15)"),
+        (
+            {"links": [LINK], "subIds": ["a b"]},
+            "convert_links: subIds.0: must be 1 to 50 letters a-z, A-Z and digits, or empty",
+        ),
+        (
+            {"links": [LINK], "cookie": "SPC_EC=the-crews-own"},
+            "convert_links: cookie: is not a field here",
+        ),
+    ],
+    ids=["no links", "a text", "empty", "a number", "16 links", "a sub-id", "a cookie"],
+)
+async def test_wrong_arguments_are_named(
+    source: Source, arguments: dict[str, JsonValue], fault: str
+) -> None:
+    async with workshop(source) as convert:
+        with pytest.raises(Invalid) as refused:
+            await convert(arguments)
+    assert str(refused.value) == fault
+    assert refused.value.__context__ is None  # it would hold what was sent
+    assert source.asked == []

@@ -1,0 +1,439 @@
+"""The actor over a journal on disk: what it calls, in which order, and what it tells."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from pydantic import SecretStr
+
+from daemon.crews import webhooks
+from daemon.errors import Unavailable
+from daemon.journal.model import Change, WebhookTarget
+
+OpenReceiver = Callable[..., Awaitable[Any]]
+
+
+async def test_what_was_queued_before_the_start(desk: Any, receiver: Any) -> None:
+    await desk.call(receiver.url("/a?b=c"), b'{"n": 1}')
+    await desk.begin()
+    await desk.done()
+
+    (request,) = receiver.received
+    assert (request.method, request.target, request.body) == ("POST", "/a?b=c", b'{"n": 1}')
+
+
+async def test_what_is_queued_while_it_sleeps(desk: Any, receiver: Any) -> None:
+    await desk.begin()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+    await desk.call(receiver.url(), b"{}")
+    desk.nudge()
+
+    await desk.done()
+    assert receiver.bodies == [b"{}"]
+
+
+async def test_calls_to_one_target_go_in_order_and_one_at_a_time(desk: Any, receiver: Any) -> None:
+    bodies = [b"%d" % number for number in range(20)]
+    await desk.call(receiver.url(), *bodies)
+    await desk.begin()
+    await desk.done()
+
+    assert receiver.bodies == bodies
+    assert receiver.most_at_once == 1
+
+
+async def test_a_call_carries_the_targets_credential_and_a_signature(
+    desk: Any, receiver: Any
+) -> None:
+    secret = "whsec_" + b64encode(b"0123456789abcdef01234567").decode()
+    execution_id = await desk.call(receiver.url(), b'{"a":1}', auth=SecretStr("Bearer swordfish"))
+    await desk.begin(secret=SecretStr(secret))
+    await desk.done()
+
+    (request,) = receiver.received
+    headers = request.headers
+    assert headers["authorization"] == "Bearer swordfish"
+    assert headers["webhook-id"] == f"msg_{execution_id}_1"
+    assert int(headers["webhook-timestamp"]) == int(desk.wall().timestamp())
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.body
+    expected = hmac.new(b64decode(secret[6:]), signed, "sha256").digest()
+    assert headers["webhook-signature"] == "v1," + b64encode(expected).decode()
+
+
+async def test_without_a_secret_there_is_no_signature(desk: Any, receiver: Any) -> None:
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+    await desk.done()
+
+    assert "webhook-signature" not in receiver.received[0].headers
+    assert "authorization" not in receiver.received[0].headers
+
+
+# Receivers that do not take it
+
+
+async def attempts(desk: Any, count: int) -> Any:
+    """Wait until the one call that waits was tried so often; returns it."""
+    (delivery,) = await desk.until(lambda found: found and found[0].attempts == count)
+    return delivery
+
+
+async def test_a_call_that_failed_is_made_again_as_it_was(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.extend([behave.answer(503), behave.reset])
+    await desk.call(receiver.url(), b'{"id": "e-1"}')
+    await desk.begin(secret=SecretStr("s"))
+
+    for count, full in ((1, 5), (2, 10)):
+        delivery = await attempts(desk, count)
+        wait = (delivery.next_at - desk.wall()).total_seconds()
+        assert full * 0.8 <= wait <= full
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(wait - 0.1)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(receiver.received) == count
+        mock_clock.jump(0.2)
+    await desk.done()
+
+    assert receiver.bodies == [b'{"id": "e-1"}'] * 3
+    headers = [request.headers for request in receiver.received]
+    assert len({each["webhook-id"] for each in headers}) == 1
+    times = [int(each["webhook-timestamp"]) for each in headers]
+    assert times == sorted(set(times))
+    assert len({each["webhook-signature"] for each in headers}) == 3
+
+
+async def test_what_waits_behind_a_failed_call_waits_on(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.append(behave.answer(500))
+    await desk.call(receiver.url(), b"first", b"second", b"third")
+    stop = await desk.begin()
+    await attempts(desk, 1)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert receiver.bodies == [b"first"]
+
+    stop()  # and a new start knows it, too
+    await desk.begin()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert receiver.bodies == [b"first"]
+
+    mock_clock.jump(5)
+    await desk.done()
+    assert receiver.bodies == [b"first", b"first", b"second", b"third"]
+
+
+async def test_one_targets_failure_holds_up_no_other(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    bad = WebhookTarget("step", receiver.url("/bad"))
+    good = WebhookTarget("task", receiver.url("/good"))
+    execution_id = await desk.execution(bad, good)
+    receiver.behaviours.append(behave.answer(500))
+    await desk.queue(execution_id, bad, *[b"bad"] * 150)  # more than one look shows
+    await desk.begin()
+    await desk.until(lambda found: found[0].attempts == 1)
+
+    await desk.queue(execution_id, good, b"good")
+    desk.nudge()
+    await receiver.until(2)
+    assert receiver.bodies == [b"bad", b"good"]
+
+
+async def test_a_receiver_may_ask_for_a_wait(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.append(behave.answer(429, Retry_After="600"))
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+
+    delivery = await attempts(desk, 1)
+    assert delivery.next_at - desk.wall() == timedelta(seconds=600)
+    assert delivery.last_error == "HTTP 429 (attempt 1)"
+
+
+@pytest.mark.parametrize("status", [301, 404, 410])
+async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
+    desk: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.behaviours.append(behave.answer(status, Location=receiver.url("/elsewhere")))
+    execution_id = await desk.call(receiver.url(), b"first", b"second")
+    await desk.begin()
+    await desk.done()
+
+    assert receiver.bodies == [b"first", b"second"]
+    assert (
+        f"gave up webhook delivery 1: task webhook call 1 of execution {execution_id} to "
+        f"http://127.0.0.1:{receiver.port}: HTTP {status} (attempt 1)"
+    ) in caplog.text
+
+
+async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_ATTEMPTS", 2)
+    ok, bad = behave.answer(200), behave.answer(500)
+    receiver.behaviours.extend([bad, bad, bad, ok, bad])
+    await desk.call(receiver.url(), b"1", b"2", b"3", b"4")
+    await desk.begin()
+    await attempts(desk, 1)
+    mock_clock.jump(5)
+
+    await desk.until(lambda found: found[0].body == b"4" and found[0].attempts == 1)
+    assert receiver.bodies == [b"1", b"1", b"2", b"3", b"4"]
+
+
+# Receivers that hang
+
+
+async def test_a_host_that_hangs_leaves_hands_for_others(
+    desk: Any, open_receiver: OpenReceiver, behave: Any
+) -> None:
+    hanging, other = await open_receiver(), await open_receiver()
+    hanging.usual = behave.hang
+    for _ in range(10):
+        await desk.call(hanging.url(), b"{}")
+    await desk.begin()
+    await hanging.until(webhooks.AT_ONCE_TO_A_HOST)
+    for _ in range(3):
+        await desk.call(other.url(), b"{}")
+    desk.nudge()
+
+    await other.until(3)
+    await desk.until(lambda found: len(found) == 10)
+    assert hanging.most_at_once == len(hanging.received) == webhooks.AT_ONCE_TO_A_HOST
+
+
+async def test_hands_are_limited(desk: Any, open_receiver: OpenReceiver, behave: Any) -> None:
+    receivers = [await open_receiver() for _ in range(6)]
+    for receiver in receivers:
+        receiver.usual = behave.hang
+        for _ in range(4):
+            await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+    for receiver in receivers[:4]:
+        await receiver.until(4)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+    assert sum(receiver.at_once for receiver in receivers) == webhooks.AT_ONCE == 16
+
+
+async def test_one_that_hangs_is_left_and_comes_again(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.append(behave.hang)
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+    await receiver.until(1)
+    mock_clock.jump(30)
+
+    delivery = await attempts(desk, 1)
+    assert delivery.last_error == "no answer within 30 seconds (attempt 1)"
+
+
+# Starts and ends
+
+
+async def test_a_call_that_was_cut_off_is_made_again(desk: Any, receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.hang)
+    await desk.call(receiver.url(), b"{}")
+    stop = await desk.begin()
+    await receiver.until(1)
+
+    stop()
+    await desk.begin()
+    await desk.done()
+
+    assert receiver.bodies == [b"{}", b"{}"]
+    one, other = (request.headers["webhook-id"] for request in receiver.received)
+    assert one == other
+
+
+async def test_a_call_whose_end_was_not_noted_is_made_again_and_known_by_its_id(
+    desk: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = trio.Event()
+
+    async def never(_: int) -> None:
+        noting.set()
+        await trio.sleep_forever()
+
+    await desk.call(receiver.url(), b"{}", b"next")
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.journal, "delivered", never)
+        stop = await desk.begin()
+        await noting.wait()
+        stop()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    await desk.begin()
+    await desk.done()
+
+    assert receiver.bodies == [b"{}", b"{}", b"next"]
+    ids = [request.headers["webhook-id"] for request in receiver.received]
+    assert ids[0] == ids[1] != ids[2]
+
+
+async def test_every_call_is_made_over_many_sudden_ends(desk: Any, receiver: Any) -> None:
+    executions = [await desk.call(receiver.url(), b"1", b"2", b"3") for _ in range(8)]
+    later = 0
+    while await desk.waiting():
+        seen = len(receiver.received)
+        stop = await desk.begin()
+        await receiver.until(seen + 1)
+        for _ in range(later):
+            await trio.lowlevel.checkpoint()
+        stop()
+        await trio.testing.wait_all_tasks_blocked(0.005)
+        later += 10
+
+    for execution_id in executions:
+        bodies = [
+            request.body
+            for request in receiver.received
+            if execution_id in request.headers["webhook-id"]
+        ]
+        assert sorted(set(bodies)) == [b"1", b"2", b"3"]
+        assert bodies == sorted(bodies)  # repeated, maybe, but never out of turn
+
+
+# The journal
+
+
+async def unavailable(*_: object) -> None:
+    raise Unavailable("its disk is full", retry_after=5)
+
+
+@pytest.mark.parametrize("question", ["due_deliveries", "delivered"])
+async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - fixtures
+    desk: Any,
+    receiver: Any,
+    question: str,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await desk.call(receiver.url(), b"{}")
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.journal, question, unavailable)
+        await desk.begin()
+        for tries, full in ((1, 1), (2, 2), (3, 4)):
+            while caplog.text.count("its disk is full") < tries:
+                await trio.lowlevel.checkpoint()
+            mock_clock.jump(full * 0.75)
+            await trio.testing.wait_all_tasks_blocked()
+            assert caplog.text.count("its disk is full") == tries
+            if tries < 3:
+                mock_clock.jump(full * 0.25)
+    mock_clock.jump(1)
+    await desk.done()
+
+    assert receiver.bodies == [b"{}"]  # also not a second time for want of a note
+
+
+async def test_it_does_not_look_without_a_reason(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    due_deliveries = desk.journal.due_deliveries
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await due_deliveries(*arguments)
+
+    monkeypatch.setattr(desk.journal, "due_deliveries", counted)
+    receiver.usual = behave.hang
+    for _ in range(9):
+        await desk.call(receiver.url(), b"{}", b"{}")
+    await desk.begin()
+    await receiver.until(webhooks.AT_ONCE_TO_A_HOST)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert looks == 1  # calls are due, but nobody has a hand for them
+
+    mock_clock.jump(webhooks.LONGEST_SLEEP)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert looks > 1  # the clock may have been set
+
+
+async def test_an_address_that_is_none_ends_nothing_but_its_call(desk: Any, receiver: Any) -> None:
+    await desk.call("http://\x00/swordfish", b"{}")
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+    await desk.done()
+    assert receiver.bodies == [b"{}"]
+
+
+async def test_a_bug_in_one_call_ends_nothing_but_its_attempt(
+    desk: Any, receiver: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def look_up(host: str) -> Sequence[IPv4Address | IPv6Address]:
+        if host == "swordfish.example":
+            raise RuntimeError("swordfish")
+        return [IPv4Address("127.0.0.1")]
+
+    await desk.call("http://swordfish.example/x", b"{}")
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin(resolve=look_up)
+    await attempts(desk, 1)
+    await receiver.until(1)
+    assert "a bug of ours (RuntimeError) in the task webhook call 1" in caplog.text
+
+
+async def test_a_secret_that_is_no_key_is_told_at_once(desk: Any) -> None:
+    with pytest.raises(ValueError, match="whsec_"):
+        await desk.begin(secret=SecretStr("whsec_%"))
+
+
+async def test_no_log_holds_a_path_or_a_credential(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="daemon")
+    receiver.behaviours.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
+    credential = SecretStr("Bearer swordfish")
+    url = receiver.url("/swordfish?token=swordfish")
+    await desk.call(url, b"swordfish", b"swordfish", auth=credential)
+    await desk.begin(secret=SecretStr("swordfish"))
+    await attempts(desk, 1)
+    mock_clock.jump(5)
+    await desk.done()
+    await trio.testing.wait_all_tasks_blocked(0.05)
+
+    assert caplog.text.count(f"http://127.0.0.1:{receiver.port}") >= 3
+    assert "swordfish" not in caplog.text
+
+
+async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: Any) -> None:
+    old = WebhookTarget("task", receiver.url("/old"), auth=SecretStr("Bearer old"))
+    new = WebhookTarget("task", receiver.url("/new"), auth=SecretStr("Bearer new"))
+    execution_id = await desk.execution(old)
+    await desk.queue(execution_id, old, b"1")
+    await desk.journal.record(execution_id, Change(webhooks=(new,)))
+    await desk.queue(execution_id, new, b"2")
+    await desk.begin()
+    await desk.done()
+
+    seen = {request.target: request.headers["authorization"] for request in receiver.received}
+    assert seen == {"/old": "Bearer old", "/new": "Bearer new"}

@@ -1,0 +1,348 @@
+"""One call over real sockets: where it may go, how long it may take, what it may read."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from daemon import __version__
+from daemon.crews import sending
+from daemon.crews.connecting import NoWay, resolve
+from daemon.crews.retrying import Answered, Silence
+from daemon.crews.sending import open_sender
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+SECRET_PATH = "/swordfish?token=swordfish"
+
+Address = IPv4Address | IPv6Address
+OpenReceiver = Callable[..., Awaitable[Any]]
+
+
+def leads_to(*answers: str) -> Callable[[str], Awaitable[Sequence[Address]]]:
+    """A resolver of one name: each look-up finds the addresses of the next answer."""
+    left = list(answers)
+
+    async def look_up(host: str) -> Sequence[Address]:
+        assert host == "hooks.example"
+        return [ip_address(each) for each in left.pop(0).split()]
+
+    return look_up
+
+
+async def post(
+    url: str, headers: dict[str, str] | None = None, body: bytes = b"{}", **options: Any
+) -> Answered | Silence:
+    given: dict[str, Any] = {"allow": LOOPBACK, "at_once": 4} | options
+    async with open_sender(**given) as sender:
+        return await sender.post(url, headers or {}, body)
+
+
+async def test_what_is_sent(receiver: Any) -> None:
+    body = '{"result": "càng"}'.encode()
+    outcome = await post(receiver.url("/a%20b?c=d"), {"Authorization": "Basic abc"}, body)
+
+    assert outcome == Answered(200)
+    (request,) = receiver.received
+    assert (request.method, request.target, request.body) == ("POST", "/a%20b?c=d", body)
+    assert request.headers == {
+        "host": f"127.0.0.1:{receiver.port}",
+        "user-agent": f"smartlinkd/{__version__}",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "authorization": "Basic abc",
+        "content-length": str(len(body)),
+    }
+
+
+async def test_a_connection_is_used_again(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = leads_to("127.0.0.1")  # once
+    async with open_sender(LOOPBACK, at_once=4, resolve=looked_up) as sender:
+        for _ in range(3):
+            url = f"http://hooks.example:{receiver.port}/"
+            assert await sender.post(url, {}, b"{}") == Answered(200)
+    assert len(receiver.received) == 3
+
+
+async def test_the_answers_wish_to_wait(receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.answer(429, Retry_After="77"))
+    assert await post(receiver.url()) == Answered(429, "77")
+
+
+async def test_a_redirect_is_not_followed(receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.answer(307, Location=receiver.url("/elsewhere")))
+    assert await post(receiver.url()) == Answered(307)
+    assert [request.target for request in receiver.received] == ["/hook"]
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert await post(receiver.url()) == Answered(200)
+
+
+# Receivers that do not behave
+
+
+async def test_one_that_closes_without_a_word(receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.reset)
+    assert await post(receiver.url()) == Silence("the connection failed (ReadError)")
+
+
+async def test_nobody_there() -> None:
+    unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = unused[0].socket.getsockname()[1]
+    await unused[0].aclose()
+    outcome = await post(f"http://127.0.0.1:{port}{SECRET_PATH}")
+    assert outcome == Silence("127.0.0.1 cannot be connected to")
+
+
+async def test_one_that_hangs(
+    receiver: Any, behave: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    receiver.behaviours.append(behave.hang)
+    outcomes: list[Answered | Silence] = []
+
+    async def call() -> None:
+        outcomes.append(await post(receiver.url()))
+
+    nursery.start_soon(call)
+    await receiver.until(1)
+    mock_clock.jump(sending.DEADLINE - 0.1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert outcomes == []
+    mock_clock.jump(0.2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert outcomes == [Silence("no answer within 30 seconds")]
+
+
+async def test_an_endless_head_is_no_answer(receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.never_begin)
+    assert await post(receiver.url()) == Silence("the connection failed (RemoteProtocolError)")
+
+
+async def test_an_endless_body_is_left_and_the_status_counts(receiver: Any, behave: Any) -> None:
+    receiver.behaviours.append(behave.never_end)
+    async with open_sender(LOOPBACK, at_once=1) as sender:
+        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
+        # The one connection that there may be is free again.
+        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
+
+
+async def test_a_body_that_drips_is_left_and_the_status_counts(
+    receiver: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    outcomes: list[Answered | Silence] = []
+    dripping = trio.Event()
+
+    async def drip(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"HTTP/1.1 204 OK\r\nContent-Length: 9\r\n\r\nx")
+        dripping.set()
+        await trio.sleep_forever()
+
+    async def call() -> None:
+        outcomes.append(await post(receiver.url()))
+
+    receiver.behaviours.append(drip)
+    nursery.start_soon(call)
+    await dripping.wait()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(sending.ANSWER_DEADLINE)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert outcomes == [Answered(204)]
+
+
+async def test_a_body_that_breaks_off_does_not_undo_the_status(receiver: Any, behave: Any) -> None:
+    async def break_off(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+        await behave.reset(stream)
+
+    receiver.behaviours.append(break_off)
+    assert await post(receiver.url()) == Answered(200)
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://127.0.0.1:1/", {"Authorization": "Bearer swordfish\r\nX-Other: 1"}),
+        ("ftp://127.0.0.1:1/", {}),
+        ("http://127.0.0.1:1/swordfish\n", {}),
+    ],
+)
+async def test_what_cannot_be_written_is_not_tried_again(
+    receiver: Any, url: str, headers: dict[str, str]
+) -> None:
+    outcome = await post(url.replace(":1/", f":{receiver.port}/"), headers)
+    assert outcome == Silence("it cannot be written as an HTTP request", final=True)
+    assert receiver.received == []
+
+
+# Where it may go
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "127.1"])
+async def test_addresses_that_are_not_allowed_get_no_connection(receiver: Any, host: str) -> None:
+    outcome = await post(f"http://{host}:{receiver.port}{SECRET_PATH}", allow=())
+    assert isinstance(outcome, Silence)
+    assert "which webhooks may not call" in outcome.why
+    assert "webhooks.allow" in outcome.why
+    assert "swordfish" not in outcome.why
+    assert receiver.received == []
+
+
+async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenReceiver) -> None:
+    allowed = await open_receiver("127.0.0.2")
+    victim = await open_receiver("127.0.0.1", allowed.port)
+    url = f"http://hooks.example:{allowed.port}/"
+    network = (ip_network("127.0.0.2"),)
+    resolve = leads_to("127.0.0.2", "127.0.0.1")
+    async with open_sender(network, at_once=1, resolve=resolve) as sender:
+        # One look-up for the call, and the address that was judged is the one that is called.
+        assert await sender.post(url, {}, b"{}") == Answered(200)
+        allowed.behaviours.append(lambda stream: stream.aclose())
+        await sender.post(url, {}, b"{}")
+        outcome = await sender.post(url, {}, b"{}")
+    assert outcome == Silence(
+        "it leads to 127.0.0.1, which webhooks may not call (an operator who wants that names the "
+        "network in webhooks.allow)"
+    )
+    assert len(allowed.received) == 2
+    assert allowed.received[0].headers["host"] == f"hooks.example:{allowed.port}"
+    assert victim.received == []
+
+
+async def test_of_a_names_addresses_only_the_allowed_are_tried(open_receiver: OpenReceiver) -> None:
+    allowed = await open_receiver("127.0.0.2")
+    victim = await open_receiver("127.0.0.1", allowed.port)
+    outcome = await post(
+        f"http://hooks.example:{allowed.port}/",
+        allow=(ip_network("127.0.0.2"),),
+        resolve=leads_to("127.0.0.1 ::1 127.0.0.2"),
+    )
+    assert outcome == Answered(200)
+    assert (len(allowed.received), victim.received) == (1, [])
+
+
+async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:
+    receiver = await open_receiver("127.0.0.2")
+    url = f"http://hooks.example:{receiver.port}/"
+    assert await post(url, resolve=leads_to("127.0.0.3 127.0.0.2")) == Answered(200)
+
+
+async def test_a_name_without_addresses() -> None:
+    outcome = await post("http://hooks.example/", resolve=leads_to(""))
+    assert outcome == Silence("its name has no address")
+
+
+async def test_a_name_that_there_is_not() -> None:
+    with pytest.raises(NoWay, match="could not be resolved"):
+        await resolve("no-such-name.invalid")
+    with pytest.raises(NoWay, match="could not be resolved"):
+        await resolve("x" * 64 + ".example")
+
+
+async def test_a_literal_address_is_its_own() -> None:
+    assert await resolve("127.0.0.1") == [IPv4Address("127.0.0.1")]
+    assert await resolve("::1") == [IPv6Address("::1")]
+
+
+# TLS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A server's, for `hooks.example`; the system trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hooks.example")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("hooks.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    trusted = made.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (tmp_path / "certificate.pem").write_bytes(trusted)
+    (tmp_path / "key.pem").write_bytes(private)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    return context
+
+
+@pytest.fixture
+async def tls_port(certificate: ssl.SSLContext, nursery: trio.Nursery, asked: list[str]) -> int:
+    """Where a server is that says 200 to everybody, behind that certificate."""
+
+    def note(_: object, name: str | None, __: object) -> None:
+        asked.append(str(name))
+
+    certificate.sni_callback = note
+
+    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        try:
+            await stream.receive_some(65536)
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        except trio.BrokenResourceError:
+            pass  # it did not like the certificate
+
+    async def listen(task_status: trio.TaskStatus[Any]) -> None:
+        await trio.serve_ssl_over_tcp(
+            serve, 0, certificate, host="127.0.0.1", https_compatible=True, task_status=task_status
+        )
+
+    (listener,) = await nursery.start(listen)
+    return int(listener.transport_listener.socket.getsockname()[1])
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    """The names that clients asked for in their handshakes."""
+    return []
+
+
+async def test_tls_is_for_the_name_and_not_the_address(tls_port: int, asked: list[str]) -> None:
+    url = f"https://hooks.example:{tls_port}/"
+    assert await post(url, resolve=leads_to("127.0.0.1")) == Answered(200)
+    assert asked == ["hooks.example"]
+
+
+async def test_a_certificate_for_another_name(tls_port: int) -> None:
+    outcome = await post(f"https://127.0.0.1:{tls_port}{SECRET_PATH}")
+    assert isinstance(outcome, Silence)
+    assert outcome.why.startswith("its certificate does not convince: IP address mismatch")
+    assert "swordfish" not in outcome.why
+
+
+async def test_a_certificate_of_an_unknown_authority(
+    tls_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    url = f"https://hooks.example:{tls_port}/"
+    outcome = await post(url, resolve=leads_to("127.0.0.1"))
+    assert isinstance(outcome, Silence)
+    assert outcome.why == "its certificate does not convince: self-signed certificate"
