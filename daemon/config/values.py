@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from daemon.auth.passwords import check_hash
 from daemon.auth.state import parse_signing_secret
+from daemon.crews.signing import PREFIX, signing_key
 from daemon.marketplace import markets
 from daemon.marketplace.products import FIELD_NAMES
 
@@ -241,6 +242,11 @@ def webhook_secret(value: object) -> SecretStr:
         raise Fault(
             f"must have {SHORTEST_KEY} or more characters", "make one with: openssl rand -hex 32"
         )
+    try:
+        signing_key(secret)
+    except ValueError as fault:
+        remedy = f'write "{PREFIX}" and behind it what this prints: openssl rand -base64 32'
+        raise Fault(str(fault), remedy) from None
     return secret
 
 

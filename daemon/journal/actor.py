@@ -152,8 +152,9 @@ class Journal:
     async def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
         """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
 
-        One that is being made is still among them, until `delivered` or `delivery_failed`. A
-        `now` in the future shows when the next ones are due.
+        Of each execution and target only the first that is not done: what was queued behind it
+        waits for it, also while it is put off. One that is being made is still among them, until
+        `delivered` or `delivery_failed`. A `now` in the future shows when the next ones are due.
         """
         return await self._do(lambda store: store.due_deliveries(now, limit))
 

@@ -89,7 +89,10 @@ def queue(
 
 
 def due(connection: sqlite3.Connection, seal: Seal, now: datetime, limit: int) -> list[Delivery]:
-    """Those due at `now`, longest due first: at most `limit`, and fewer when they are large."""
+    """The first of each webhook, when due at `now`, longest due first.
+
+    At most `limit`, and fewer when they are large.
+    """
     rows = connection.execute(
         """
         SELECT deliveries.number AS delivery, id, crew, attempts, next_at, last_error, body,
@@ -98,6 +101,9 @@ def due(connection: sqlite3.Connection, seal: Seal, now: datetime, limit: int) -
         JOIN webhooks ON webhooks.number = deliveries.webhook
         JOIN executions ON executions.sequence = deliveries.execution
         WHERE next_at <= ?
+        AND NOT EXISTS (SELECT 1 FROM deliveries AS before
+                        WHERE before.webhook = deliveries.webhook
+                        AND before.number < deliveries.number)
         ORDER BY next_at, deliveries.number
         LIMIT ?
         """,

@@ -251,7 +251,7 @@ def test_variables_set_what_crews_share(write: Write) -> None:
     assert settings.journal.retention_days == 7
 
 
-@pytest.mark.parametrize("secret", ["short", "two\nlines of them", " 16 with a blank"])
+@pytest.mark.parametrize("secret", ["short", "two\nlines of them", " 16 with a blank", "whsec_not/base64/at/all!", "whsec_dG9vIHNob3J0"])
 def test_a_webhook_secret_that_is_none_is_refused(secret: str) -> None:
     with pytest.raises(ConfigError, match=r"webhooks\.secret"):
         build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_disk")
 Create = Callable[..., str]
 
 TASK = WebhookTarget("task", "https://a.example/task")
+CREW = WebhookTarget("crew", "https://a.example/crew")
 STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
 SECOND = timedelta(seconds=1)
 
@@ -50,7 +51,7 @@ def test_the_longest_due_come_first(store: Store, execution_id: str, now: dateti
         store,
         execution_id,
         NewDelivery(TASK, b"second", now),
-        NewDelivery(TASK, b"third", now),
+        NewDelivery(CREW, b"third", now),
         NewDelivery(STREAM, b"first", now - SECOND),
     )
 
@@ -58,18 +59,33 @@ def test_the_longest_due_come_first(store: Store, execution_id: str, now: dateti
     assert bodies(store, now, limit=2) == [b"first", b"second"]
 
 
+def test_one_waits_for_those_before_it_to_the_same_target(
+    store: Store, create: Create, execution_id: str, now: datetime
+) -> None:
+    other = create(webhooks=(TASK,))
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now - SECOND))
+    queue(store, other, NewDelivery(TASK, b"another execution's", now))
+
+    assert bodies(store, now) == [b"1", b"another execution's"]
+    store.delivery_failed(store.due_deliveries(now, 1)[0].id, now + SECOND, "answered 500")
+    assert bodies(store, now) == [b"another execution's"]
+    assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
+    store.delivered(store.due_deliveries(now + SECOND, 10)[1].id)
+    assert bodies(store, now) == [b"2", b"another execution's"]
+
+
 def test_large_ones_come_a_few_at_a_time(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deliveries, "MAX_BYTES_AT_ONCE", 10)
-    queue(store, execution_id, *[NewDelivery(TASK, b"x" * 20, now)] * 2)
+    queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
     assert bodies(store, now) == [b"x" * 20]
 
 
 def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetime) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
-    first, _ = store.due_deliveries(now, 10)
+    (first,) = store.due_deliveries(now, 10)
 
     store.delivered(first.id)
     store.delivered(first.id)

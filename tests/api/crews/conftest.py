@@ -7,8 +7,8 @@ into any state and made to fail. The tests in `test_whole.py` have the real one.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -46,7 +46,7 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.metrics import Metrics
-from daemon.serving import GuardedQuart, bind, serve
+from daemon.serving import Limits, bind, serve
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -358,23 +358,45 @@ NETWORKS = (ip_network("127.0.0.0/8"),)
 
 
 @pytest.fixture
-async def house(
-    nursery: trio.Nursery, executor: StandIn, crews: Catalog, tmp_path: Path, conformity: Conformity
-) -> AsyncIterator[House]:
+def limits() -> Limits:
+    return Limits()
+
+
+OpenHouse = Callable[[Executor], AbstractAsyncContextManager[House]]
+
+
+@pytest.fixture
+def open_house(
+    nursery: trio.Nursery,
+    crews: Catalog,
+    tmp_path: Path,
+    conformity: Conformity,
+    limits: Limits,
+) -> OpenHouse:
+    """Serves the crews over an executor, on two ports, for the length of a block."""
+    return partial(
+        opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
+        limits=limits,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def house(open_house: OpenHouse, executor: StandIn) -> AsyncIterator[House]:
     """Crews over a stand-in."""
-    async with open_house(nursery, cast(Executor, executor), crews, tmp_path, conformity) as made:
+    async with open_house(cast(Executor, executor)) as made:
         yield made
 
 
 @asynccontextmanager
-async def open_house(
-    nursery: trio.Nursery,
+async def opened(
     executor: Executor,
+    *,
     catalog: Catalog,
+    nursery: trio.Nursery,
     directory: Path,
     conformity: Conformity,
+    limits: Limits,
 ) -> AsyncIterator[House]:
-    """Serve the crews over `executor`, on two ports, until the test ends."""
     tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
     await nursery.start(tokens.run)
     known = CrewServices(
@@ -404,26 +426,27 @@ async def open_house(
     own = build_crew_app("alpha", known, metrics, max_body=MAX_BODY)
     stop = trio.Event()
     async with (
-        serving(nursery, app, stop, conformity, own=False) as main_address,
-        serving(nursery, own, stop, conformity, own=True) as own_address,
+        serving(nursery, partial(serve, app, limits=limits, stop=stop), conformity) as at_main,
+        serving(
+            nursery, partial(serve, own, limits=limits, stop=stop), conformity, own=True
+        ) as at_own,
     ):
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}
         shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
         plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield House(main_address, own_address, plain, tokens, stop)
+        yield House(at_main, at_own, plain, tokens, stop)
 
 
 @asynccontextmanager
 async def serving(
     nursery: trio.Nursery,
-    app: GuardedQuart,
-    stop: trio.Event,
+    serve_on: Callable[..., Awaitable[None]],
     conformity: Conformity,
     *,
-    own: bool,
+    own: bool = False,
 ) -> AsyncIterator[Address]:
     sockets = bind("127.0.0.1", 0)
-    await nursery.start(partial(serve, app, sockets, grace=PATIENCE, stop=stop))
+    await nursery.start(partial(serve_on, sockets=sockets, grace=PATIENCE))
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
 
     async def check(answer: httpx.Response) -> None:

@@ -73,18 +73,26 @@ export function copyButton(name, text) {
 }
 
 async function toClipboard(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // A page that came over plain HTTP from another machine has no clipboard but the selection.
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Not allowed, or not there: as on a page that came over plain HTTP from another machine.
+    if (!copySelected(text)) {
+      throw new Error("The browser does not let this page copy: select the text instead.");
+    }
+  }
+}
+
+function copySelected(text) {
   const held = element("textarea", { class: "away", readonly: true });
   held.value = text;
-  document.body.append(held);
   const before = document.activeElement;
+  document.body.append(held);
   held.select();
   const copied = document.execCommand("copy");
   held.remove();
-  before?.focus();
-  if (!copied) throw new Error("The browser does not let this page copy: select the text instead.");
-  return undefined;
+  before.focus();
+  return copied;
 }
 
 // Ask before something that cannot be undone. True when it is wanted.
