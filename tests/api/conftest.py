@@ -233,8 +233,10 @@ class Conformity:
 
     def _operation(self, method: str, path: str) -> Json | None:
         for template, methods in self._document["paths"].items():
-            pattern = re.sub(r"\{\w+\}", "[^/]+", template.rstrip("/") or "/")
-            if method in methods and re.fullmatch(pattern, path.rstrip("/") or "/"):
+            pattern = re.sub(r"\{\w+\}", "[^/]+", template)
+            if template.endswith("/"):
+                pattern += "?"  # a base address
+            if method in methods and re.fullmatch(pattern, path):
                 found: Json = methods[method]
                 return found
         return None

@@ -42,7 +42,6 @@ from daemon.journal.model import (
     State,
     Status,
     Summary,
-    TaskRecord,
     WebhookTarget,
 )
 from daemon.metrics import Metrics
@@ -242,14 +241,6 @@ def execution(**different: Any) -> Execution:
     return Execution(**(whole | different))
 
 
-TASKS = (
-    TaskRecord(
-        "1", name="find", agent="scout", description="Find it", output="two", execution_time=1.5
-    ),
-    TaskRecord("2", agent="writer", output=None),
-)
-
-
 @dataclass
 class Address:
     """A base address, with a client that speaks to it."""
@@ -362,7 +353,7 @@ def limits() -> Limits:
     return Limits()
 
 
-OpenHouse = Callable[[Executor], AbstractAsyncContextManager[House]]
+OpenHouse = Callable[..., AbstractAsyncContextManager[House]]
 
 
 @pytest.fixture
@@ -373,7 +364,10 @@ def open_house(
     conformity: Conformity,
     limits: Limits,
 ) -> OpenHouse:
-    """Serves the crews over an executor, on two ports, for the length of a block."""
+    """Serves crews over an executor, on two ports, for the length of a block.
+
+    `open_house(executor)`, and `catalog=` for other crews than `crews`.
+    """
     return partial(
         opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
         limits=limits,
@@ -450,9 +444,11 @@ async def serving(
     url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
 
     async def check(answer: httpx.Response) -> None:
-        path = re.sub(r"/([^/]+)/status$", r"/status/\1", answer.request.url.path)
-        if own or (not path.startswith("/api/") and conformity.knows(f"/crews/alpha{path}")):
-            path = f"/crews/alpha{path}"
+        path = answer.request.url.path
+        if not path.startswith("/api/"):
+            path = re.sub(r"/([^/]+)/status$", r"/status/\1", path)
+            at_root = conformity.knows(f"/crews/alpha{path}")
+            path = f"/crews/alpha{path}" if own or at_root else path
         if answer.headers["content-type"] != "text/event-stream":
             await conformity.check(answer, served_as=path)
 

@@ -1,0 +1,234 @@
+"""The real CrewAI, in an interpreter of its own, with a model that answers from a script.
+
+`./run test --crewai` makes that interpreter and names it in CREWAI_PYTHON. Without it nothing in
+this folder is collected: the environment is about 1 GB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.crews import crewai_adapter
+from daemon.crews.ends import End
+from daemon.crews.protocol import FromWorker, Inputs
+from daemon.crews.worker import Worker, WorkerSettings, start_worker
+
+PYTHON = os.environ.get("CREWAI_PYTHON", "")
+collect_ignore_glob = [] if PYTHON else ["*"]
+
+KEY = "sk-this-is-the-key-of-the-model"
+
+# Runs in the worker before anything else: whoever is looked up or called that is not this host is
+# written down, and is not reached.
+GUARD = """
+import os, socket
+
+def refuse(host):
+    if isinstance(host, (str, bytes)) and host not in ("127.0.0.1", "localhost", b"localhost"):
+        with open(os.environ["STRANGERS"], "a") as file:
+            print(host, file=file)
+        raise OSError(f"the test lets nobody call {host}")
+
+def guarded(call, host_of):
+    def wrapper(*arguments, **named):
+        refuse(host_of(*arguments, **named))
+        return call(*arguments, **named)
+    return wrapper
+
+def peer(_self, address):
+    return address[0] if isinstance(address, tuple) else None
+
+socket.getaddrinfo = guarded(socket.getaddrinfo, lambda host, *_, **__: host)
+socket.socket.connect = guarded(socket.socket.connect, peer)
+socket.socket.connect_ex = guarded(socket.socket.connect_ex, peer)
+"""
+
+
+class Model:
+    """What answers, and what it was asked. The last answer is given again and again."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.url = ""
+        self._answers: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self.asked = threading.Event()
+        self.silent = threading.Event()  # set: it never answers
+
+    def answers(self, *texts: str) -> None:
+        self._answers += [{"role": "assistant", "content": text} for text in texts]
+
+    def calls(self, tool: str, **arguments: Any) -> None:
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        call = {"id": f"call-{len(self._answers)}", "type": "function", "function": function}
+        self._answers.append({"role": "assistant", "content": None, "tool_calls": [call]})
+
+    def refuses(self, status: int, text: str) -> None:
+        self._answers.append({"status": status, "error": {"message": text, "type": "error"}})
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            self.requests.append(request)
+            self.asked.set()
+            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+    def said(self, number: int) -> str:
+        """All that one request said to the model."""
+        return json.dumps(self.requests[number]["messages"], ensure_ascii=False)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Chat completions, whole or streamed, of 10 and 5 tokens each."""
+
+    protocol_version = "HTTP/1.1"
+    model: Model
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = self.model.answer(request)
+        if self.model.silent.is_set():
+            threading.Event().wait(30)
+        if "status" in answer:
+            body = json.dumps({"error": answer["error"]}).encode()
+            self._send(answer["status"], "application/json", body)
+        elif request.get("stream"):
+            events = [*map(json.dumps, chunks(request, answer)), "[DONE]"]
+            body = "".join(f"data: {event}\n\n" for event in events).encode()
+            self._send(200, "text/event-stream", body)
+        else:
+            choice = {"index": 0, "message": answer, "finish_reason": finish(answer)}
+            body = json.dumps(shape(request, "chat.completion", [choice], USAGE)).encode()
+            self._send(200, "application/json", body)
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+def finish(answer: dict[str, Any]) -> str:
+    return "tool_calls" if answer.get("tool_calls") else "stop"
+
+
+def shape(
+    request: dict[str, Any], kind: str, choices: list[Any], usage: dict[str, int] | None
+) -> dict[str, Any]:
+    said = {"id": "answer", "object": kind, "created": 1, "model": request["model"]}
+    return {**said, "choices": choices, "usage": usage}
+
+
+def chunks(request: dict[str, Any], answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    kind = "chat.completion.chunk"
+    calls = [{**call, "index": at} for at, call in enumerate(answer.get("tool_calls", []))]
+    for delta in ({**answer, "tool_calls": calls or None}, {}):
+        end = None if delta else finish(answer)
+        yield shape(request, kind, [{"index": 0, "delta": delta, "finish_reason": end}], None)
+    yield shape(request, kind, [], USAGE)
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made = Model()
+    handler = type("Handler", (Handler,), {"model": made})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    server.block_on_close = False
+    made.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def strangers(tmp_path: Path) -> Iterator[Path]:
+    """No run of the test may have called another host."""
+    file = tmp_path / "strangers"
+    file.touch()
+    yield file
+    assert file.read_text() == ""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[..., Path]:
+    """`project({"src/x/crew.py": "…"})`: a folder with these files."""
+
+    def write(files: dict[str, str]) -> Path:
+        folder = tmp_path / "project"
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return folder
+
+    return write
+
+
+Start = Callable[..., AbstractAsyncContextManager[Worker]]
+
+
+@pytest.fixture
+def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
+    """`async with start(project, inputs={…}, tools=(…)) as worker`."""
+    guard = tmp_path / "guard"
+    guard.mkdir()
+    (guard / "sitecustomize.py").write_text(GUARD)
+
+    def begin(
+        project: Path,
+        inputs: dict[str, Any] | None = None,
+        tools: tuple[str, ...] = (),
+        **environment: str,
+    ) -> AbstractAsyncContextManager[Worker]:
+        settings = WorkerSettings(
+            command=(PYTHON, crewai_adapter.__file__, str(project)),
+            environment={
+                "OPENAI_API_KEY": KEY,
+                "OPENAI_BASE_URL": model.url,
+                "OPENAI_MODEL_NAME": "gpt-4o-mini",
+                "PYTHONPATH": str(guard),
+                "STRANGERS": str(strangers),
+                **environment,
+            },
+            memory=2 * 2**30,
+        )
+        told = Inputs(inputs=inputs or {}, tools=tools)
+        return start_worker(settings, "some-id", told, runs=Path(runs))
+
+    with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as runs:
+        yield begin
+        assert list(Path(runs).iterdir()) == []
+
+
+@pytest.fixture
+def run(start: Start) -> Callable[..., Any]:
+    """`messages, end = await run(project, …)`: a run in which nobody asks for anything."""
+
+    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], End]:
+        with trio.fail_after(60):
+            async with start(project, **how) as worker:
+                return [message async for message in worker.messages], await worker.end()
+
+    return whole

@@ -1,0 +1,375 @@
+"""What a crew of the real CrewAI asks for: a human, the daemon's tools; and how it is stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from pydantic import JsonValue
+
+from daemon.crews.ends import End
+from daemon.crews.protocol import (
+    Failed,
+    FromWorker,
+    HumanFeedback,
+    HumanInput,
+    Log,
+    Result,
+    Step,
+    TaskCompleted,
+    ToolCall,
+    ToolResult,
+)
+from daemon.crews.worker import Stopped, Worker
+
+Start = Callable[..., AbstractAsyncContextManager[Worker]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], End]]]
+Project = Callable[[dict[str, str]], Path]
+
+LINK = "https://shopee.vn/product/1/2"
+ENTRY: JsonValue = {"mapping": {LINK: {"shortLink": "https://s.shopee.vn/x", "failCode": 0}}}
+
+
+def crew(*, imports: str = "", agent: str = "", task: str = "") -> dict[str, str]:
+    """A classic project with one task, `post`."""
+    return {
+        "src/press/crew.py": f"""
+            from crewai import Agent, Crew, Task
+            {imports}
+            writer = Agent(role="Writer", goal="Write", backstory="b"{agent})
+            post = Task(name="post", description="Write", expected_output="A post",
+                        agent=writer{task})
+            press = Crew(agents=[writer], tasks=[post])
+            """
+    }
+
+
+JSON_CREW = {
+    "pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "crew.json"\n',
+    "crew.json": json.dumps(
+        {
+            "name": "press",
+            "agents": ["writer"],
+            "tasks": [
+                {"name": "post", "description": "d", "expected_output": "e", "agent": "writer"}
+            ],
+        }
+    ),
+    "agents/writer.json": json.dumps(
+        {
+            "role": "Writer",
+            "goal": "g",
+            "backstory": "b",
+            "tools": ["smartlinkd_crew:ConvertLinks"],
+        }
+    ),
+}
+CLASSIC_CREW = crew(
+    imports="from smartlinkd_crew import tools", agent=", tools=tools, llm='gpt-4o-mini'"
+)
+
+
+async def play(
+    start: Start, folder: Path, answer: Callable[[FromWorker], Any], **how: Any
+) -> tuple[list[FromWorker], End]:
+    """A run in which what the crew asks is answered."""
+    messages = []
+    with trio.fail_after(60):
+        async with start(folder, **how) as worker:
+            async for message in worker.messages:
+                messages.append(message)
+                if (told := answer(message)) is not None:
+                    await worker.send(told)
+            return messages, await worker.end()
+
+
+# Tools
+
+
+@pytest.mark.parametrize("files", [CLASSIC_CREW, JSON_CREW], ids=["classic", "json"])
+async def test_an_agent_converts_links(
+    start: Start, project: Project, model: Any, files: dict[str, str]
+) -> None:
+    model.calls("convert_links", links=[LINK], subIds=["tea"])
+    model.answers("Buy it.")
+    messages, end = await play(
+        start,
+        project(files),
+        lambda said: (
+            ToolResult(call_id=said.call_id, result=ENTRY) if isinstance(said, ToolCall) else None
+        ),
+        tools=("convert_links",),
+    )
+    assert isinstance(end, Result), end
+    (call,) = [message for message in messages if isinstance(message, ToolCall)]
+    arguments = {"links": [LINK], "subIds": ["tea"]}
+    assert (call.tool, call.arguments) == ("convert_links", arguments)
+    (used, told) = [message for message in messages if isinstance(message, Step)]
+    assert (used.tool, used.tool_input, told.result) == ("convert_links", arguments, "Buy it.")
+    assert json.loads(used.result or "") == ENTRY
+    assert "https://s.shopee.vn/x" in model.said(-1)
+
+
+async def test_an_agent_that_writes_its_thoughts_down(
+    start: Start, project: Project, model: Any
+) -> None:
+    """What a model without function calling does; this one tells CrewAI of no call, either."""
+    files = crew(
+        imports="""
+            from crewai import BaseLLM
+            from smartlinkd_crew import tools
+
+            class Thinker(BaseLLM):
+                def call(self, messages, *args, **kwargs):
+                    if "MADE" in str(messages):
+                        return "Thought: That is all.\\nFinal Answer: Buy it."
+                    return ('Thought: I need links.\\nAction: convert_links\\n'
+                            'Action Input: {"links": ["a"]}')
+
+                def supports_function_calling(self):
+                    return False
+            """,
+        agent=', tools=tools, llm=Thinker(model="own")',
+    )
+    messages, end = await play(
+        start,
+        project(files),
+        lambda said: (
+            ToolResult(call_id=said.call_id, result="MADE") if isinstance(said, ToolCall) else None
+        ),
+        tools=("convert_links",),
+    )
+    assert isinstance(end, Result), end
+    assert end.output == "Buy it."
+    steps = [message for message in messages if isinstance(message, Step)]
+    assert [(step.tool, step.result) for step in steps] == [
+        ("convert_links", '"MADE"'),
+        (None, "Buy it."),
+    ]
+
+
+async def test_a_tool_that_fails_is_told_to_the_agent(
+    start: Start, project: Project, model: Any
+) -> None:
+    model.calls("convert_links", links=[LINK])
+    model.answers("I could not.")
+    messages, end = await play(
+        start,
+        project(CLASSIC_CREW),
+        lambda said: (
+            ToolResult(call_id=said.call_id, error="no affiliate cookie is stored")
+            if isinstance(said, ToolCall)
+            else None
+        ),
+        tools=("convert_links",),
+    )
+    assert isinstance(end, Result), end
+    steps = [message for message in messages if isinstance(message, Step)]
+    assert steps[0].result == "failed: no affiliate cookie is stored"
+    assert "no affiliate cookie is stored" in model.said(-1)
+
+
+async def test_a_project_may_call_a_tool_itself(start: Start, project: Project, model: Any) -> None:
+    model.answers("ok")
+    files = crew(
+        imports=f"""
+            from smartlinkd_crew import call, ToolFailed
+            try:
+                call("convert_links", links=["bad"])
+            except ToolFailed as fault:
+                assert str(fault) == "no"
+            assert call("convert_links", links=["{LINK}"]) == {{"fine": None}}
+            """
+    )
+    _, end = await play(
+        start,
+        project(files),
+        lambda said: (
+            ToolResult(call_id=said.call_id, error="no")
+            if isinstance(said, ToolCall) and said.arguments == {"links": ["bad"]}
+            else ToolResult(call_id=said.call_id, result={"fine": None})
+            if isinstance(said, ToolCall)
+            else None
+        ),
+        tools=("convert_links",),
+    )
+    assert isinstance(end, Result), end
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        crew(imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"),
+        JSON_CREW,
+    ],
+    ids=["classic", "json"],
+)
+async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
+    run: Run, project: Project, files: dict[str, str]
+) -> None:
+    _, end = await run(project(files))
+    assert isinstance(end, Failed)
+    assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
+
+
+async def test_there_may_be_no_tools_at_all(run: Run, project: Project, model: Any) -> None:
+    model.answers("ok")
+    _, end = await run(project(CLASSIC_CREW))
+    assert isinstance(end, Result), end
+
+
+# The human
+
+
+async def test_a_human_approves(start: Start, project: Project, model: Any) -> None:
+    model.answers("A post.")
+    messages, end = await play(
+        start,
+        project(crew(task=", human_input=True")),
+        lambda said: (
+            HumanFeedback(task_id="post", feedback="very nice", approved=True)
+            if isinstance(said, HumanInput)
+            else None
+        ),
+    )
+    (asked,) = [message for message in messages if isinstance(message, HumanInput)]
+    assert (asked.task_id, asked.output) == ("post", "A post.")
+    assert "the task post" in asked.prompt
+    assert end == Result(output="A post.", token_usage=getattr(end, "token_usage", None))
+    assert len(model.requests) == 1
+
+
+async def test_what_a_human_wants_changed_goes_to_the_agent(
+    start: Start, project: Project, model: Any
+) -> None:
+    model.answers("A post.", "A shorter post.", "Post.")
+    feedback = iter(
+        [
+            HumanFeedback(task_id="post", feedback="make it shorter", approved=False),
+            HumanFeedback(task_id="post", feedback=" ", approved=False),
+            HumanFeedback(task_id="post", feedback="", approved=True),
+        ]
+    )
+    messages, end = await play(
+        start,
+        project(crew(task=", human_input=True")),
+        lambda said: next(feedback) if isinstance(said, HumanInput) else None,
+    )
+    asked = [message.output for message in messages if isinstance(message, HumanInput)]
+    assert asked == ["A post.", "A shorter post.", "Post."]
+    assert "make it shorter" in model.said(1)
+    assert "This is not good enough yet. Improve it." in model.said(2)
+    assert isinstance(end, Result)
+    assert end.output == "Post."
+    steps = [message.result for message in messages if isinstance(message, Step)]
+    assert steps == asked
+
+
+async def test_questions_about_tasks_beside_each_other_come_one_by_one(
+    start: Start, project: Project, model: Any
+) -> None:
+    """The protocol allows one at a time; a second one would end the run."""
+    model.answers("A post.")
+    folder = project(
+        {
+            "src/press/crew.py": """
+                from crewai import Agent, Crew, Task
+
+                def task(name, beside):
+                    agent = Agent(role=f"{name} writer", goal="Write", backstory="b")
+                    return Task(name=name, description=name, expected_output="x", agent=agent,
+                                async_execution=beside, human_input=beside)
+
+                tasks = [task("a", True), task("b", True), task("c", False)]
+                press = Crew(agents=[task.agent for task in tasks], tasks=tasks)
+                """
+        }
+    )
+    messages, end = await play(
+        start,
+        folder,
+        lambda said: (
+            HumanFeedback(task_id=said.task_id, feedback="", approved=True)
+            if isinstance(said, HumanInput)
+            else None
+        ),
+    )
+    assert isinstance(end, Result), end
+    asked = [message.task_id for message in messages if isinstance(message, HumanInput)]
+    assert sorted(asked) == ["a", "b"]
+    done = [message.task_id for message in messages if isinstance(message, TaskCompleted)]
+    assert sorted(done) == ["a", "b", "c"]
+
+
+# The end
+
+
+async def test_it_ends_at_stop_while_its_model_is_silent(
+    start: Start, project: Project, model: Any
+) -> None:
+    model.silent.set()
+    model.answers("never")
+    with trio.fail_after(60):
+        async with start(project(crew())) as worker:
+            async for _ in worker.messages:
+                break
+            await trio.to_thread.run_sync(model.asked.wait, abandon_on_cancel=True)
+            assert await worker.stop() is Stopped.WITHOUT_SIGNAL
+
+
+async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> None:
+    """The error names the fault in one line, and not the key, also when the model quotes it."""
+    model.refuses(401, "Incorrect API key: sk-this-is-the-key-of-the-model")
+    messages, end = await run(project(crew()))
+    assert isinstance(end, Failed)
+    assert "401" in end.error
+    assert "Incorrect API key: [OPENAI_API_KEY]" in end.error
+    assert "\n" not in end.error
+    assert "sk-this-is" not in "".join(message.model_dump_json() for message in messages)
+
+
+async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) -> None:
+    model.refuses(500, "out of order")
+    messages, end = await run(project(crew()))
+    assert isinstance(end, Failed)
+    assert "500" in end.error
+    assert "out of order" in end.error
+    logs = [message for message in messages if isinstance(message, Log)]
+    assert {log.level for log in logs} == {"warning"}
+    assert "out of order" in logs[0].text
+
+
+async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, model: Any) -> None:
+    model.answers("A long post.", "Post.")
+    rule = "lambda out: (True, out.raw) if len(out.raw) < 6 else (False, 'too long')"
+    files = crew(task=f", guardrail={rule}")
+    messages, end = await run(project(files))
+    assert isinstance(end, Result), end
+    assert end.output == "Post."
+    logs = [message for message in messages if isinstance(message, Log)]
+    assert logs == [Log(text="a guardrail refused an answer: too long")]
+    assert "too long" in model.said(1)
+
+
+async def test_a_crew_that_cannot_be_made(run: Run, project: Project) -> None:
+    files = {"src/press/crew.py": "from crewai import Crew\nimport not_there\n"}
+    messages, end = await run(project(files))
+    assert isinstance(end, Failed)
+    assert end.error == (
+        "the module press.crew could not be imported: "
+        "ModuleNotFoundError: No module named 'not_there'"
+    )
+    assert [message.type for message in messages] == ["started"]
+
+
+async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
+    files = crew(task="").copy()
+    files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')
+    _, end = await run(project(files), inputs={"other": 1})
+    assert isinstance(end, Failed)
+    assert "topic" in end.error

@@ -1,0 +1,310 @@
+"""Whole crews of the real CrewAI: what the daemon is told of them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from daemon.crews.ends import End
+from daemon.crews.protocol import (
+    FromWorker,
+    Result,
+    Started,
+    Step,
+    TaskCompleted,
+    TaskStarted,
+    TokenUsage,
+)
+
+Run = Callable[..., Awaitable[tuple[list[FromWorker], End]]]
+Project = Callable[[dict[str, str]], Path]
+
+CLASSIC = {
+    "pyproject.toml": '[project]\nname = "press"\n[tool.crewai]\ntype = "crew"\n',
+    "src/press/config/agents.yaml": """
+        scout:
+          role: >
+            {topic} scout
+          goal: >
+            Find {topic}
+          backstory: >
+            You look everywhere.
+        writer:
+          role: >
+            Writer
+          goal: >
+            Write
+          backstory: >
+            You write.
+        """,
+    "src/press/config/tasks.yaml": """
+        research:
+          description: >
+            Find what is new in {topic}
+          expected_output: >
+            A list
+          agent: scout
+        report:
+          description: >
+            Write about it
+          expected_output: >
+            A report
+          agent: writer
+        """,
+    "src/press/crew.py": """
+        from crewai import Agent, Crew, Process, Task
+        from crewai.project import CrewBase, agent, crew, task
+
+        @CrewBase
+        class Press:
+            @agent
+            def scout(self) -> Agent:
+                return Agent(config=self.agents_config["scout"], verbose=True)
+
+            @agent
+            def writer(self) -> Agent:
+                return Agent(config=self.agents_config["writer"], verbose=True)
+
+            @task
+            def research(self) -> Task:
+                return Task(config=self.tasks_config["research"])
+
+            @task
+            def report(self) -> Task:
+                return Task(config=self.tasks_config["report"], output_file="out/report.md")
+
+            @crew
+            def crew(self) -> Crew:
+                return Crew(
+                    agents=self.agents, tasks=self.tasks, process=Process.sequential, verbose=True
+                )
+        """,
+}
+
+
+ONE_TASK = """
+    from crewai import Agent, Crew, Task{imports}
+    from crewai.project import CrewBase, agent, crew, task
+
+    @CrewBase
+    class Press:
+        agents_config = None
+        tasks_config = None
+
+        @agent
+        def writer(self) -> Agent:
+            return Agent(role="Writer\\n", goal="Write", backstory="b"{agent})
+
+        @task
+        def post(self) -> Task:
+            return Task(description="Write", expected_output="A post", agent=self.writer(){task})
+
+        @crew
+        def crew(self) -> Crew:
+            return Crew(agents=self.agents, tasks=self.tasks{crew})
+    """
+
+
+def one_task(
+    *, imports: str = "", agent: str = "", task: str = "", crew: str = "", more: str = ""
+) -> dict[str, str]:
+    """A classic project with one task, `post`, and these arguments more where they say."""
+    code = textwrap.dedent(ONE_TASK.format(imports=imports, agent=agent, task=task, crew=crew))
+    return {"src/press/crew.py": code + textwrap.dedent(more)}
+
+
+async def test_a_classic_project(run: Run, project: Project, model: Any) -> None:
+    model.answers("two things", "Two things are new.")
+    folder = project(CLASSIC)
+    messages, end = await run(folder, inputs={"topic": "tea"})
+    assert [message for message in messages if not isinstance(message, Step)] == [
+        Started(total_tasks=2),
+        TaskStarted(
+            task_id="research",
+            name="research",
+            agent="tea scout",
+            description="Find what is new in tea",
+            expected_output="A list",
+        ),
+        TaskCompleted(task_id="research", output="two things"),
+        TaskStarted(
+            task_id="report",
+            name="report",
+            agent="Writer",
+            description="Write about it",
+            expected_output="A report",
+        ),
+        TaskCompleted(task_id="report", output="Two things are new."),
+    ]
+    assert end == Result(
+        output="Two things are new.",
+        token_usage=TokenUsage(total_tokens=30, prompt_tokens=20, completion_tokens=10),
+    )
+
+
+async def test_a_run_without_tools_has_a_step_for_each_agent(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.answers("two things", "Two things are new.")
+    messages, _ = await run(project(CLASSIC), inputs={"topic": "tea"})
+    steps = [message for message in messages if isinstance(message, Step)]
+    assert [(step.task_id, step.agent, step.result) for step in steps] == [
+        ("research", "tea scout", "two things"),
+        ("report", "Writer", "Two things are new."),
+    ]
+    assert "Find what is new in tea" in (steps[0].prompt or "")
+
+
+async def test_a_run_leaves_nothing_in_the_project(run: Run, project: Project, model: Any) -> None:
+    model.answers("two things", "Two things are new.")
+    folder = project(CLASSIC)
+    before = sorted(path for path in folder.rglob("*"))
+    await run(folder, inputs={"topic": "tea"}, PYTHONDONTWRITEBYTECODE="1")
+    assert sorted(path for path in folder.rglob("*")) == before
+
+
+async def test_a_json_crew_and_its_own_inputs(run: Run, project: Project, model: Any) -> None:
+    model.answers("Green tea is new.")
+    folder = project(
+        {
+            "pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n',
+            "crew.jsonc": """{
+                // what `crewai create` writes has comments
+                "name": "press",
+                "agents": ["writer"],
+                "tasks": [{
+                    "name": "post",
+                    "description": "Write of {topic} in {language}",
+                    "expected_output": "A post",
+                    "agent": "writer"
+                }],
+                "inputs": {"topic": "tea", "language": "English"}
+            }""",
+            "agents/writer.jsonc": """{
+                "role": "{language} writer", "goal": "Write", "backstory": "b",
+                "llm": "openai/gpt-4o-mini"
+            }""",
+        }
+    )
+    messages, end = await run(folder, inputs={"language": "Vietnamese"})
+    assert messages[1] == TaskStarted(
+        task_id="post",
+        name="post",
+        agent="Vietnamese writer",
+        description="Write of tea in Vietnamese",
+        expected_output="A post",
+    )
+    assert isinstance(end, Result)
+    assert end.output == "Green tea is new."
+
+
+async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any) -> None:
+    model.answers('{"title": "Tea", "lines": 2}')
+    files = one_task(
+        imports=", LLM\n    import models",
+        agent=', llm=LLM("openai/gpt-4o-mini")',
+        task=", output_pydantic=models.Post",
+    )
+    files["src/models.py"] = """
+        from pydantic import BaseModel
+
+        class Post(BaseModel):
+            title: str
+            lines: int
+        """
+    messages, end = await run(project(files))
+    assert isinstance(end, Result)
+    assert end.output_json == {"title": "Tea", "lines": 2}
+    (done,) = [message for message in messages if isinstance(message, TaskCompleted)]
+    assert done.output_json == {"title": "Tea", "lines": 2}
+
+
+async def test_streams_come_out_whole(run: Run, project: Project, model: Any) -> None:
+    model.answers("A streamed post.")
+    files = one_task(
+        imports=", LLM", agent=', llm=LLM("openai/gpt-4o-mini", stream=True)', crew=", stream=True"
+    )
+    _, end = await run(project(files))
+    assert model.requests[0]["stream"] is True
+    assert isinstance(end, Result)
+    assert end.output == "A streamed post."
+    assert end.token_usage == TokenUsage(total_tokens=15, prompt_tokens=10, completion_tokens=5)
+
+
+async def test_tasks_beside_each_other_keep_their_own_steps(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.answers("all the same")
+    folder = project(
+        {
+            "src/press/crew.py": """
+                from crewai import Agent, Crew, Task
+
+                def task(name, beside):
+                    agent = Agent(role=f"{name} writer", goal="Write", backstory="b")
+                    return Task(name=name, description=name, expected_output="x", agent=agent,
+                                async_execution=beside)
+
+                tasks = [*(task(f"side {n}", True) for n in range(4)), task("end", False)]
+                press = Crew(agents=[task.agent for task in tasks], tasks=tasks)
+                """
+        }
+    )
+    messages, end = await run(folder)
+    assert isinstance(end, Result), end
+    steps = [message for message in messages if isinstance(message, Step)]
+    assert sorted(f"{step.task_id} by {step.agent}" for step in steps) == [
+        "end by end writer",
+        *(f"side {n} by side {n} writer" for n in range(4)),
+    ]
+
+
+async def test_its_own_planner_is_no_task_of_the_crew(
+    run: Run, project: Project, model: Any
+) -> None:
+    plan = {"list_of_plans_per_task": [{"task_number": 1, "task": "post", "plan": "Just write"}]}
+    model.answers(json.dumps(plan), "A planned post.")
+    messages, end = await run(project(one_task(crew=', planning=True, planning_llm="gpt-4o-mini"')))
+    assert isinstance(end, Result), end
+    assert [m.task_id for m in messages if isinstance(m, TaskStarted)] == ["post"]
+    assert "Just write" in model.said(-1)
+
+
+async def test_files_of_the_project_are_found_from_its_folder(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.answers("ok")
+    files = one_task(
+        more="""
+        from pathlib import Path
+        from dotenv import dotenv_values
+        import os
+
+        assert Path("knowledge/tea.txt").read_text() == "green"
+        assert os.environ["FROM_FILE"] == "1"
+        assert os.environ["OPENAI_MODEL_NAME"] == "gpt-4o-mini"
+        """
+    )
+    files |= {"knowledge/tea.txt": "green", ".env": "FROM_FILE=1\nOPENAI_MODEL_NAME=other\n"}
+    _, end = await run(project(files))
+    assert isinstance(end, Result), end
+
+
+async def test_what_a_project_says_of_tracing_does_not_count(
+    run: Run, project: Project, model: Any
+) -> None:
+    """The fixture sees whether anybody was called."""
+    model.answers("ok")
+    files = one_task(crew=", tracing=True, verbose=True") | {".env": "CREWAI_TRACING_ENABLED=true"}
+    _, end = await run(project(files))
+    assert isinstance(end, Result), end
+
+
+async def test_a_json_text_is_its_own_output_json(run: Run, project: Project, model: Any) -> None:
+    model.answers('[{"link": "a"}]')
+    _, end = await run(project(one_task()))
+    assert isinstance(end, Result)
+    assert end.output_json == [{"link": "a"}]
