@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -321,7 +321,9 @@ def conformity() -> Conformity:
 def settings_of(tmp_path: Path) -> Callable[..., Settings]:
     """Settings for a daemon that makes links by an Open API; sections given replace keys."""
 
-    def settings(password: str = PASSWORD, **sections: Tables) -> Settings:
+    def settings(
+        password: str = PASSWORD, crews: Sequence[Tables] = (), **sections: Tables
+    ) -> Settings:
         tables: dict[str, dict[str, object]] = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(tmp_path / "state")},
@@ -332,7 +334,7 @@ def settings_of(tmp_path: Path) -> Callable[..., Settings]:
         }
         for name, given in sections.items():
             tables.setdefault(name, {}).update(given)
-        return build(tables)
+        return build({**tables, "crews": [dict(crew) for crew in crews]})
 
     return settings
 

@@ -92,7 +92,7 @@ async def test_an_execution_is_the_same_everywhere(house: House) -> None:
 @pytest.mark.parametrize("where", ["under", "own"])
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/inputs/", "/Inputs", "//inputs", "/status", "/status/", f"/status/{ID}/",
+    ["/nothing", "/inputs/", "/Inputs", "/status", "/status/", f"/status/{ID}/",
      f"/{ID}", "/stop", "/events/a/b", "/docs", "/openapi.json", "/api/health", "/%ff", "/inputs;x",
      "/a/../inputs"],
 )  # fmt: skip

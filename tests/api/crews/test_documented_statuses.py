@@ -1,0 +1,107 @@
+"""Every status that `/openapi.json` names for a crew's operations is one that they can give.
+
+That nothing else is given is checked for every answer of every test here (`conftest.serving`).
+
+| promised | test |
+|---|---|
+| seed 7 and the contract, each status | `test_each_documented_status_is_given[…]` |
+| nothing documented besides | `test_there_is_no_other_status` |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from daemon.crews.tokens import CrewTokens
+from daemon.errors import Invalid, NotFound, Unavailable, Unprocessable
+from daemon.journal.model import Status
+from daemon.serving import guards as serving
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Conformity
+    from tests.api.crews.conftest import House, StandIn
+
+UNDER = "/crews/{crew}"
+REFUSALS = {
+    400: Invalid("no"),
+    404: NotFound("none"),
+    422: Unprocessable("no", details={"a": 1}),
+    500: ZeroDivisionError(),
+    503: Unavailable("later", retry_after=1),
+}
+RESUME = {"task_id": "1", "human_feedback": "", "is_approve": True}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server waits for a body no longer than a test does."""
+    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+
+
+def documented(conformity: Conformity) -> dict[str, set[int]]:
+    """The statuses of each of a crew's operations."""
+    return {
+        f"{method} {path.removeprefix(UNDER)}": set(map(int, operation["responses"]))
+        for method, path, operation in conformity.operations()
+        if path.startswith(UNDER)
+    }
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 404, 408, 413, 422, 500, 503])
+async def test_each_documented_status_is_given(
+    impatient: None,
+    house: House,
+    executor: StandIn,
+    conformity: Conformity,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    operations = [name for name, given in documented(conformity).items() if status in given]
+    assert operations
+    executor.refusal = REFUSALS.get(status)
+    if status in (500, 503):  # in front of all of them, also of those that ask no executor
+
+        async def refuse(*_: object) -> NoReturn:
+            raise REFUSALS[status]
+
+        monkeypatch.setattr(CrewTokens, "caller", refuse)
+    for name in operations:
+        known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
+        if "events" in name:
+            executor.change(known.id, status=Status.COMPLETED)
+        method, path = name.format(kickoff_id=known.id).split()
+        body: Any = None
+        if method == "POST":
+            body = RESUME | {"execution_id": known.id} if path == "/resume" else {}
+        if status == 413:
+            body = b" " * 100_000
+        assert await given(house, method, path, status, body) == status, name
+
+
+async def given(house: House, method: str, path: str, status: int, body: Any) -> int:
+    """The status of the answer to a request that leads to `status`."""
+    if status == 408:
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {house.token}\r\nConnection: close\r\nContent-Length: 9\r\n\r\n"
+        )
+        return int((await house.own.raw(head.encode())).split()[1])
+    token = "" if status == 401 else house.token
+    return (await house.own.ask(method, path, token, body)).status_code
+
+
+async def test_there_is_no_other_status(house: House, conformity: Conformity) -> None:
+    found = documented(conformity)
+    everywhere = {200, 401, 500, 503}
+    assert found == {
+        "GET /": everywhere,
+        "GET /inputs": everywhere,
+        "POST /kickoff": everywhere | {400, 408, 413, 422},
+        "GET /status/{kickoff_id}": everywhere | {400, 404},
+        "GET /executions": everywhere | {400},
+        "POST /stop/{kickoff_id}": everywhere | {400, 404},
+        "GET /events/{kickoff_id}": everywhere | {400, 404},
+        "POST /resume": everywhere | {400, 404, 408, 413},
+    }
