@@ -32,6 +32,11 @@ from daemon.vault.actor import _Vault
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
 
+# In the order of their start, and at the end those that `crews` is over.
+PARTS = [
+    *("auth", "vault", "conversion", "crew tokens", "crews", "http", "control"),
+    *("journal", "executor", "webhooks"),
+]
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 
 
@@ -146,7 +151,7 @@ async def test_metrics_time_requests(daemon: Daemon) -> None:
 async def test_metrics_tell_of_every_part(
     mock_clock: MockClock, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = {("auth",), ("vault",), ("conversion",), ("http",), ("control",)}
+    parts = {(name,) for name in PARTS}
     found = await metrics_of(daemon)
     assert found["smartlinkd_part_up"] == dict.fromkeys(parts, 1.0)
     assert found["smartlinkd_part_restarts_total"] == dict.fromkeys(parts, 0.0)
@@ -183,9 +188,7 @@ async def status_of(daemon: Daemon) -> dict[str, Any]:
 
 async def test_status_tells_of_every_part(daemon: Daemon) -> None:
     status = await status_of(daemon)
-    assert [part["name"] for part in status["actors"]] == [
-        "auth", "vault", "conversion", "http", "control",
-    ]  # fmt: skip
+    assert [part["name"] for part in status["actors"]] == PARTS
     for part in status["actors"]:
         assert part["since"] >= status["startedAt"]
         assert part == part | {

@@ -92,5 +92,7 @@ async def test_a_signing_secret_of_ones_own_is_kept_nowhere(start: Start) -> Non
 
 async def test_what_is_kept_is_for_nobody_else(daemon: Daemon, token: str) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in daemon.state.iterdir()}
-    assert modes == dict.fromkeys(("auth.json", "signing-secret", "lock", "control.sock"), 0o600)
+    assert modes.pop("runs") == 0o700
+    assert {"auth.json", "signing-secret", "crew-master-secret", "journal.sqlite3"} < set(modes)
+    assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(daemon.state.stat().st_mode) == 0o700

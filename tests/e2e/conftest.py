@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
@@ -45,9 +46,12 @@ DEFAULT_CAP = 40_000
 PATIENCE = 45.0
 """Seconds for anything that is sure to come. Only a test that fails waits that long."""
 LOOK_EVERY = 0.01
+LEFT = 2.0
+"""Seconds that what a killed daemon has started may live on."""
 
 Json = dict[str, Any]
-Tables = Mapping[str, Mapping[str, object]]
+Table = Mapping[str, object]
+Tables = Mapping[str, Table | Sequence[Table]]
 T = TypeVar("T")
 
 
@@ -223,11 +227,17 @@ class Daemon:
     sessions: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        settings = tomllib.loads(self.config.read_text())
+        self.state = Path(settings["state"]["directory"])
         self.start()
 
-    def start(self) -> None:
-        """Start it, or start it again. Chromium may still be on its way."""
+    def begin(self) -> None:
+        """Start it, or start it again; it answers nothing yet."""
         self.program = Program("serve", "--config", str(self.config), folder=self.config.parent)
+
+    def start(self) -> None:
+        """The same, until it answers. Chromium may still be on its way."""
+        self.begin()
         try:
             found = self.program.wait_for(r'"serving on (http://[0-9.:]+)"', self.program.log)
         except AssertionError:
@@ -235,12 +245,29 @@ class Daemon:
             raise
         self.url = found[1]
 
+    async def kill(self) -> None:
+        """End it as the kernel does, and wait until nothing of it is left."""
+        self.program.process.kill()
+        self.program.process.wait()
+        with trio.move_on_after(LEFT):
+            while self.processes() or self.profiles():  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(LOOK_EVERY)
+        assert (self.processes(), self.profiles()) == (set(), [])
+
     async def ask(
-        self, method: str, path: str, body: object = None, *, token: str = ""
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """A request on a connection of its own. No failure may repeat a secret."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        answer = await _request(self.url, method, path, json=body, headers=headers)
+        sent = dict(headers or {})
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        answer = await _request(self.url, method, path, json=body, headers=sent)
         if answer.status_code >= 400:
             assert not self.told(answer.text), path
         return answer
@@ -307,13 +334,21 @@ class Daemon:
     # What it has, seen from outside
 
     def processes(self) -> set[int]:
-        """The processes of its browsers, guardians among them; not those that have ended.
+        """Those of its browsers and workers, guardians among them; not those that have ended.
 
         Chromium's own write over their environment, but a session is for life.
         """
         marked = {pid for pid in _pids() if self._is_marked(pid)}
         self.sessions |= {_session_of(pid) for pid in marked} - {0, _session_of(os.getpid())}
         return marked | {pid for pid in _pids() if _session_of(pid) in self.sessions}
+
+    def workers(self) -> dict[str, set[int]]:
+        """The processes that were started for executions, guardians among them, by execution."""
+        found: dict[str, set[int]] = {}
+        for pid in self.processes():
+            if execution := re.search(rb"\0SMARTLINKD_EXECUTION=([^\0]+)", _environ_of(pid)):
+                found.setdefault(execution[1].decode(), set()).add(pid)
+        return found
 
     def renderers(self) -> set[int]:
         """Those of them that show pages."""
@@ -326,8 +361,9 @@ class Daemon:
         return {Path(f"/proc/{pid}").stat().st_uid for pid in browser}
 
     def profiles(self) -> list[str]:
-        """The folders of its browsers."""
-        return sorted(entry.name for entry in self.program.folder.glob("smartlinkd-*"))
+        """The folders of its browsers and workers."""
+        of_browsers = self.program.folder.glob("smartlinkd-*")
+        return sorted(entry.name for entry in (*of_browsers, *self.state.glob("runs/*")))
 
     def descriptors(self) -> list[str]:
         """The kinds of its open descriptors; for others than root, who cannot see them, none."""
@@ -353,17 +389,15 @@ class Daemon:
         log = self.program.log.read_text()
         assert code == 0, log
         assert (self.processes(), self.profiles()) == (set(), [])
-        assert not (self.program.folder / "state" / "control.sock").exists()
+        assert not (self.state / "control.sock").exists()
         assert not self.told(log)
         assert "fault of its own" not in log
         assert '"exception"' not in log, log
 
     def _is_marked(self, pid: int) -> bool:
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
-        return f"HOME={self.program.folder}/smartlinkd-chromium-".encode() in environment
+        environment = _environ_of(pid)
+        homes = self.program.folder / "smartlinkd-chromium-", self.state / "runs" / "smartlinkd-"
+        return any(f"HOME={home}".encode() in environment for home in homes)
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
@@ -401,6 +435,12 @@ def _session_of(pid: int) -> int:
     return 0
 
 
+def _environ_of(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
+
+
 def _command_of(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -415,11 +455,25 @@ def _new_folder() -> Path:
 
 
 def _toml(tables: Tables) -> str:
-    sections = (
-        "\n".join([f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())])
-        for name, keys in tables.items()
-    )
+    sections = []
+    for name, found in tables.items():
+        if isinstance(found, Mapping):
+            sections.append(_section(f"[{name}]", found))
+        else:
+            sections += [_section(f"[[{name}]]", each) for each in found]
     return "\n".join(sections)
+
+
+def _section(head: str, keys: Table) -> str:
+    return "\n".join([head, *(f"{key} = {_toml_value(value)}" for key, value in keys.items())])
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key} = {_toml_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value)
 
 
 Running = Callable[..., AbstractContextManager[Daemon]]
@@ -479,11 +533,14 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def running(portal: Portal) -> Running:
-    """`with running(browser={"queue": 2}) as daemon`: one that works with the sandbox."""
+    """`with running(browser={"queue": 2}) as daemon`: one that works with the sandbox.
+
+    `crews` is a list, a table for each.
+    """
     hashed = hash_password(PASSWORD)
 
     @contextmanager
-    def running(**given: Mapping[str, object]) -> Iterator[Daemon]:
+    def running(**given: Table | Sequence[Table]) -> Iterator[Daemon]:
         folder = _new_folder()
         try:
             daemon = Daemon(configure(folder, given))
@@ -496,7 +553,7 @@ def running(portal: Portal) -> Running:
             shutil.rmtree(folder)
 
     def configure(folder: Path, given: Tables) -> Path:
-        tables: dict[str, dict[str, object]] = {
+        tables: dict[str, Table | Sequence[Table]] = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(folder / "state")},
             "auth": {"password_hash": hashed},
@@ -508,7 +565,11 @@ def running(portal: Portal) -> Running:
             "logging": {"level": "debug"},
         }
         for name, keys in given.items():
-            tables.setdefault(name, {}).update(keys)
+            base = tables.get(name, {})
+            if isinstance(base, Mapping) and isinstance(keys, Mapping):
+                tables[name] = {**base, **keys}
+            else:
+                tables[name] = keys
         path = folder / "config.toml"
         path.write_text(_toml(tables))
         path.chmod(0o600)

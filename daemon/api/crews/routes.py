@@ -170,7 +170,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         async with follow():
             pass  # a refusal is told now or never
         if request.method == "HEAD":
-            return Response(content_type=events.MEDIA)
+            return Response(b"", content_type=events.MEDIA)
         return events.stream(follow, app.stopping)
 
     @api.operation(

@@ -202,15 +202,18 @@ class Webhooks(Body):
     human_input_webhook: HumanInputTarget | None = None
 
 
-class KickoffRequest(Webhooks):
-    """Also keeps the whole body as it was sent, since an `Idempotency-Key` stands for all of it."""
-
+class _Inputs(Body):
     inputs: Annotated[
         dict[str, JsonValue] | None, Field(description="by name, any JSON value each")
     ] = None
     meta: Annotated[
         JsonValue, Field(description="yours: comes back in every status and webhook call")
     ] = None
+
+
+class KickoffRequest(Webhooks, _Inputs):  # the last one's fields come first
+    """Also keeps the whole body as it was sent, since an `Idempotency-Key` stands for all of it."""
+
     _sent: JsonValue = PrivateAttr(default=None)
 
     @property
@@ -228,37 +231,35 @@ class KickoffRequest(Webhooks):
         return made
 
 
-def _either(name: str, other: str) -> AliasChoices:
-    return AliasChoices(name, other)
-
-
-class ResumeRequest(Webhooks):
-    """A human's answer. Its own fields are documented in snake_case and taken in both."""
-
+class _Feedback(Body):
     execution_id: Annotated[
         str,
         Field(
-            validation_alias=_either("execution_id", "executionId"),
+            validation_alias=AliasChoices("execution_id", "executionId"),
             description="the kickoff_id",
         ),
     ]
     task_id: Annotated[
         str,
         Field(
-            validation_alias=_either("task_id", "taskId"),
+            validation_alias=AliasChoices("task_id", "taskId"),
             description="the `current_task` of the status",
         ),
     ]
     human_feedback: Annotated[
-        str, Field(validation_alias=_either("human_feedback", "humanFeedback"))
+        str, Field(validation_alias=AliasChoices("human_feedback", "humanFeedback"))
     ]
     is_approve: Annotated[
         bool,
         Field(
-            validation_alias=_either("is_approve", "isApprove"),
+            validation_alias=AliasChoices("is_approve", "isApprove"),
             description="true: go on; false: do the task again with the feedback",
         ),
     ]
+
+
+class ResumeRequest(Webhooks, _Feedback):
+    """A human's answer. Its own fields are documented in snake_case and taken in both."""
 
 
 # Answers

@@ -131,10 +131,18 @@ function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+function filled(path, operation) {
+  const inPath = (operation.parameters ?? []).filter((parameter) => parameter.in === "path");
+  return inPath.reduce(
+    (text, { name, example: value }) => text.replace(`{${name}}`, encodeURIComponent(value)),
+    path,
+  );
+}
+
 function command(method, path, operation) {
   const lines = ["curl -sS"];
   if (method !== "get") lines[0] += ` -X ${method.toUpperCase()}`;
-  lines[0] += ` ${quoted(new URL(`.${path}`, document.baseURI).href)}`;
+  lines[0] += ` ${quoted(new URL(`.${filled(path, operation)}`, document.baseURI).href)}`;
   if (operation.security?.some((scheme) => "bearer" in scheme)) {
     lines.push('-H "Authorization: Bearer $TOKEN"');
   }
@@ -160,6 +168,15 @@ function snippet(text) {
 
 // Operations.
 
+function parameters(operation) {
+  const body = operation.parameters.map(({ name, in: where, required, description, schema }) => {
+    const made = row(name, required, { ...schema, description }, 0);
+    made.children[0].after(element("td", {}, where));
+    return made;
+  });
+  return table("parameters", ["Parameter", "In", "Type", ""], body);
+}
+
 function access(operation) {
   const schemes = operation.security ?? [];
   if (!schemes.length) return "Open to everyone.";
@@ -167,9 +184,15 @@ function access(operation) {
   return optional ? "Open to some addresses; others need a bearer token." : "Needs a bearer token.";
 }
 
+function success([status, answer]) {
+  const heading = element("h3", {}, `Answer ${status}`);
+  const [[media, { schema }]] = Object.entries(answer.content);
+  if (media !== "application/json") return [heading, element("p", {}, media)];
+  return [heading, ...fields(schema, false)];
+}
+
 function responses(operation) {
   const found = Object.entries(operation.responses);
-  const schemaOf = (answer) => answer.content?.["application/json"]?.schema;
   const failures = found
     .filter(([status]) => !status.startsWith("2"))
     .map(([status, answer]) =>
@@ -181,12 +204,7 @@ function responses(operation) {
         element("td", {}, answer.headers?.["Retry-After"] ? "with Retry-After, in seconds" : ""),
       ),
     );
-  const made = found
-    .filter(([status, answer]) => status.startsWith("2") && schemaOf(answer))
-    .flatMap(([status, answer]) => [
-      element("h3", {}, `Answer ${status}`),
-      ...fields(schemaOf(answer), false),
-    ]);
+  const made = found.filter(([status]) => status.startsWith("2")).flatMap(success);
   return failures.length
     ? [...made, element("h3", {}, "Failures"), table("failures", ["Status", "Meaning", ""], failures)]
     : made;
@@ -209,6 +227,7 @@ function article(method, path, operation) {
   }
   made.append(element("p", { class: "access" }, access(operation)));
   made.append(snippet(command(method, path, operation)));
+  if (operation.parameters) made.append(element("h3", {}, "Parameters"), parameters(operation));
   const body = operation.requestBody?.content["application/json"];
   if (body) made.append(element("h3", {}, "Body"), ...fields(body.schema, true));
   made.append(...responses(operation));

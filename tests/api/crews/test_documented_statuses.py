@@ -49,9 +49,9 @@ def documented(conformity: Conformity) -> dict[str, set[int]]:
     }
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 408, 413, 422, 500, 503])
 async def test_each_documented_status_is_given(
-    impatient: None,
     house: House,
     executor: StandIn,
     conformity: Conformity,

@@ -270,10 +270,13 @@ async def test_an_unknown_execution_is_404(house: House) -> None:
     assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
 
 
-async def test_head_tells_no_events(house: House, executor: StandIn) -> None:
+async def test_head_tells_no_events(
+    house: House, executor: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
     known = executor.add()  # never ends
     with trio.fail_after(SOON):
         answer = await house.own.ask("HEAD", f"/events/{known.id}", house.token)
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["Content-Type"] == "text/event-stream"
     assert executor.waiting == 0
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -138,7 +138,7 @@ async def test_meta_is_anything(house: House, executor: StandIn, meta: Any) -> N
             },
             "humanInputWebhook.authentication: needs `username` and `password`",
         ),
-        ({"inputs": 1, "crewWebhookUrl": 2}, "crewWebhookUrl: must be a string; inputs: must be"),
+        ({"inputs": 1, "crewWebhookUrl": 2}, "inputs: must be an object; crewWebhookUrl: must be"),
     ],
 )
 async def test_this_is_400(house: House, executor: StandIn, body: Any, message: str) -> None:

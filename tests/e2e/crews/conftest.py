@@ -1,0 +1,234 @@
+"""Crews of a running daemon: workers in sh, their clients, and a receiver for their webhooks.
+
+Nothing here is converted, so the daemons have no browser and start in a second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import h11
+import httpx
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon, Running
+
+Json = dict[str, Any]
+Table = Mapping[str, object]
+
+LONGEST_WAIT = 60
+"""Seconds that `?wait=` may ask for; each test ends long before."""
+
+SAY = """\
+say() { printf '%s\\n' "$1" >&3; }
+IFS= read -r inputs <&3
+say '{"type": "started", "total_tasks": 1}'
+say '{"type": "task_started", "task_id": "only", "name": "Only"}'
+"""
+DONE = """\
+say '{"type": "task_completed", "task_id": "only", "output": "done"}'
+say '{"type": "result", "output": "done"}'
+"""
+
+
+def crew(name: str, *, script: str = DONE, gate: object = None, **more: object) -> Table:
+    """A `[[crews]]` table. Its worker begins its only task and goes on with a script in sh, whose
+    descriptor 3 is the line to the daemon. With a `gate` it waits there until that file exists.
+    """
+    if gate is not None:
+        script = f"until [ -e '{gate}' ]; do sleep 0.02; done\n{script}"
+    return {"name": name, "runner": "command", "command": ["/bin/sh", "-c", SAY + script], **more}
+
+
+@dataclass
+class Client:
+    """Somebody with a token of a crew."""
+
+    daemon: Daemon
+    crew: str
+    token: str
+
+    async def ask(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> httpx.Response:
+        """`Idempotency_Key="x"` is the header Idempotency-Key."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        path = f"/crews/{self.crew}{path}"
+        return await self.daemon.ask(method, path, body, token=self.token, headers=named)
+
+    async def get(self, path: str) -> Json:
+        """What is answered with 200."""
+        answer = await self.ask("GET", path)
+        assert answer.status_code == 200, answer.text
+        found: Json = answer.json()
+        return found
+
+    async def kick_off(self, inputs: Json | None = None, *, key: str = "", **more: object) -> str:
+        """Its kickoff_id."""
+        headers = {"Idempotency_Key": key} if key else {}
+        answer = await self.ask("POST", "/kickoff", {"inputs": inputs or {}, **more}, **headers)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["kickoff_id"])
+
+    async def status(self, kickoff_id: str) -> Json:
+        return await self.get(f"/status/{kickoff_id}")
+
+    async def ended(self, kickoff_id: str) -> Json:
+        """Its status when it has ended."""
+        while True:
+            found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT}")
+            if found["state"] in ("SUCCESS", "FAILED"):
+                return found
+
+    async def stop(self, kickoff_id: str) -> None:
+        answer = await self.ask("POST", f"/stop/{kickoff_id}")
+        assert answer.status_code == 200, answer.text
+
+    async def ids(self) -> list[str]:
+        """All that the token may see, oldest first."""
+        found: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.get(f"/executions?limit=100{cursor and f'&cursor={cursor}'}")
+            found += [each["kickoff_id"] for each in page["executions"]]
+            cursor = page["next_cursor"]
+        return found[::-1]
+
+    async def events(self, kickoff_id: str) -> list[Json]:
+        """All events of one that has ended: their data."""
+        answer = await self.ask("GET", f"/events/{kickoff_id}")
+        assert answer.status_code == 200, answer.text
+        lines = answer.text.splitlines()
+        return [json.loads(line[len("data: ") :]) for line in lines if line.startswith("data: ")]
+
+
+Meet = Callable[..., Awaitable[Client]]
+
+
+async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
+    """A holder of the crew's own token, or of a user's. The token is no secret to be told."""
+    body = {"crew": crew, "user": user or None}
+    answer = await daemon.ask("POST", "/api/crews/token", body, token=await daemon.login())
+    assert answer.status_code == 200, answer.text
+    token = answer.json()["token"]
+    daemon.secrets.add(token)
+    return Client(daemon, crew, token)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A webhook call as it came."""
+
+    path: str
+    headers: dict[str, str]
+    content: bytes = field(repr=False)
+
+    @property
+    def body(self) -> Json:
+        found: Json = json.loads(self.content)
+        return found
+
+
+@dataclass
+class Receiver:
+    """Takes webhook calls, as a test has it answer: `answer` gives the status for each.
+
+    `calls` are those that were answered with 2xx, in the order of that; `refused` the others.
+    """
+
+    url: str
+    answer: Callable[[Call], Awaitable[int]]
+    calls: list[Call] = field(default_factory=list)
+    refused: list[Call] = field(default_factory=list)
+
+    def at(self, path: str) -> list[Call]:
+        """What was taken at this path."""
+        return [call for call in self.calls if call.path == path]
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One connection."""
+        connection = h11.Connection(h11.SERVER)
+        async with stream:
+            with suppress(trio.BrokenResourceError):  # the daemon was killed
+                while (call := await _read(connection, stream)) is not None:
+                    status = await self.answer(call)
+                    head = h11.Response(status_code=status, headers=[("Content-Length", "0")])
+                    sent = connection.send(head) + connection.send(h11.EndOfMessage())
+                    await stream.send_all(sent)
+                    (self.calls if status < 300 else self.refused).append(call)
+                    connection.start_next_cycle()
+
+
+async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
+    """The next call; None when there are no more, also in the midst of one."""
+    request, content = None, b""
+    while True:
+        event = connection.next_event()
+        match event:
+            case h11.NEED_DATA:
+                data = await stream.receive_some()
+                if not data and request is not None:
+                    return None
+                connection.receive_data(data)
+            case h11.Request():
+                request = event
+            case h11.Data():
+                content += event.data
+            case h11.EndOfMessage():
+                assert request is not None
+                headers = {name.decode(): value.decode() for name, value in request.headers}
+                return Call(request.target.decode(), headers, content)
+            case _:
+                return None
+
+
+async def _take(_: Call) -> int:
+    return 200
+
+
+@pytest.fixture
+async def receiver(nursery: trio.Nursery) -> AsyncIterator[Receiver]:
+    """One on loopback, that takes everything unless it is told otherwise."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    receiver = Receiver(f"http://127.0.0.1:{port}", _take)
+    nursery.start_soon(partial(trio.serve_listeners, receiver.serve, [listener]))
+    yield receiver
+    nursery.cancel_scope.cancel()
+
+
+@pytest.fixture(scope="session")
+def meet() -> Meet:
+    """`await meet(daemon, "crew", user="ann")`: a holder of that token."""
+    return _meet
+
+
+Employing = Callable[..., AbstractContextManager["Daemon"]]
+
+
+@pytest.fixture(scope="session")
+def employing(running: Running) -> Employing:
+    """`with employing({"first": {}, "second": {"queue": 3}}) as daemon`: one with crews (see
+    `crew`) and without a browser, whose webhooks may call loopback addresses."""
+
+    def employing(
+        crews: Mapping[str, Mapping[str, Any]], **more: Table
+    ) -> AbstractContextManager[Daemon]:
+        tables: dict[str, Table] = {
+            "links": {"source": "open_api"},
+            "products": {"source": "none"},
+            "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+            "webhooks": {"allow": ["127.0.0.0/8"]},
+        }
+        for name, keys in more.items():
+            tables[name] = {**tables.get(name, {}), **keys}
+        return running(**tables, crews=[crew(name, **keys) for name, keys in crews.items()])
+
+    return employing
