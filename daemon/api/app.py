@@ -7,6 +7,7 @@ from functools import partial
 
 from pydantic import JsonValue
 from quart import Response, request
+from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
 
 from daemon import __version__
@@ -101,6 +102,7 @@ async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
     if not asks or request.headers.get("Origin") not in origins:
         raise MethodNotAllowed(valid_methods=methods)
     return Response(
+        DataBody(b""),  # with none at all Quart reaches for asyncio
         status=204,
         headers={
             "Access-Control-Allow-Methods": ", ".join(methods),

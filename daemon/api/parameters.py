@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from quart import request
 
-from daemon.api.bodies import tell
 from daemon.errors import Invalid
+from daemon.faults import tell
 
 Json = dict[str, Any]
 P = TypeVar("P", bound="Parameters")
@@ -55,7 +55,7 @@ def read(model: type[P]) -> P:
     try:
         return model.model_validate_strings(given)
     except ValidationError as error:
-        text = tell(error)
+        text = tell(error, whole="the query")
     raise Invalid(text)  # out here it has no context, which would hold the values
 
 

@@ -54,6 +54,11 @@ FIRST_RETRY = 0.5
 LONGEST_RETRY = 30.0
 """Seconds between two tries to record something, while the disk is full."""
 
+LAST_ENTRY = 2.0
+"""Seconds to record what has ended by itself when all is left off. It takes milliseconds, but with
+a full disk, or a journal that waits for us to end before it starts again, it would take for ever.
+"""
+
 NOT_KEPT = "what the worker said cannot be kept"
 
 T = TypeVar("T")
@@ -162,7 +167,9 @@ class Run:
         """What its end was recorded as."""
         self._crew = crew
         self._workplace = workplace
+        self._life = trio.CancelScope()
         self._talk = trio.CancelScope()
+        self._has_worker = False
         self._cut: Ending | None = None
         self._left_off = False
         self._hands: trio.Nursery | None = None
@@ -179,6 +186,7 @@ class Run:
         """Have its worker end, and record nothing: the next start decides what becomes of it."""
         self._left_off = True
         self._talk.cancel()
+        self._hurry()
 
     async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
         """Pass on a human's answer; returns when it is recorded. Raises `Invalid`.
@@ -203,13 +211,19 @@ class Run:
     async def carry_out(self) -> None:
         """Run it to its end, and record that."""
         try:
-            execution = await self._workplace.read(self.id)
-            self._book = Ledger(about(execution))
-            ending = await self._ending(execution.inputs)
-            if ending is not None:
-                await self._end(ending)
+            with self._life:
+                execution = await self._workplace.read(self.id)
+                self._book = Ledger(about(execution))
+                ending = await self._ending(execution.inputs)
+                if ending is not None:
+                    await self._end(ending)
         finally:
             self.ended.set()
+
+    def _hurry(self) -> None:
+        """Left off and without a worker, there is nothing to do but to record what is known."""
+        if self._left_off and not self._has_worker:
+            self._life.deadline = trio.current_time() + LAST_ENTRY
 
     async def _end(self, ending: Ending) -> None:
         try:
@@ -221,6 +235,8 @@ class Run:
 
     async def _ending(self, inputs: dict[str, JsonValue]) -> Ending | None:
         """Let a worker do it. None when it was left off."""
+        if self._left_off:
+            return None
         try:
             await self._record(self._book.begun(self._now()))
             logger.info("crew %s: execution %s runs", self._crew.name, self.id)
@@ -238,15 +254,20 @@ class Run:
         if self._talk.cancel_called:  # before its worker was there
             return self._cut_ending(None)
         inputs = Inputs(inputs=self._crew.complete(given), tools=self._crew.tools)
-        async with start_worker(
-            self._crew.worker, self.id, inputs, runs=self._workplace.runs
-        ) as worker:
-            self._talk.deadline = trio.current_time() + self._crew.deadline
-            with self._talk:
-                return await self._converse(worker)
-            how = await worker.stop()
-            logger.info("execution %s was cut short: %s", self.id, how.value)
-            return self._cut_ending(how)
+        self._has_worker = True
+        try:
+            async with start_worker(
+                self._crew.worker, self.id, inputs, runs=self._workplace.runs
+            ) as worker:
+                self._talk.deadline = trio.current_time() + self._crew.deadline
+                with self._talk:
+                    return await self._converse(worker)
+                how = await worker.stop()
+                logger.info("execution %s was cut short: %s", self.id, how.value)
+                return self._cut_ending(how)
+        finally:
+            self._has_worker = False
+            self._hurry()
 
     def _cut_ending(self, how: Stopped | None) -> Ending | None:
         """The end of one that was not let come to its own."""

@@ -37,6 +37,8 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    longest is closed for the newcomer (`Connection.give_way`), as RFC 9112, section 9.5, allows; 503
    is for when every place has a request to answer. Who would shut others out that way must open
    `Limits.connections` in the time a client takes to send its request.
+10. hypercorn leaves the reason phrase empty, and some clients show nothing else of a refusal (a
+   published one of crews, for one): `Http1._send_h11_event` puts it in.
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every
 connection at work, a bug) carry the same JSON body as all others: the one that the application

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from math import inf
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote
@@ -36,6 +37,7 @@ from hypercorn.typing import (
     ASGISendCallable,
     ASGISendEvent,
     ConnectionState,
+    H11SendableEvent,
     LifespanState,
 )
 from hypercorn.utils import suppress_body
@@ -160,6 +162,12 @@ class Http1(H11Protocol):
         )
         self.keep_alive_requests += 1
         return None
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Guard 10: with the reason phrase, which hypercorn leaves empty."""
+        if isinstance(event, h11.Response | h11.InformationalResponse) and not event.reason:
+            event = replace(event, reason=_phrase(event.status_code))
+        await super()._send_h11_event(event)
 
     async def _refuse(self, status: int, target: bytes = b"") -> None:
         path = unquote(target.partition(b"?")[0].decode("ascii"))
@@ -366,6 +374,10 @@ def _failure(
 ) -> tuple[list[tuple[bytes, bytes]], bytes]:
     app = cast(GuardedQuart, cast(ASGIWrapper, wrapped).app)
     return failure(app.failure_body, status, path)
+
+
+def _phrase(status: int) -> bytes:
+    return HTTPStatus(status).phrase.encode("ascii")
 
 
 def _origin_form(target: bytes) -> bytes | None:

@@ -275,7 +275,9 @@ PREFLIGHT = {
     ("path", "methods"),
     [("/api/sync-cookie", "GET, HEAD, POST"), ("/api/sync-cookie-local", "POST")],
 )
-async def test_the_extension_may_ask_first(start: Start, path: str, methods: str) -> None:
+async def test_the_extension_may_ask_first(
+    start: Start, path: str, methods: str, caplog: pytest.LogCaptureFixture
+) -> None:
     daemon = await start(cookie={"extension_origins": [OTHER_EXTENSION, EXTENSION]})
     answer = await daemon.ask("OPTIONS", path, **PREFLIGHT)
     assert answer.status_code == 204
@@ -284,7 +286,9 @@ async def test_the_extension_may_ask_first(start: Start, path: str, methods: str
     assert answer.headers["Access-Control-Allow-Methods"] == methods
     assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type"
     assert "Access-Control-Allow-Credentials" not in answer.headers
+    assert "Content-Length" not in answer.headers  # RFC 9110, section 8.6
     assert "Origin" in answer.headers["Vary"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize(

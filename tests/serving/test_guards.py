@@ -365,6 +365,30 @@ async def test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address(
 # The names that all of this hangs on
 
 
+# 10. The reason phrase
+
+
+@pytest.mark.parametrize(
+    ("request_", "line"),
+    [
+        (LAST_GET, b"HTTP/1.1 200 OK\r\n"),
+        (LAST_GET.replace(b"/small", b"/nothing"), b"HTTP/1.1 404 Not Found\r\n"),
+        (b"nonsense\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+    ],
+)
+async def test_a_status_has_its_phrase(serving: Serving, request_: bytes, line: bytes) -> None:
+    async with serving() as server:
+        assert (await server.send_and_read(request_)).startswith(line)
+
+
+async def test_without_the_guard_it_has_none(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Http1, "_send_h11_event")
+    async with serving() as server:
+        assert (await server.send_and_read(LAST_GET)).startswith(b"HTTP/1.1 200 \r\n")
+
+
 def test_the_installed_upstream_is_the_one_this_is_written_for() -> None:
     guards.check_upstream()
 

@@ -23,7 +23,7 @@ from typing import Final
 import trio
 from pydantic_core import to_json
 from quart import Response
-from quart.wrappers.response import ResponseBody
+from quart.wrappers.response import DataBody, ResponseBody
 
 from daemon.api.crews.schemas import EventData
 from daemon.crews.following import Following
@@ -48,9 +48,13 @@ Python does."""
 Follow = Callable[[], AbstractAsyncContextManager[Following]]
 
 
-def stream(follow: Follow, stopping: trio.Event) -> Response:
-    """The answer that tells all events of `follow()`, until there are no more or `stopping`."""
-    response = Response(_Stream(follow, stopping), content_type=MEDIA)
+def stream(follow: Follow, stopping: trio.Event, *, head: bool) -> Response:
+    """The answer that tells all events of `follow()`, until there are no more or `stopping`.
+
+    Asked for its `head` alone, it has no events to wait for.
+    """
+    body = DataBody(b"") if head else _Stream(follow, stopping)
+    response = Response(body, content_type=MEDIA)
     response.timeout = None
     # nginx would keep the events until it has a buffer full of them.
     response.headers["X-Accel-Buffering"] = "no"

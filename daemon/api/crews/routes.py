@@ -169,9 +169,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
 
         async with follow():
             pass  # a refusal is told now or never
-        if request.method == "HEAD":
-            return Response(b"", content_type=events.MEDIA)
-        return events.stream(follow, app.stopping)
+        return events.stream(follow, app.stopping, head=request.method == "HEAD")
 
     @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)

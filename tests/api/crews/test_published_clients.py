@@ -1,0 +1,399 @@
+"""Published clients of deployed CrewAI crews: what each sends, and how it judges the answers.
+
+None of them is needed here. The first two were run unmodified against a daemon, and what they sent
+was recorded: it is sent again with the same header names and bodies, and the client's own rules are
+applied to the answers. Of the others it is what their source says.
+
+| client | as seen in | what is special | tests |
+|---|---|---|---|
+| Semantic Kernel's CrewAI plugin | semantic-kernel 1.45.0 (PyPI) | null addresses, a header name \
+with an underscore, a fixed set of states, a failure is told by `result` alone | `…kernel…` |
+| CrewAI's InvokeCrewAIAutomationTool | crewai-tools 1.15.30 (PyPI) | reads every answer as a JSON \
+object, whatever its status (as CrewAI's MCP server does) | `…automation_tool…` |
+| CrewAI's pull request demo | a Streamlit page | empty addresses, keys nobody documents | \
+`…review_demo…` |
+| ruby-crewai | 0.1.0 | `/{id}/status`, shows `message` | `…ruby_gem…` |
+| a human-in-the-loop demo | crewai-LL-series, LL4 | camelCase and snake_case in one body | \
+`…human_demo…` |
+| .NET's JSON content | PostAsJsonAsync | a chunked body, media type with a charset | \
+`…dotnet_json…` |
+| a Next.js front end | | takes the output from `last_executed_task` | `…front_end…` |
+| CrewAI's documentation | docs/edge/enterprise-api.en.yaml | the shapes of its examples | \
+`…example…` |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.executor import Executor
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import Retention, Status
+
+if TYPE_CHECKING:
+    from tests.api.crews.conftest import Address, House, OpenHouse, StandIn
+
+SOON = 15.0  # seconds; whatever takes longer hangs
+WAITING = "waiting_for_human_input"
+
+WORKER = """\
+import json, os, socket, sys
+
+line = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"])).makefile("rw", encoding="utf-8")
+
+
+def say(type, **fields):
+    print(json.dumps({"type": type, **fields}), file=line, flush=True)
+
+
+def hear():
+    message = json.loads(line.readline())
+    return sys.exit("stopped") if message["type"] == "stop" else message
+
+
+inputs = hear()["inputs"]
+say("started", total_tasks=1)
+say("task_started", task_id="write", name="write", agent="writer")
+say("step", task_id="write", thought="hm", tool="look", tool_input={"q": 1}, result="seen")
+if inputs["topic"] == "quota":
+    say("failed", error="the model refused: quota exceeded")
+    sys.exit()
+if inputs["topic"] == "hang":
+    hear()
+text = json.dumps(inputs, sort_keys=True)
+if inputs["topic"] == "ask":
+    say("human_input", task_id="write", prompt="Good?", output=text)
+    answer = hear()
+    text = f"{answer['approved']}: {answer['feedback']}"
+say("task_completed", task_id="write", output=text)
+say("result", output=text)
+"""
+
+
+@pytest.fixture
+def crews(tmp_path: Path) -> Catalog:
+    program = tmp_path / "worker.py"
+    program.write_text(WORKER)
+    command = (sys.executable, "-S", str(program))
+    alpha = Crew(
+        name="alpha",
+        worker=WorkerSettings(command, {}, memory=256 * 1024 * 1024, grace=2.0),
+        inputs=(Input("topic"), Input("region", required=False, default="global")),
+        max_running=2,
+        queue=2,
+        deadline=60,
+        human_deadline=60,
+        on_restart="fail",
+        users=("ann", "bob"),
+        tools=(),
+    )
+    return Catalog({"alpha": alpha}, broken=(BrokenCrew("gamma", (), users=()),), default="alpha")
+
+
+@pytest.fixture
+async def whole(
+    nursery: trio.Nursery, open_house: OpenHouse, crews: Catalog, tmp_path: Path
+) -> AsyncIterator[House]:
+    """The crew above, with the real executor."""
+    journal = Journal(
+        tmp_path / "journal.sqlite3",
+        key=SecretBytes(bytes(32)),
+        retention=Retention(timedelta(days=1), 100),
+    )
+    executor = Executor(crews, journal, tools={}, runs=tmp_path / "runs", queued=lambda: None)
+    await nursery.start(journal.run)
+    await nursery.start(executor.run)
+    async with open_house(executor) as made:
+        yield made
+
+
+async def send(
+    at: Address, method: str, path: str, body: object, headers: dict[str, str]
+) -> httpx.Response:
+    """A request as both do it: the body is spaced as Python's json does that, and a GET without
+    one has a Content-Type too.
+    """
+    content = None if body is None else json.dumps(body)
+    whole = {"Content-Type": "application/json"} | headers
+    return await at.http.request(method, at.url + path, headers=whole, content=content)
+
+
+# Semantic Kernel
+
+
+class Refused(Exception):  # noqa: N818 - it names what happened
+    """What its HTTP library raises for 400 and above: all that the plugin's user is shown."""
+
+
+@dataclass
+class SemanticKernel:
+    """The plugin, as `CrewAIEnterprise(endpoint, token, session=…)`."""
+
+    at: Address
+    token: str
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "user_agent": "semantic-kernel-python/1.45.0",
+            "User-Agent": "Python/3.11 aiohttp/3.14.5",
+        }
+        answer = await send(self.at, method, path, body, headers)
+        if answer.status_code >= 400:
+            raise Refused(answer.status_code)
+        return answer.json()
+
+    async def kickoff(self, inputs: dict[str, Any] | None) -> str:
+        nobody = {"taskWebhookUrl": None, "stepWebhookUrl": None, "crewWebhookUrl": None}
+        answer = await self.ask("POST", "/kickoff", {"inputs": inputs, **nobody})
+        assert isinstance(answer["kickoff_id"], str)
+        assert re.fullmatch("[A-Za-z0-9_-]+", answer["kickoff_id"])  # else it asks no status
+        return str(answer["kickoff_id"])
+
+    async def status(self, kickoff_id: str) -> Any:
+        """An answer that its models take: others raise there."""
+        answer = await self.ask("GET", f"/status/{kickoff_id}")
+        assert answer["state"] in {
+            "PENDING", "STARTED", "RUNNING", "SUCCESS", "FAILED", "FAILURE", "NOT FOUND",
+        }  # fmt: skip
+        assert isinstance(answer["result"], str | None)
+        assert isinstance(answer["last_step"], dict | None)
+        return answer
+
+    async def wait(self, kickoff_id: str) -> str:
+        """What its user gets at the end. It means to raise for a failure, and never does."""
+        with trio.fail_after(SOON):
+            while True:
+                answer = await self.status(kickoff_id)
+                if answer["state"] in {"FAILED", "FAILURE", "SUCCESS", "NOT FOUND"}:
+                    return answer["result"] or ""
+
+
+@pytest.mark.parametrize(("where", "who"), [("own", "alpha"), ("under", "alpha"), ("root", "ann")])
+async def test_semantic_kernel_completes_a_run(whole: House, where: str, who: str) -> None:
+    kernel = SemanticKernel(whole.at(where), whole.tokens[who])
+    inputs = {"topic": 2024, "some": [1, {"a": None}], "region": None}
+    assert json.loads(await kernel.wait(await kernel.kickoff(inputs))) == inputs
+
+
+async def test_semantic_kernel_shows_the_error_of_a_failed_run(whole: House) -> None:
+    kernel = SemanticKernel(whole.own, whole.token)
+    told = await kernel.wait(await kernel.kickoff({"topic": "quota"}))
+    assert told == "the model refused: quota exceeded"
+
+
+async def test_semantic_kernel_is_told_of_a_stop(whole: House) -> None:
+    kernel = SemanticKernel(whole.own, whole.token)
+    kickoff_id = await kernel.kickoff({"topic": "hang"})
+    await kernel.ask("POST", f"/stop/{kickoff_id}")
+    assert "stopped" in await kernel.wait(kickoff_id)
+
+
+@pytest.mark.parametrize("inputs", [None, {}, {"region": "asia"}])
+async def test_semantic_kernel_is_refused_without_an_input(
+    whole: House, inputs: dict[str, Any] | None
+) -> None:
+    with pytest.raises(Refused, match="422"):
+        await SemanticKernel(whole.own, whole.token).kickoff(inputs)
+
+
+async def test_semantic_kernel_is_refused_with_another_token(whole: House) -> None:
+    with pytest.raises(Refused, match="401"):
+        await SemanticKernel(whole.own, "wrong").kickoff({"topic": "AI"})
+
+
+@pytest.mark.parametrize("last_step", [None, {"thought": "hm", "tool_input": {"q": 1}}])
+@pytest.mark.parametrize("word", Status)
+async def test_semantic_kernel_can_read_every_status(
+    house: House, executor: StandIn, word: Status, last_step: Any
+) -> None:
+    known = executor.add(status=word, last_step=last_step)
+    answer = await SemanticKernel(house.own, house.token).status(known.id)
+    assert answer["last_step"] == last_step
+    assert (answer["result"] is None) is not word.state.ended
+
+
+# CrewAI's own tool
+
+
+@dataclass
+class AutomationTool:
+    """`InvokeCrewAIAutomationTool(crew_api_url=…, crew_bearer_token=…).run(…)`."""
+
+    at: Address
+    token: str
+
+    async def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        headers = {
+            "User-Agent": "python-requests/2.34.2",
+            "Connection": "keep-alive",
+            "Authorization": f"Bearer {self.token}",
+        }
+        read = (await send(self.at, method, path, body, headers)).json()
+        assert isinstance(read, dict)  # it never looks at the status, and takes this for granted
+        return read
+
+    async def run(self, **inputs: Any) -> tuple[str, str]:
+        """How it went, and what an agent that uses the tool is told then."""
+        answer = await self.ask("POST", "/kickoff", {"inputs": inputs})
+        kickoff_id = answer.get("kickoff_id")
+        return await self.wait(kickoff_id) if kickoff_id else ("not started", str(answer))
+
+    async def wait(self, kickoff_id: str) -> tuple[str, str]:
+        with trio.fail_after(SOON):
+            while True:
+                outcome = await self.poll(kickoff_id)
+                if outcome is not None:
+                    return outcome
+
+    async def poll(self, kickoff_id: str) -> tuple[str, str] | None:
+        """None, whatever else was answered: it asks again."""
+        answer = await self.ask("GET", f"/status/{kickoff_id}")
+        match answer.get("state", "").lower():
+            case "success":
+                return "succeeded", str(answer["result"])
+            case "failed":
+                return "failed", str(answer)
+        return None
+
+
+@pytest.mark.parametrize("where", ["own", "under", "root"])
+async def test_automation_tool_completes_a_run(whole: House, where: str) -> None:
+    told = await AutomationTool(whole.at(where), whole.token).run(topic="2024", region="asia")
+    assert told == ("succeeded", '{"region": "asia", "topic": "2024"}')
+
+
+async def test_automation_tool_shows_the_error_of_a_failed_run(whole: House) -> None:
+    how, told = await AutomationTool(whole.own, whole.token).run(topic="quota")
+    assert how == "failed"
+    assert "the model refused: quota exceeded" in told
+
+
+async def test_automation_tool_tells_which_input_is_missing(whole: House) -> None:
+    how, told = await AutomationTool(whole.own, whole.token).run(region="asia")
+    assert how == "not started"
+    assert "'missing_inputs': ['topic']" in told
+
+
+async def test_automation_tool_tells_that_its_token_is_wrong(whole: House) -> None:
+    how, told = await AutomationTool(whole.own, "wrong").run(topic="AI")
+    assert how == "not started"
+    assert "the bearer token is not valid here" in told
+
+
+@pytest.mark.parametrize("word", Status)
+async def test_automation_tool_asks_until_the_end(
+    house: House, executor: StandIn, word: Status
+) -> None:
+    known = executor.add(status=word, error="why")
+    how, told = await AutomationTool(house.own, house.token).poll(known.id) or (None, "")
+    assert how == {"SUCCESS": "succeeded", "FAILED": "failed"}.get(word.state.value)
+    assert ("'error': 'why'" in told) is (how == "failed")
+
+
+async def test_automation_tool_asks_again_while_a_part_restarts(
+    house: House, executor: StandIn
+) -> None:
+    known = executor.add()
+    executor.refusal = Unavailable("later", retry_after=1)
+    assert await AutomationTool(house.own, house.token).poll(known.id) is None
+
+
+async def test_review_demo_has_no_webhooks(house: House, executor: StandIn) -> None:
+    inputs = {"repo_name": "a/b", "files_changed": ""}
+    body = {"inputs": inputs, "trainingFilename": "", "generateArtifact": False}
+    body |= {"taskWebhookUrl": "", "stepWebhookUrl": "", "crewWebhookUrl": ""}
+    assert (await house.own.post("/kickoff", house.token, body)).status_code == 200
+    ((_, kickoff, _, _),) = executor.kickoffs
+    assert (kickoff.inputs, kickoff.webhooks) == (inputs, ())
+
+
+async def test_dotnet_json_content_is_read(house: House, executor: StandIn) -> None:
+    async def in_chunks() -> AsyncIterator[bytes]:
+        yield b'{"inputs":{"topic":"1"},"meta":null,"taskWebhookUrl":null,'
+        yield b'"stepWebhookUrl":null,"crewWebhookUrl":null}'
+
+    media = "application/json; charset=utf-8"
+    headers = {"Authorization": f"Bearer {house.token}", "Content-Type": media}
+    url = f"{house.own.url}/kickoff"
+    answer = await house.own.http.post(url, headers=headers, content=in_chunks())
+    assert answer.status_code == 200
+    assert executor.kickoffs[0][1].inputs == {"topic": "1"}
+
+
+async def test_ruby_gem_shows_the_message(house: House, executor: StandIn) -> None:
+    known = executor.add(status=Status.RUNNING)
+    headers = {"Authorization": f"Bearer {house.token}", "User-Agent": "ruby-crewai/0.1.0 Ruby/3.3"}
+    for kickoff_id, word in ((known.id, "running"), ("k-abc-123", None)):
+        answer = await house.own.http.get(f"{house.own.url}/{kickoff_id}/status", headers=headers)
+        assert re.search(r"\bjson\b", answer.headers["Content-Type"])  # else it is no hash there
+        assert answer.json().get("status") == word
+        assert word or answer.json()["message"].startswith("kickoff_id: ")
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_human_demo_answers_by_the_task_s_name(whole: House, approved: bool) -> None:
+    tool = AutomationTool(whole.own, whole.token)
+    kickoff_id = (await tool.ask("POST", "/kickoff", {"inputs": {"topic": "ask"}}))["kickoff_id"]
+    with trio.fail_after(SOON):
+        while (told := await tool.ask("GET", f"/status/{kickoff_id}"))["status"] != WAITING:
+            pass
+    assert told["current_task"] == "write"
+    ids = {"executionId": kickoff_id, "taskId": "write"}
+    decision = {"human_feedback": "as agreed", "is_approve": approved}
+    beside = {"output": "a draft", "inputs": {"topic": "ask"}, "taskWebhookUrl": None}
+    answer = await whole.own.post("/resume", whole.token, ids | decision | beside)
+    assert answer.status_code == 200, answer.text
+    assert await tool.wait(kickoff_id) == ("succeeded", f"{approved}: as agreed")
+
+
+async def test_front_end_takes_the_last_task_s_output(whole: House) -> None:
+    kernel = SemanticKernel(whole.own, whole.token)
+    kickoff_id = await kernel.kickoff({"topic": "AI"})
+    await kernel.wait(kickoff_id)
+    told = await kernel.status(kickoff_id)
+    assert told["last_executed_task"]["output"] == told["result"]
+
+
+BASIC = {"strategy": "basic", "username": "u", "password": "p"}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "meta": {"meta": {"requestId": "r-1", "source": "web"}},
+    "a flow's state": {"restoreFromStateId": "8d3f0c52-6c0e-4b36-9e0c-0a1b2c3d4e5f"},
+    "addresses": {"taskWebhookUrl": "https://a.example/t", "crewWebhookUrl": "https://a.example/c"},
+    "a human": {"humanInputWebhook": {"url": "https://a.example/h", "authentication": BASIC}},
+    "events": {
+        "webhooks": {
+            "events": ["crew_kickoff_started", "llm_call_started", "memory_query_completed"],
+            "url": "https://a.example/e",
+            "realtime": False,
+            "authentication": {"strategy": "bearer", "token": "t"},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_an_example_is_taken(house: House, executor: StandIn, name: str) -> None:
+    body = {"inputs": {"budget": "1000 USD", "age": "35"}} | EXAMPLES[name]
+    answer = await house.own.post("/kickoff", house.token, body)
+    assert answer.status_code == 200, answer.text
+    ((_, kickoff, _, _),) = executor.kickoffs
+    assert (kickoff.inputs, kickoff.meta) == (body["inputs"], body.get("meta"))
+    targets = {"addresses": ["task", "crew"], "a human": ["human_input"], "events": ["stream"]}
+    assert [each.kind for each in kickoff.webhooks] == targets.get(name, [])
