@@ -71,6 +71,8 @@ def calls_for(about: About, event: NewEvent, what: What | None) -> list[NewDeliv
     get that. Targets of the kind `stream` get the event itself when they name its type; one that
     names none gets all (CrewAI does not say what an empty list means).
     """
+    if not about.webhooks:
+        return []  # as most have none: a body may be of some MiB
     own = None if what is None else (_kind(what), to_json(_body(about, what)))
     stream = to_json(_stream_body(about, event))
     return [

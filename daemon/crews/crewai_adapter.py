@@ -38,16 +38,15 @@ from typing import Any, NoReturn, cast
 
 # The bounds of the protocol; a test holds them to the daemon's.
 MAX_LINE = 1024 * 1024
-MAX_EVENTS = 10_000
-MAX_OUTPUT = 16 * 1024 * 1024
 MAX_WAITING_CALLS = 16
 MAX_ID = 200
 # Bytes, so at most as many characters as the protocol allows.
 NAME = 1000
 TEXT = 64 * 1024
 ERROR = 4 * 1024
-# What an execution may say is shared out: steps and logs end at the first pair, calls of tools at
-# the second. What is left is for the ends of tasks, questions to a human, and the result.
+# What an execution may say (10 000 messages, 16 MiB) is shared out: steps and logs end at the first
+# pair, calls of tools at the second. What is left is for the ends of tasks, questions to a human,
+# and the result.
 STEPS_UNTIL = (8_000, 8 * 1024 * 1024)
 CALLS_UNTIL = (9_500, 12 * 1024 * 1024)
 # Bytes of one output of a task, and what they come down to when there is little room left.

@@ -39,8 +39,9 @@ from daemon.supervision.supervisor import sole_error
 
 QUEUE = 256
 """Kickoffs, stops and resumes that may wait, over all crews."""
-AT_ONCE = 64
-"""Of those, how many are worked on at a time: a stop takes as long as its worker."""
+AT_ONCE = 512
+"""Questions worked on at a time; more connections than that are not served. A stop takes as long as
+its worker, and many of them must not be what another crew's kickoff waits for."""
 
 
 class Executor:

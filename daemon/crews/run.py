@@ -29,6 +29,7 @@ from pydantic import JsonValue
 
 from daemon.crews.calls import About, Ending
 from daemon.crews.crew import Crew
+from daemon.crews.ends import End
 from daemon.crews.following import Bells
 from daemon.crews.ledger import Entry, Ledger, about, ended, failure, success
 from daemon.crews.protocol import (
@@ -264,6 +265,8 @@ class Run:
                     return await self._converse(worker)
                 how = await worker.stop()
                 logger.info("execution %s was cut short: %s", self.id, how.value)
+                if worker.final is not None:  # it had said all, and was slow to leave
+                    return _ending_of(worker.final)
                 return self._cut_ending(how)
         finally:
             self._has_worker = False
@@ -294,8 +297,7 @@ class Run:
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:
             self._hands = None
-        end = await worker.end()
-        return success(end) if isinstance(end, Result) else failure(Status.ERROR, end.error)
+        return _ending_of(await worker.end())
 
     async def _take(self, message: FromWorker, worker: Worker) -> None:
         assert self._hands is not None  # noqa: S101 - for the type checker
@@ -354,3 +356,7 @@ class Run:
 
     def _now(self) -> datetime:
         return self._workplace.wall()
+
+
+def _ending_of(end: End) -> Ending:
+    return success(end) if isinstance(end, Result) else failure(Status.ERROR, end.error)

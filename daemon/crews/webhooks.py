@@ -6,10 +6,10 @@ to one target go in order and one at a time, or a receiver would hear of the end
 task. And receivers hang, by the dozen when their host is down.
 
 The choice: the journal is the queue, and nothing of it is kept here. One task asks it for what is
-due, which are the first calls of each execution and target, and starts a task for each that it has
-a hand free for. A call that is done makes room for the next behind it. One that failed is put off
-in the journal, and what waits behind it waits on. Hands are limited for all calls and for one host,
-so that a host which hangs leaves hands for the others.
+due and has a hand free, of each execution and target the first call, and starts a task for each. A
+call that is done makes room for the next behind it. One that failed is put off in the journal, and
+what waits behind it waits on. Hands are limited for all calls and for one host, so that a host
+which hangs leaves hands for the others.
 
 A target that has worn out all attempts of one call, about a day, gets one attempt for each further
 call until it takes one: what has piled up behind does not take another day each.
@@ -55,8 +55,6 @@ logger = logging.getLogger(__name__)
 AT_ONCE: Final = 16
 """Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""
 AT_ONCE_TO_A_HOST: Final = 4
-LOOK_AT: Final = 100
-"""Calls in one look at the journal: many more than are in hand, for some hosts may be busy."""
 LONGEST_SLEEP: Final = 60.0
 """Seconds between two looks when nothing is known to come. Whatever queues a call says so, and this
 is for a clock that was set."""
@@ -118,27 +116,43 @@ class Webhooks:
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start what is due and has a hand free; returns in how many seconds to look again."""
-        soon = self._wall() + timedelta(seconds=LONGEST_SLEEP)
-        found = await self._insist(lambda: self._journal.due_deliveries(soon, LOOK_AT))
-        now = self._wall()
-        for delivery in found:
-            if delivery.next_at > now:
-                return (delivery.next_at - now).total_seconds()
-            if self._has_a_hand_for(delivery):
-                self._in_hand[delivery.id] = delivery
+        while len(self._in_hand) < AT_ONCE:
+            found = await self._insist(self._next)
+            now = self._wall()
+            started = [each for each in found if each.next_at <= now and self._take(each)]
+            for delivery in started:
                 nursery.start_soon(self._deliver, sender, delivery)
-        return LONGEST_SLEEP
+            if not started:
+                waits = ((each.next_at - now).total_seconds() for each in found)
+                return next((wait for wait in waits if wait > 0), LONGEST_SLEEP)
+        return LONGEST_SLEEP  # the end of a call is the time to look again
 
-    def _has_a_hand_for(self, delivery: Delivery) -> bool:
-        """Whether it may start now. If not, the end of another one is the time to look again."""
-        if delivery.id in self._in_hand or len(self._in_hand) >= AT_ONCE:
-            return False
-        targets = {_target(each) for each in self._in_hand.values()}
-        hosts = Counter(origin(each.target.url) for each in self._in_hand.values())
-        return (
-            _target(delivery) not in targets
-            and hosts[origin(delivery.target.url)] < AT_ONCE_TO_A_HOST
+    async def _next(self) -> list[Delivery]:
+        """What is due, or will be soon, and not for a host that has no hand free: however much
+        waits for one that hangs, it hides no other."""
+        return await self._journal.due_deliveries(
+            self._wall() + timedelta(seconds=LONGEST_SLEEP),
+            AT_ONCE,
+            but=tuple(self._in_hand),
+            besides=self._busy_hosts(),
         )
+
+    def _take(self, delivery: Delivery) -> bool:
+        """Take it in hand, if it may start now: else the end of another one is the time for it."""
+        targets = {_target(each) for each in self._in_hand.values()}
+        free = (
+            len(self._in_hand) < AT_ONCE
+            and _target(delivery) not in targets
+            and origin(delivery.target.url) not in self._busy_hosts()
+        )
+        if free:
+            self._in_hand[delivery.id] = delivery
+        return free
+
+    def _busy_hosts(self) -> list[str]:
+        """The hosts that have as many hands as one may have."""
+        hosts = Counter(origin(each.target.url) for each in self._in_hand.values())
+        return [host for host, hands in hosts.items() if hands >= AT_ONCE_TO_A_HOST]
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:

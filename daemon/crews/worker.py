@@ -40,10 +40,12 @@ from daemon.crews.channel import Channel
 from daemon.crews.ends import End, ProtocolBroken, silent_end
 from daemon.crews.protocol import (
     MAX_OUTPUT,
+    Failed,
     FromWorker,
     HumanFeedback,
     Inputs,
     ProtocolFault,
+    Result,
     Stop,
     ToolResult,
     quoted,
@@ -139,6 +141,11 @@ class Worker:
             stderr=self.stderr_tail,
             memory_limit=self._settings.memory,
         )
+
+    @property
+    def final(self) -> Result | Failed | None:
+        """What it has said of its end so far, which stands when it is stopped after that."""
+        return None if self._channel.fault is not None else self._channel.final
 
     async def stop(self) -> Stopped:
         """Have it end: `stop`, then SIGTERM to its process group, then SIGKILL.

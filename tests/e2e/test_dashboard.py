@@ -40,17 +40,18 @@ EVIL = """<img src=x onerror="document.title='taken'"><script>document.title='ta
 
 BEGIN = """\
 import json, os, socket
-line = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"])).makefile("rw", encoding="utf-8")
+ends = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+heard, line = ends.makefile("r", encoding="utf-8"), ends.makefile("w", encoding="utf-8")
 def say(type, **fields):
     print(json.dumps({"type": type, **fields}), file=line, flush=True)
-inputs = json.loads(line.readline())["inputs"]
+inputs = json.loads(heard.readline())["inputs"]
 say("started", total_tasks=1)
 """
 ASKING = """\
 say("task_started", task_id="write", name="Write " + inputs["topic"], agent=inputs["topic"])
 say("log", text=inputs["topic"])
 say("human_input", task_id="write", prompt="Good? " + inputs["topic"], output=inputs["topic"])
-answer = json.loads(line.readline())
+answer = json.loads(heard.readline())
 say("task_completed", task_id="write", output=inputs["topic"])
 say("result", output=json.dumps({"inputs": inputs, "human": answer["feedback"]}))
 """
@@ -152,6 +153,19 @@ class Tab:
     async def click(self, role: str, name: str) -> None:
         await self._call(await self.find(role, name), "function() { this.click(); }")
 
+    @asynccontextmanager
+    async def mouse_held(self, role: str, name: str) -> AsyncIterator[None]:
+        """A click that takes as long as the block."""
+        middle = """function() {
+            const { x, y, width, height } = this.getBoundingClientRect();
+            return { x: x + width / 2, y: y + height / 2 };
+        }"""
+        place = await self._call(await self.find(role, name), middle)
+        press = {**place, "button": "left", "clickCount": 1}
+        await self.session.call("Input.dispatchMouseEvent", {"type": "mousePressed", **press})
+        yield
+        await self.session.call("Input.dispatchMouseEvent", {"type": "mouseReleased", **press})
+
     async def text(self, role: str, name: str) -> str:
         """What an element says."""
         object_id = await self.find(role, name)
@@ -178,6 +192,12 @@ class Tab:
         return str(
             await self._call(await self.find("textbox", name), "function() { return this.value; }")
         )
+
+    async def until(self, expression: str) -> None:
+        """Wait until it is true."""
+        with trio.fail_after(PATIENCE):
+            while not await self.evaluate(expression):  # noqa: ASYNC110 - the page has no event of ours
+                await trio.sleep(LOOK_EVERY)
 
     async def see(self, *texts: str, but_not: str = "\0") -> str:
         """Wait until all of these are shown, and that is not; all that is shown."""
@@ -391,6 +411,19 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     await tab.go("crews/endless/executions?state=RUNNING")
     await tab.see("There are none.")
     assert tab.refused == []
+
+
+async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    await tab.open("crews/endless/executions", session_token=daemon.token)
+    await tab.see("running", "Waiting")
+    looks = (
+        "performance.getEntriesByType('resource').filter((e) => /executions/.test(e.name)).length"
+    )
+    before = await tab.evaluate(looks)
+    async with tab.mouse_held("link", kickoff_id[:8]):
+        await tab.until(f"{looks} > {before + 1}")
+    await tab.see("Now: Waiting", "crew_kickoff_started")
 
 
 async def test_an_error_comes_first_and_stays_text(daemon: Daemon, tab: Tab) -> None:

@@ -21,19 +21,20 @@ class ToolFailed(Exception):  # noqa: N818 - says what happened
 class Line:
     """One question at a time, so the next message is its answer, or `stop`."""
 
-    def __init__(self, line: TextIO) -> None:
-        self._line = line
+    def __init__(self, heard: TextIO, said: TextIO) -> None:
+        self._heard = heard
+        self._said = said
         self._calls = 0
 
     def say(self, type_: str, /, **fields: object) -> None:
         """Send a message; a field that is None is left out."""
         message = {name: value for name, value in fields.items() if value is not None}
         text = json.dumps({"type": type_, **message}, ensure_ascii=False)
-        print(text, file=self._line, flush=True)
+        print(text, file=self._said, flush=True)
 
     def hear(self) -> Json:
         """The next message. Ends the process when that is `stop`, or the daemon has gone."""
-        text = self._line.readline()
+        text = self._heard.readline()
         message: Json = json.loads(text) if text else {"type": "stop"}
         if message["type"] == "stop":
             sys.exit("stopped")
@@ -56,4 +57,8 @@ class Line:
 def open_line(environment: Mapping[str, str]) -> Line:
     """The line that the daemon has opened for this process."""
     connection = socket.socket(fileno=int(environment["SMARTLINKD_FD"]))
-    return Line(connection.makefile("rw", encoding="utf-8", newline="\n"))
+    # One file for both directions would lose at each write what it has read ahead.
+    return Line(
+        connection.makefile("r", encoding="utf-8", newline="\n"),
+        connection.makefile("w", encoding="utf-8", newline="\n"),
+    )

@@ -55,7 +55,8 @@ WAITING = "waiting_for_human_input"
 WORKER = """\
 import json, os, socket, sys
 
-line = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"])).makefile("rw", encoding="utf-8")
+ends = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+heard, line = ends.makefile("r", encoding="utf-8"), ends.makefile("w", encoding="utf-8")
 
 
 def say(type, **fields):
@@ -63,7 +64,7 @@ def say(type, **fields):
 
 
 def hear():
-    message = json.loads(line.readline())
+    message = json.loads(heard.readline())
     return sys.exit("stopped") if message["type"] == "stop" else message
 
 

@@ -1,0 +1,364 @@
+"""An executor with a journal on a real file, and workers that do as their inputs say."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from pydantic import JsonValue, SecretBytes
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import Caller, Crew
+from daemon.crews.executor import Executor
+from daemon.crews.lines import Kickoff
+from daemon.crews.run import Feedback
+from daemon.crews.tools import Tool
+from daemon.crews.worker import WorkerSettings
+from daemon.errors import Invalid
+from daemon.journal import schema
+from daemon.journal.actor import Journal
+from daemon.journal.model import Event, Execution, Retention, Status, WebhookTarget
+
+MIB = 2**20
+HANG = 20.0  # seconds; what takes that long hangs
+
+Step = str | dict[str, JsonValue]
+
+# Does the steps of its input "script", one after the other. An object is said as it is.
+PUPPET = r"""
+import json, os, signal, socket, sys
+socket = socket.socket(fileno=3)
+line, answers = socket.makefile("w", encoding="utf-8"), socket.makefile("r", encoding="utf-8")
+def say(type, **fields):
+    print(json.dumps({"type": type, **fields}), file=line, flush=True)
+def hear():
+    message = json.loads(answers.readline() or '{"type": "stop"}')
+    if message["type"] == "stop":
+        sys.exit("stopped")
+    return message
+given = hear()
+for step in given["inputs"].get("script", ["started", "result done"]):
+    word, _, rest = (step if isinstance(step, str) else "").partition(" ")
+    if word == "":
+        say(**step)
+    elif word == "started":
+        say("started")
+    elif word == "task":
+        say("task_started", task_id=rest, name="task " + rest)
+    elif word == "done":
+        say("task_completed", task_id=rest, output="output of " + rest)
+    elif word == "ask":
+        say("human_input", task_id=rest, prompt="good?")
+    elif word == "call":
+        say("tool_call", call_id=rest, tool=rest, arguments={})
+    elif word == "hear":
+        say("log", text=json.dumps(hear()))
+    elif word == "given":
+        say("log", text=json.dumps(given))
+    elif word == "log":
+        say("log", text=rest)
+    elif word == "result":
+        say("result", output=rest)
+    elif word == "failed":
+        say("failed", error=rest)
+    elif word == "raw":
+        print(rest, file=line, flush=True)
+    elif word == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    elif word == "hang":
+        while True:
+            signal.pause()
+    elif word == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "fill":
+        hoard = b"x" * (512 * 2**20)
+        signal.pause()
+    elif word == "exit":
+        print("its last words", file=sys.stderr, flush=True)
+        sys.exit(int(rest))
+    else:
+        raise ValueError(step)
+"""
+TRIVIAL = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
+
+
+def make_crew(name: str = "c", *command: str, **different: object) -> Crew:
+    """A crew of puppets, or of what `command` runs; `memory` and `grace` are its workers'."""
+    worker: dict[str, Any] = {"memory": 256 * MIB, "grace": 1.0}
+    usual: dict[str, Any] = {
+        "inputs": (),
+        "max_running": 2,
+        "queue": 100,
+        "deadline": 60.0,
+        "human_deadline": 60.0,
+        "on_restart": "fail",
+        "users": ("an", "bo"),
+        "tools": ("gate", "add", "refuse", "bug"),
+    }
+    for key, value in different.items():
+        (worker if key in worker else usual)[key] = value
+    puppet = (sys.executable, "-I", "-S", "-c", PUPPET)
+    return Crew(name=name, worker=WorkerSettings(command or puppet, {}, **worker), **usual)
+
+
+class Gate:
+    """A tool that answers when it is opened, and tells of those who wait at it."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.most_waiting = 0
+        self._opened = trio.Event()
+        self._news = trio.Event()
+
+    async def use(self, arguments: dict[str, JsonValue]) -> JsonValue:  # noqa: ARG002 - a tool has it
+        self.waiting += 1
+        self.most_waiting = max(self.waiting, self.most_waiting)
+        self._tell()
+        try:
+            await self._opened.wait()
+        finally:
+            self.waiting -= 1
+            self._tell()
+        return "open"
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def close(self) -> None:
+        self._opened = trio.Event()
+
+    async def reaches(self, waiting: int) -> None:
+        """Wait until so many wait at it."""
+        with trio.fail_after(HANG):
+            while self.waiting != waiting:
+                await self._news.wait()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+
+class House:
+    """One daemon's journal and executor. Another one on the same folder is the daemon's next start.
+
+    `calls` counts how often it was said that webhook calls were queued.
+    """
+
+    def __init__(self, folder: Path, crews: tuple[Crew, ...]) -> None:
+        self.folder = folder
+        self.holder = Caller("c")
+        self.gate = Gate()
+        self.calls = 0
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.journal = Journal(
+            folder / "journal.db",
+            key=SecretBytes(b"k" * 32),
+            retention=Retention(timedelta(days=1), 1000),
+        )
+        self.executor = Executor(
+            Catalog({crew.name: crew for crew in crews}),
+            self.journal,
+            tools=self._tools(),
+            runs=folder / "runs",
+            queued=self._called,
+        )
+
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run both, as `nursery.start` has it, until `stop()` or `kill()`."""
+        try:
+            with self.scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.journal.run)
+                    await self.executor.run(task_status)
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.ended.set()
+
+    async def stop(self) -> None:
+        """End it in order."""
+        self.executor.stop_all()
+        await self.ended.wait()
+
+    async def kill(self) -> None:
+        """End it in the midst of all."""
+        self.scope.cancel()
+        await self.ended.wait()
+
+    # What tests ask. `user` "" is the holder of the organization token.
+
+    async def kickoff(
+        self,
+        *script: Step,
+        crew: str = "c",
+        user: str = "",
+        inputs: dict[str, JsonValue] | None = None,
+        meta: JsonValue = None,
+        webhooks: tuple[WebhookTarget, ...] = (),
+        key: str | None = None,
+        body: JsonValue = None,
+    ) -> str:
+        """Kick off a script; without one, a run that is started and done."""
+        given = dict(inputs or {}) | ({"script": list(script)} if script else {})
+        return await self.executor.kickoff(
+            Caller(crew, user), Kickoff(given, meta, webhooks), idempotency_key=key, body=body
+        )
+
+    async def look(self, kickoff_id: str, crew: str = "c") -> Execution:
+        return await self.executor.execution(Caller(crew), kickoff_id)
+
+    async def end_of(self, kickoff_id: str, crew: str = "c") -> Execution:
+        """The execution when it has ended."""
+        with trio.fail_after(HANG):
+            while True:
+                execution = await self.executor.wait(Caller(crew), kickoff_id, HANG)
+                if execution.state.ended:
+                    return execution
+
+    async def reaches(self, kickoff_id: str, status: Status, crew: str = "c") -> Execution:
+        """The execution when it has that status."""
+        with trio.fail_after(HANG):
+            async with self.executor.follow(Caller(crew), kickoff_id, after=0) as following:
+                while await following.next():
+                    execution = await self.look(kickoff_id, crew)
+                    if execution.status is status:
+                        return execution
+        raise AssertionError(f"it has ended as {execution.status}: {execution.error}")
+
+    async def hears(self, kickoff_id: str, text: str) -> None:
+        """Wait until its worker has logged this."""
+        with trio.fail_after(HANG):
+            async with self.executor.follow(Caller("c"), kickoff_id, after=0) as following:
+                while text not in str([event.data for event in await following.next()]):
+                    pass
+
+    async def stop_one(self, kickoff_id: str, user: str = "", crew: str = "c") -> None:
+        with trio.fail_after(HANG):
+            await self.executor.stop(Caller(crew, user), kickoff_id)
+
+    async def resume(
+        self,
+        kickoff_id: str,
+        task_id: str = "a",
+        text: str = "yes",
+        *,
+        approved: bool = True,
+        user: str = "",
+        webhooks: tuple[WebhookTarget, ...] = (),
+    ) -> Execution:
+        feedback = Feedback(task_id, text, approved)
+        with trio.fail_after(HANG):
+            return await self.executor.resume(
+                Caller("c", user), kickoff_id, feedback, webhooks=webhooks
+            )
+
+    async def events(self, kickoff_id: str) -> list[Event]:
+        return await self.journal.events(kickoff_id, after=0, limit=500)
+
+    async def story(self, kickoff_id: str) -> list[str]:
+        """The types of its events."""
+        return [event.type for event in await self.events(kickoff_id)]
+
+    async def logs(self, kickoff_id: str) -> list[str]:
+        """The texts that its worker has logged."""
+        data = [event.data for event in await self.events(kickoff_id) if event.type == "log"]
+        return [str(each["text"]) for each in data if isinstance(each, dict)]
+
+    def owed(self) -> list[tuple[str, str, Any]]:
+        """The webhook calls that wait: kind of the target, its url, body."""
+        with closing(sqlite3.connect(self.folder / "journal.db")) as other_program:
+            rows = other_program.execute(
+                "SELECT kind, url, body FROM deliveries "
+                "JOIN webhooks ON webhooks.number = webhook ORDER BY deliveries.number"
+            ).fetchall()
+        return [(kind, url, json.loads(body)) for kind, url, body in rows]
+
+    def _called(self) -> None:
+        self.calls += 1
+
+    def _tools(self) -> dict[str, Tool]:
+        async def add(arguments: dict[str, JsonValue]) -> JsonValue:
+            return {"sum": sum(arguments.values())}  # type: ignore[arg-type]
+
+        async def refuse(arguments: dict[str, JsonValue]) -> JsonValue:
+            raise Invalid("links: there are none; give one")
+
+        async def bug(arguments: dict[str, JsonValue]) -> JsonValue:
+            raise ZeroDivisionError("a secret of the daemon's")
+
+        return {"gate": self.gate.use, "add": add, "refuse": refuse, "bug": bug}
+
+
+OpenHouse = Callable[..., Awaitable[House]]
+NewHouse = Callable[..., House]
+MakeCrew = Callable[..., Crew]
+
+
+@pytest.fixture
+def crew() -> MakeCrew:
+    """Makes a crew, "c" unless told otherwise."""
+    return make_crew
+
+
+@pytest.fixture
+def trivial() -> str:
+    """A program for /bin/sh that is a worker: done as soon as it has begun."""
+    return TRIVIAL
+
+
+@pytest.fixture
+def in_use() -> Callable[[], object]:
+    """What this process has open, and its children, to be compared."""
+
+    def look() -> object:
+        lists = Path("/proc/self/task").glob("*/children")
+        children = {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
+        return {entry.name for entry in os.scandir("/proc/self/fd")}, children
+
+    return look
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state directory, on a disk that is not waited for. No worker's folder may be left in it."""
+    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
+    yield tmp_path
+    runs = tmp_path / "runs"
+    assert not runs.exists() or list(runs.iterdir()) == []
+
+
+@pytest.fixture
+def new_house(nothing_left: None, folder: Path) -> NewHouse:
+    """Makes a daemon with these crews, that nobody has started yet."""
+
+    def make(*crews: Crew) -> House:
+        return House(folder, crews or (make_crew(),))
+
+    return make
+
+
+@pytest.fixture
+def open_house(new_house: NewHouse, nursery: trio.Nursery) -> OpenHouse:
+    """Starts a daemon with these crews; it is killed with the test, if it has not ended by then."""
+
+    async def start(*crews: Crew) -> House:
+        house = new_house(*crews)
+        await nursery.start(house.serve)
+        return house
+
+    return start
+
+
+@pytest.fixture
+async def house(open_house: OpenHouse) -> House:
+    """A daemon with one crew "c", whose workers are puppets."""
+    return await open_house()

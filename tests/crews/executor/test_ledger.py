@@ -1,0 +1,279 @@
+"""What is recorded of each moment: pure rules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import JsonValue
+
+from daemon.crews.calls import About
+from daemon.crews.ledger import Entry, Ledger, about, ended, failure, requeued, success
+from daemon.crews.protocol import (
+    Failed,
+    FromWorker,
+    HumanInput,
+    Log,
+    Result,
+    Started,
+    Step,
+    TaskCompleted,
+    TaskStarted,
+    TokenUsage,
+    ToolCall,
+)
+from daemon.journal.model import Execution, NewEvent, Status, TaskRecord, WebhookTarget
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=2.5)
+URL = "https://example.com/"
+STREAM = WebhookTarget("stream", URL)
+STEP = WebhookTarget("step", URL)
+
+
+def ledger(*webhooks: WebhookTarget) -> Ledger:
+    return Ledger(About("some-id", {"m": 1}, webhooks))
+
+
+def hear(book: Ledger, *messages: FromWorker) -> Entry:
+    """What is recorded of the last of these."""
+    for message in messages[:-1]:
+        book.heard(message, NOW)
+    return book.heard(messages[-1], LATER)
+
+
+def task(task_id: str, name: str | None = None) -> TaskStarted:
+    return TaskStarted(task_id=task_id, name=name)
+
+
+def test_its_turn_has_come() -> None:
+    entry = ledger().begun(NOW)
+    assert entry.change == {"status": Status.RUNNING, "started_at": NOW}
+    assert entry.events == (NewEvent("crew_kickoff_started", NOW),)
+
+
+@pytest.mark.parametrize(
+    ("message", "change", "event"),
+    [
+        (Started(total_tasks=3), {"total_tasks": 3}, None),
+        (Started(), {"total_tasks": None}, None),
+        (
+            Step(thought="hm", tool_input=[1]),
+            {"last_step": {"thought": "hm", "tool_input": [1]}},
+            ("agent_step", {"thought": "hm", "tool_input": [1]}),
+        ),
+        (Log(text="so"), {}, ("log", {"level": "info", "text": "so"})),
+        (
+            ToolCall(call_id="1", tool="t", arguments={"x": None}),
+            {},
+            ("tool_usage_started", {"call_id": "1", "tool": "t", "arguments": {"x": None}}),
+        ),
+        (
+            task("a", "scout"),
+            {"current_task": "scout"},
+            ("task_started", {"task_id": "a", "name": "scout"}),
+        ),
+    ],
+    ids=lambda value: getattr(value, "type", ""),
+)
+def test_what_a_worker_says(
+    message: FromWorker, change: Any, event: tuple[str, Any] | None
+) -> None:
+    entry = ledger().heard(message, NOW)
+    assert entry.change == change
+    assert [(each.type, each.data) for each in entry.events] == ([] if event is None else [event])
+    assert {each.timestamp for each in entry.events} <= {NOW}
+
+
+@pytest.mark.parametrize("message", [Result(output="x"), Failed(error="x")])
+def test_an_end_is_not_for_here(message: FromWorker) -> None:
+    with pytest.raises(TypeError, match=message.type):
+        ledger().heard(message, NOW)
+
+
+def test_an_event_calls_who_wants_it() -> None:
+    entry = ledger(STREAM, STEP).heard(Step(thought="hm"), NOW)
+    assert [call.target for call in entry.deliveries] == [STREAM, STEP]
+    assert {call.due_at for call in entry.deliveries} == {NOW}
+
+
+# Tasks
+
+
+def test_a_completed_task_is_kept_with_how_it_began() -> None:
+    began = TaskStarted(
+        task_id="a", name="scout", agent="Scout", description="look", expected_output="a list"
+    )
+    entry = hear(ledger(), began, TaskCompleted(task_id="a", output="two", output_json={"n": 2}))
+    assert entry.change == {
+        "current_task": None,
+        "new_tasks": [
+            TaskRecord("a", "scout", "Scout", "look", "a list", "two", {"n": 2}, 2.5),
+        ],
+    }
+    (event,) = entry.events
+    assert event.data == {
+        "task_id": "a",
+        "name": "scout",
+        "agent": "Scout",
+        "output": "two",
+        "execution_time": 2.5,
+    }
+
+
+def test_a_clock_that_is_set_back_makes_no_time_negative() -> None:
+    book = ledger()
+    book.heard(task("a"), LATER)
+    entry = book.heard(TaskCompleted(task_id="a", output=""), NOW)
+    assert entry.change["new_tasks"][0].execution_time == 0
+
+
+def test_the_task_at_hand_is_the_latest_that_is_open() -> None:
+    book = ledger()
+    assert hear(book, task("a", "one"), task("b")).change["current_task"] == "b"
+    done = [TaskCompleted(task_id=each, output="") for each in "ba"]
+    assert hear(book, done[0]).change["current_task"] == "one"
+    assert hear(book, done[1]).change["current_task"] is None
+
+
+# A human is asked
+
+
+def test_a_question_names_what_the_answer_takes() -> None:
+    entry = hear(ledger(), task("a", "scout"), HumanInput(task_id="a", prompt="good?", output="x"))
+    assert entry.change == {"status": Status.WAITING_FOR_HUMAN_INPUT, "current_task": "a"}
+    (event,) = entry.events
+    assert event.type == "human_input_requested"
+    assert event.data == {"task_id": "a", "prompt": "good?", "output": "x"}
+
+
+def test_while_a_human_is_asked_the_task_at_hand_is_the_one_in_question() -> None:
+    book = ledger()
+    entry = hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"), task("b", "two"))
+    assert entry.change["current_task"] == "a"
+    answered = book.answered((), approved=False, now=LATER)
+    assert answered.change == {"status": Status.RUNNING, "current_task": "two"}
+    assert answered.events[0].data == {"task_id": "a", "approved": False}
+    book.accept(())
+    assert hear(book, task("c")).change["current_task"] == "c"
+
+
+def test_an_answer_that_was_not_accepted_has_changed_nothing() -> None:
+    book = ledger(STEP)
+    hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"))
+    book.answered((STREAM,), approved=True, now=NOW)
+    assert hear(book, task("b")).change["current_task"] == "a"
+    assert book.subject.webhooks == (STEP,)
+
+
+def test_new_webhooks_take_the_place_of_their_kinds_and_are_told_of_it() -> None:
+    book = ledger(STREAM, STEP)
+    hear(book, task("a"), HumanInput(task_id="a", prompt="?"))
+    new = (WebhookTarget("stream", "https://new.example/"), WebhookTarget("task", URL))
+    entry = book.answered(new, approved=True, now=NOW)
+    assert entry.change["webhooks"] == (STEP, *new)
+    assert [call.target for call in entry.deliveries] == [new[0]]
+    book.accept(new)
+    assert book.subject.webhooks == (STEP, *new)
+
+
+# The end
+
+
+def test_a_good_end() -> None:
+    usage = TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1)
+    entry = ended(
+        About("some-id", None, (WebhookTarget("crew", URL),)),
+        success(Result(output="all", output_json=[1], token_usage=usage)),
+        NOW,
+    )
+    assert entry.change == {
+        "status": Status.COMPLETED,
+        "result": "all",
+        "result_json": [1],
+        "error": None,
+        "token_usage": {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1},
+        "current_task": None,
+        "finished_at": NOW,
+    }
+    data: JsonValue = {"status": "completed", "result": "all"}
+    assert entry.events == (NewEvent("crew_kickoff_completed", NOW, data),)
+    assert len(entry.deliveries) == 1
+
+
+@pytest.mark.parametrize(
+    "status", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
+)
+def test_a_bad_end(status: Status) -> None:
+    entry = ended(About("some-id", None, ()), failure(status, "no luck"), NOW)
+    assert entry.change["status"] is status
+    assert (entry.change["result"], entry.change["error"]) == (None, "no luck")
+    assert entry.change["finished_at"] == NOW
+    (event,) = entry.events
+    assert (event.type, event.data) == (
+        "crew_kickoff_failed",
+        {"status": status.value, "error": "no luck"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        (' {"a": 1}\n', {"a": 1}),
+        ("{}", {}),
+        ("[]", None),
+        ('"text"', None),
+        ("null", None),
+        ('{"a": Infinity}', None),
+        ('{"a": 1e400}', None),
+        ('{"a": ' + "9" * 5000 + "}", None),
+        ('{"a":' * 300 + "1" + "}" * 300, None),
+        ("plain text", None),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_which_text_counts_as_an_object(output: str, value: Any) -> None:
+    assert success(Result(output=output)).result_json == value
+
+
+def test_beginning_again_forgets_the_run_before() -> None:
+    entry = requeued(About("some-id", None, (STREAM,)), NOW)
+    assert entry.change == {
+        "status": Status.PENDING,
+        "started_at": None,
+        "current_task": None,
+        "total_tasks": None,
+        "last_step": None,
+        "drop_tasks": True,
+    }
+    assert entry.events == (NewEvent("crew_execution_requeued", NOW),)
+    assert len(entry.deliveries) == 1
+
+
+def test_what_calls_say_of_an_execution() -> None:
+    execution = Execution(
+        id="some-id",
+        crew="c",
+        owner="",
+        status=Status.RUNNING,
+        error=None,
+        current_task=None,
+        completed_tasks=0,
+        total_tasks=None,
+        created_at=NOW,
+        started_at=None,
+        finished_at=None,
+        sequence=1,
+        last_event=0,
+        inputs={},
+        meta={"m": 1},
+        webhooks=(STEP,),
+        result=None,
+        result_json=None,
+        token_usage=None,
+        tasks=(),
+        last_step=None,
+    )
+    assert about(execution) == About("some-id", {"m": 1}, (STEP,))

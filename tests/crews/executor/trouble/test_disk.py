@@ -1,0 +1,228 @@
+"""A journal that cannot write for a while holds things up: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from daemon.crews.ends import End
+from daemon.crews.run import Run
+from daemon.crews.worker import Worker
+from daemon.errors import Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import State, Status
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+    from tests.crews.executor.trouble.conftest import Disk
+
+SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
+STORY = [
+    "crew_kickoff_started",
+    "task_started",
+    "log",
+    "tool_usage_started",
+    "tool_usage_finished",
+    "log",
+    "task_completed",
+    "log",
+    "crew_kickoff_completed",
+]
+
+
+async def test_a_kickoff_is_refused_and_nothing_is_created(disk: Disk, house: House) -> None:
+    disk.refusing = True
+    with pytest.raises(Unavailable, match="disk is full"):
+        await house.kickoff()
+    disk.refusing = False
+    assert await house.journal.unfinished() == []
+    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+
+
+async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: House) -> None:
+    disk.refusing = True
+    with pytest.raises(Unavailable):
+        await house.kickoff(key="k", body={"a": 1})
+    disk.refusing = False
+    kickoff_id = await house.kickoff(key="k", body={"a": 2})
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("refused", range(1, len(STORY) + 2))
+async def test_each_moment_of_a_run_is_held_up_and_told_once(
+    disk: Disk, house: House, refused: int
+) -> None:
+    """The second number is that of `started`, which is no event."""
+    house.gate.open()
+    disk.refuses_record(number=refused, times=3)
+    kickoff_id = await house.kickoff(*SCRIPT)
+    end = await house.end_of(kickoff_id)
+    assert disk.refused == 3
+    assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
+    assert await house.story(kickoff_id) == STORY
+
+
+async def test_nothing_is_told_before_it_is_on_disk(disk: Disk, house: House) -> None:
+    kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
+    await house.gate.reaches(1)
+    disk.refusing = True
+    house.gate.open()
+    await disk.has_refused(3)
+    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.story(kickoff_id))[-1] == "tool_usage_started"
+    disk.refusing = False
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
+async def test_one_that_is_held_up_is_stopped(disk: Disk, house: House) -> None:
+    kickoff_id = await house.kickoff("started", "call gate", "hear", "hang")
+    await house.gate.reaches(1)
+    disk.refusing = True
+    house.gate.open()
+    await disk.has_refused(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.stop_one, kickoff_id)
+        await disk.has_refused(disk.refused + 2)
+        disk.refusing = False
+    assert (await house.look(kickoff_id)).status is Status.STOPPED
+
+
+async def test_the_next_one_waits_for_the_end_of_the_one_before(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    disk.refuses_record(number=3, times=3)  # the end of the first
+    ids = [await house.kickoff("started", "result ok") for _ in range(2)]
+    first, second = [await house.end_of(each) for each in ids]
+    assert first.finished_at is not None
+    assert second.started_at is not None
+    assert first.finished_at <= second.started_at
+
+
+@pytest.mark.parametrize("on_restart", ["fail", "rerun"])
+async def test_a_restart_goes_on_when_the_disk_does(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, on_restart: str
+) -> None:
+    one = crew(max_running=1, on_restart=on_restart)
+    house = await open_house(one)
+    left = [await house.kickoff(*SCRIPT) for _ in range(2)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    disk.refusing = True
+    house = await open_house(one)
+    house.gate.open()
+    await disk.has_refused(3)
+    assert (await house.look(left[0])).state is State.RUNNING
+    disk.refusing = False
+    ran = [await house.end_of(each) for each in left]
+    first = Status.COMPLETED if on_restart == "rerun" else Status.INTERRUPTED
+    assert [each.status for each in ran] == [first, Status.COMPLETED]
+
+
+@pytest.mark.parametrize("question", ["unfinished", "events", "execution"])
+async def test_a_restart_goes_on_when_the_journal_is_busy_at_first(
+    disk: Disk,
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+) -> None:
+    """As when many clients ask at once after a restart: no reason to give up."""
+    one = crew(on_restart="rerun")
+    house = await open_house(one)
+    kickoff_id = await house.kickoff(*SCRIPT)
+    await house.gate.reaches(1)
+    await house.kill()
+
+    refusals = [Unavailable("the queue is full", retry_after=1)] * 2
+    honest = getattr(Journal, question)
+
+    async def busy(self: Journal, *args: Any, **named: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return await honest(self, *args, **named)
+
+    monkeypatch.setattr(Journal, question, busy)
+    house = await open_house(one)
+    house.gate.open()
+    with trio.fail_after(5):
+        while refusals:  # noqa: ASYNC110
+            await trio.sleep(0.005)
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
+async def test_a_full_disk_does_not_keep_the_daemon_from_ending(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew())
+    waiting = await house.kickoff(*SCRIPT)
+    await house.gate.reaches(1)
+    disk.refusing = True
+    house.gate.open()
+    await disk.has_refused(1)
+    with trio.fail_after(5):
+        await house.stop()
+    disk.refusing = False
+    house = await open_house(crew())
+    assert (await house.end_of(waiting)).status is Status.INTERRUPTED
+
+
+@pytest.mark.parametrize("record", [1, 3], ids=["its beginning", "its end"])
+async def test_nor_does_one_whose_moment_cannot_be_recorded(
+    disk: Disk,
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    monkeypatch: pytest.MonkeyPatch,
+    record: int,
+) -> None:
+    monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05)
+    house = await open_house(crew())
+    disk.refuses_record(number=record, times=1_000_000)
+    kickoff_id = await house.kickoff("started", "result ok")
+    await disk.has_refused(1)
+    with trio.fail_after(5):
+        await house.stop()
+    disk.refuses_record(number=0, times=0)
+    house = await open_house(crew())
+    end = await house.end_of(kickoff_id)
+    assert end.status is (Status.COMPLETED if record == 1 else Status.INTERRUPTED)
+
+
+@pytest.mark.parametrize("refusing", [False, True])
+async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_possible(
+    disk: Disk,
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    monkeypatch: pytest.MonkeyPatch,
+    refusing: bool,
+) -> None:
+    monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05 if refusing else 5)
+    house = await open_house(crew())
+    end, leave_off = Worker.end, Run.leave_off
+    left = trio.Event()
+
+    async def end_with_the_daemon(self: Worker) -> End:
+        how = await end(self)
+        disk.refusing = refusing
+        house.executor.stop_all()
+        with trio.CancelScope(shield=True):
+            await left.wait()
+        return how
+
+    def note(self: Run) -> None:
+        leave_off(self)
+        left.set()
+
+    monkeypatch.setattr(Worker, "end", end_with_the_daemon)
+    monkeypatch.setattr(Run, "leave_off", note)
+    kickoff_id = await house.kickoff("started", "result ok")
+    with trio.fail_after(4):
+        await house.ended.wait()
+    disk.refusing = False
+    monkeypatch.setattr(Worker, "end", end)
+    house = await open_house(crew())
+    expected = Status.INTERRUPTED if refusing else Status.COMPLETED
+    assert (await house.end_of(kickoff_id)).status is expected

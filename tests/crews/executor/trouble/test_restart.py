@@ -1,0 +1,247 @@
+"""The next start goes on with what the one before has left, and nothing is forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NO_CREW, TOO_OFTEN, CrewLoad
+from daemon.crews.run import Run
+from daemon.errors import Invalid
+from daemon.journal.model import State, Status, WebhookTarget
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import MakeCrew, OpenHouse
+
+WAITS = ("started", "task a", "call gate", "hear", "done a", "task b", "done b", "result ok")
+
+
+@pytest.fixture(params=["stop", "kill"])
+def ends(request: pytest.FixtureRequest) -> str:
+    """How the daemon ends: in order, or in the midst of all."""
+    return str(request.param)
+
+
+async def test_what_was_running_is_interrupted_and_what_waited_is_run(
+    open_house: OpenHouse, crew: MakeCrew, ends: str
+) -> None:
+    house = await open_house(crew(max_running=2))
+    webhooks = (WebhookTarget("crew", "https://example.com/"),)
+    done = await house.kickoff()
+    ended_before = await house.end_of(done)
+    ids = [await house.kickoff(*WAITS, webhooks=webhooks) for _ in range(6)]
+    await house.gate.reaches(2)
+    await getattr(house, ends)()
+    assert list((house.folder / "runs").iterdir()) == []
+
+    house = await open_house(crew(max_running=1))
+    house.gate.open()
+    ran = [await house.end_of(each) for each in ids]
+    assert [each.status for each in ran] == [Status.INTERRUPTED] * 2 + [Status.COMPLETED] * 4
+    assert {each.error for each in ran[:2]} == {INTERRUPTED}
+    assert {each.state for each in ran[:2]} == {State.FAILED}
+    started = [each.started_at for each in ran[2:]]
+    assert all(started)
+    assert started == sorted(started)  # type: ignore[type-var]
+    assert await house.look(done) == ended_before
+    assert len(house.owed()) == 6
+    assert (await house.story(ids[0]))[-1] == "crew_kickoff_failed"
+
+
+async def test_what_was_running_is_run_again_where_its_crew_says_so(
+    open_house: OpenHouse, crew: MakeCrew, ends: str
+) -> None:
+    again = crew(on_restart="rerun", max_running=2)
+    house = await open_house(again)
+    ids = [await house.kickoff(*WAITS) for _ in range(3)]
+    await house.gate.reaches(2)
+    await getattr(house, ends)()
+
+    house = await open_house(again)
+    await house.gate.reaches(2)
+    assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
+    first = await house.look(ids[0])
+    assert (first.state, first.completed_tasks, first.current_task) == (State.RUNNING, 0, "task a")
+    house.gate.open()
+    for each in ids:
+        end = await house.end_of(each)
+        assert end.status is Status.COMPLETED
+        assert [task.task_id for task in end.tasks] == ["a", "b"]
+    story = await house.story(ids[0])
+    assert story.count("crew_kickoff_started") == 2
+    assert story.count("crew_execution_requeued") == 1
+    assert (await house.story(ids[2])).count("crew_execution_requeued") == 0
+
+
+async def test_one_about_which_a_human_was_asked_is_asked_again(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    again = crew(on_restart="rerun")
+    house = await open_house(again)
+    kickoff_id = await house.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
+    await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await house.kill()
+
+    house = await open_house(again)
+    while (await house.story(kickoff_id)).count("human_input_requested") < 2:  # noqa: ASYNC110
+        await trio.sleep(0.01)
+    assert (await house.resume(kickoff_id)).state is not State.FAILED
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
+async def test_it_is_not_run_again_for_ever(open_house: OpenHouse, crew: MakeCrew) -> None:
+    again = crew(on_restart="rerun")
+    house = await open_house(again)
+    kickoff_id = await house.kickoff(*WAITS)
+    for _ in range(MAX_RERUNS):
+        await house.gate.reaches(1)
+        await house.kill()
+        house = await open_house(again)
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(again)
+    end = await house.end_of(kickoff_id)
+    assert (end.status, end.error) == (Status.INTERRUPTED, TOO_OFTEN)
+    assert (await house.story(kickoff_id)).count("crew_execution_requeued") == MAX_RERUNS
+
+
+async def test_one_that_has_no_room_for_another_run_is_interrupted(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has said as much as one execution may: the daemon must not fail at it."""
+    again = crew(on_restart="rerun")
+    house = await open_house(again)
+    kickoff_id = await house.kickoff(*WAITS)
+    await house.gate.reaches(1)
+    await house.kill()
+
+    monkeypatch.setattr("daemon.journal.executions.MAX_EVENTS", 3)
+    house = await open_house(again)
+    end = await house.end_of(kickoff_id)
+    assert end.status is Status.INTERRUPTED
+    assert end.error == (
+        f"{INTERRUPTED}, and cannot be run again: events: more than 3 in one execution; end it"
+    )
+
+
+async def test_those_of_a_crew_that_is_gone_are_ended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("old", max_running=1), crew("c"))
+    ids = [await house.kickoff(*WAITS, crew="old") for _ in range(3)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(crew("c"))
+    for each in ids:
+        end = await house.end_of(each, "old")
+        assert (end.status, end.error) == (Status.INTERRUPTED, NO_CREW)
+    with pytest.raises(Invalid):
+        await house.stop_one(ids[0], crew="old")
+    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+
+
+async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:
+    one = crew(max_running=1, on_restart="rerun")
+    house = await open_house(one)
+    left = [await house.kickoff(*WAITS) for _ in range(3)]
+    await house.gate.reaches(1)
+    await house.stop()
+
+    house = await open_house(one)
+    new = await house.kickoff(*WAITS)
+    house.gate.open()
+    ran = [await house.end_of(each) for each in (*left, new)]
+    started = [each.started_at for each in ran]
+    assert all(started)
+    assert started == sorted(started)  # type: ignore[type-var]
+
+
+async def test_a_kickoff_finds_the_queue_as_full_as_it_was(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    one = crew(max_running=1, queue=2, on_restart="rerun")
+    house = await open_house(one)
+    left = [await house.kickoff(*WAITS) for _ in range(3)]
+    await house.stop()
+
+    house = await open_house(one)
+    with pytest.raises(Exception, match="is full: 2 executions wait"):
+        await house.kickoff()
+    house.gate.open()
+    for each in left:
+        assert (await house.end_of(each)).state is State.SUCCESS
+
+
+async def test_one_is_stopped_while_it_is_being_recovered(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    one = crew(max_running=1, on_restart="rerun")
+    house = await open_house(one)
+    left = [await house.kickoff(*WAITS) for _ in range(3)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(one)
+    async with trio.open_nursery() as nursery:
+        for each in left:
+            nursery.start_soon(house.stop_one, each)
+    for each in left:
+        assert (await house.look(each)).status is Status.STOPPED
+    assert house.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
+
+
+async def test_a_stop_of_one_that_is_being_interrupted_is_told_so(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=8))
+    left = [await house.kickoff(*WAITS) for _ in range(8)]
+    await house.gate.reaches(8)
+    await house.kill()
+
+    house = await open_house(crew())
+    for each in left:
+        with pytest.raises(Invalid, match="has ended already"):
+            await house.stop_one(each)
+        assert (await house.look(each)).status is Status.INTERRUPTED
+
+
+async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew())
+    read, leave_off = house.journal.execution, Run.leave_off
+    reading, left = trio.Event(), trio.Event()
+
+    async def read_late(*args: Any, **named: Any) -> Any:
+        reading.set()
+        await left.wait()
+        return await read(*args, **named)
+
+    def note(self: Run) -> None:
+        leave_off(self)
+        left.set()
+
+    monkeypatch.setattr(house.journal, "execution", read_late)
+    monkeypatch.setattr(Run, "leave_off", note)
+    kickoff_id = await house.kickoff()
+    await reading.wait()
+    await house.stop()
+
+    house = await open_house(crew())
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.story(kickoff_id)).count("crew_kickoff_started") == 1
+
+
+async def test_folders_that_a_loss_of_power_left_behind_are_removed(
+    open_house: OpenHouse, folder: Path
+) -> None:
+    left = folder / "runs" / "smartlinkd-crew-left"
+    left.mkdir(parents=True)
+    (left / "file").write_text("x")
+    await open_house()
+    assert not left.exists()
