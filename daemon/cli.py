@@ -58,13 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="smartlinkd", description="Product links in, your own affiliate short links out."
+        prog="smartlinkd",
+        description="Product links in, your own affiliate short links out.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"smartlinkd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name: str, command: Command, says: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=says, description=says)
+        added = commands.add_parser(name, help=says, description=says, allow_abbrev=False)
         added.set_defaults(command=command)
         return added
 
@@ -104,7 +106,9 @@ def _group(
     inner = group.add_subparsers(metavar="ACTION", required=True)
     parsers = {}
     for verb, says in verbs.items():
-        parsers[verb] = added = inner.add_parser(verb, help=says, description=says)
+        parsers[verb] = added = inner.add_parser(
+            verb, help=says, description=says, allow_abbrev=False
+        )
         added.set_defaults(command=_ask(f"{name} {verb}"))
         _running(added)
     return parsers
@@ -116,7 +120,7 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     token = crew["token"]
     token.add_argument("name", metavar="NAME", help="of the crew")
-    token.add_argument("--user", metavar="USER", default="", help="its token, not the crew's own")
+    token.add_argument("--user", metavar="USER", help="its token, not the crew's own")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
 

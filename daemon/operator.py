@@ -18,7 +18,7 @@ from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
 from daemon.crews.lines import CrewLoad
 from daemon.crews.tokens import CrewTokens
-from daemon.errors import Unavailable
+from daemon.errors import Invalid, Unavailable
 from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.vault.actor import Vault
 from daemon.vault.memory import Record
@@ -97,7 +97,7 @@ class CrewTokenArguments(Arguments):
     """Whose token the shell wants; without a user it is the organization's."""
 
     name: str
-    user: str = ""
+    user: str | None = None
     rotate: bool = False
 
 
@@ -239,11 +239,13 @@ class Operator:
         )
 
     async def _crew_token(self, wanted: CrewTokenArguments) -> Answer:
+        if wanted.user == "":  # an empty variable in a script, say; not everybody's token for that
+            raise Invalid("user: is empty; name one, or leave it out for the crew's own token")
         ask = self._tokens.rotate if wanted.rotate else self._tokens.show
-        token = await ask(wanted.name, wanted.user)
+        token = await ask(wanted.name, wanted.user or "")
         return {
             "crew": wanted.name,
-            "user": wanted.user or None,
+            "user": wanted.user,
             "token": token.get_secret_value(),
         }
 

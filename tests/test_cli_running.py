@@ -35,7 +35,7 @@ async def ask(config: Path, *words: str) -> int:
 
 class CrewToken(Arguments):
     name: str
-    user: str
+    user: str | None
     rotate: bool
 
 
@@ -91,9 +91,10 @@ async def test_programs_get_json(
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ([], "post  False"),
+        ([], "post None False"),
         (["--user", "ann"], "post ann False"),
-        (["--rotate"], "post  True"),
+        (["--rotate"], "post None True"),
+        (["--user", ""], "post  False"),
         (["--rotate", "--user", "ann"], "post ann True"),
     ],
 )

@@ -266,6 +266,15 @@ async def test_a_crews_token_is_shown(
     assert await parts.do("crew token", **whose) == answer
 
 
+async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.tokens.run)
+    token = await parts.do("crew token", name="post")
+    for rotate in (False, True):
+        with pytest.raises(Invalid, match=r"^user: is empty"):
+            await parts.do("crew token", name="post", user="", rotate=rotate)
+    assert await parts.do("crew token", name="post") == token
+
+
 async def test_a_crews_token_is_rotated(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.tokens.run)
     old = (await parts.do("crew token", name="post", user="bob"))["token"]

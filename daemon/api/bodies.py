@@ -18,13 +18,13 @@ from daemon.faults import tell
 B = TypeVar("B", bound=BaseModel)
 
 
-async def read(model: type[B]) -> B:
-    """The body of the current request as a `model`.
+async def read(model: type[B], *, any_type: bool = False) -> B:
+    """The body of the current request as a `model`; with `any_type` whatever its `Content-Type`.
 
     Raises `Invalid` for what is wrong with it, and werkzeug's `RequestEntityTooLarge` and
     `RequestTimeout` for a body that is too large or too slow.
     """
-    if request.mimetype != "application/json":
+    if not any_type and request.mimetype != "application/json":
         raise Invalid('Content-Type: must be "application/json"')
     data = await request.get_data()
     assert isinstance(data, bytes)  # noqa: S101 - for the type checker: text is asked for by name

@@ -80,7 +80,8 @@ class Api:
 
     `failure` is the body of all its errors; `meanings` are the document's words for statuses that
     mean something of their own here. `under` is put before every path, and `shared` are the
-    parameters in it. `given` is what stands for them where the path has none.
+    parameters in it. `given` is what stands for them where the path has none. With `any_type` a
+    body is taken for JSON whatever its `Content-Type` says.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Api:
         under: str = "",
         shared: type[Parameters] | None = None,
         given: Mapping[str, str] | None = None,
+        any_type: bool = False,
     ) -> None:
         self.failure = failure
         self.meanings = meanings or {}
@@ -101,6 +103,7 @@ class Api:
         self._target = target
         self._under = under
         self._given = given
+        self._any_type = any_type
 
     @overload
     def operation(
@@ -190,7 +193,7 @@ class Api:
                 if asks is not None:
                     arguments.append(parameters.read(asks))
                 if body is not None:
-                    arguments.append(await bodies.read(body))
+                    arguments.append(await bodies.read(body, any_type=self._any_type))
                 with patience(seconds):
                     answer = await handler(*arguments)
                 # Tokens and cookies are among the answers: nobody is to keep one.

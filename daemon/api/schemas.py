@@ -15,6 +15,15 @@ from daemon.wire import Body, Timestamp
 
 # Requests
 
+Code = Annotated[
+    SecretStr,
+    Field(
+        description="the 6 digits that the authenticator app shows",
+        json_schema_extra={"pattern": "^[0-9]{6}$"},
+    ),
+]
+"""Told here, and looked at where codes are: what is none is no try."""
+
 
 class LoginRequest(Body):
     password: SecretStr
@@ -22,16 +31,16 @@ class LoginRequest(Body):
 
 class VerifyMfaRequest(Body):
     temp_token: SecretStr
-    code: SecretStr
+    code: Code
 
 
 class EnableRequest(Body):
     secret: SecretStr
-    code: SecretStr
+    code: Code
 
 
 class DisableRequest(Body):
-    code: SecretStr
+    code: Code
 
 
 class SyncCookieRequest(Body):

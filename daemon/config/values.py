@@ -240,7 +240,8 @@ def webhook_secret(value: object) -> SecretStr:
     secret = plain_secret(value)
     if 0 < len(secret.get_secret_value()) < SHORTEST_KEY:
         raise Fault(
-            f"must have {SHORTEST_KEY} or more characters", "make one with: openssl rand -hex 32"
+            f"must have {SHORTEST_KEY} or more characters",
+            f'write "{PREFIX}" and behind it what this prints: openssl rand -base64 32',
         )
     try:
         signing_key(secret)

@@ -23,6 +23,7 @@ from daemon.crews.crew import Caller, Crew
 from daemon.crews.ledger import REQUEUED, about, failure, requeued
 from daemon.crews.run import Feedback, Run, Workplace
 from daemon.errors import Invalid, Unavailable, Unprocessable
+from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     IdempotencyKey,
     NewExecution,
@@ -43,7 +44,8 @@ EVENTS_AT_ONCE = 500
 
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
-NO_CREW = "it was never run: its crew is no longer in the configuration, or is broken there"
+NO_CREW = "its crew is no longer in the configuration"
+NEVER_RUN = f"it was never run: {NO_CREW}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Lines:
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
             line = self._lines.get(crew)
             if line is None:
-                self._errands.start_soon(self._end_all, list(executions))
+                self._errands.start_soon(self._leave, crew, list(executions))
             else:
                 await self._errands.start(self._take_up, line, list(executions))
 
@@ -121,9 +123,19 @@ class Lines:
             for run in line.running.values():
                 run.leave_off()
 
-    async def _end_all(self, executions: Sequence[Summary]) -> None:
+    async def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
+        """What becomes of executions whose crew cannot run: those that wait, wait for a start at
+        which a broken one is mended."""
+        is_broken = crew in self._catalog.names()
+        waiting = [each for each in executions if each.state is State.PENDING]
+        if is_broken and waiting:
+            logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
         for execution in executions:
-            await self._end(execution.id, Status.INTERRUPTED, NO_CREW)
+            if execution.state is not State.PENDING:
+                why = INTERRUPTED if is_broken else f"{INTERRUPTED}, and {NO_CREW}"
+                await self._end(execution.id, Status.INTERRUPTED, why)
+            elif not is_broken:
+                await self._end(execution.id, Status.INTERRUPTED, NEVER_RUN)
 
     async def _take_up(
         self, line: _Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -189,19 +201,21 @@ class Lines:
         """See `Executor.stop`. The execution exists, and the caller may see it."""
         by = f"user {caller.user}" if caller.user else "a holder of the organization token"
         line = await self._settled_line(caller.crew)
+        waits = line is None and await self._waits_for_a_crew(kickoff_id)
         if line is not None and (run := line.running.get(kickoff_id)) is not None:
             run.cut_short(Status.STOPPED, f"stopped by {by}")
             await run.ended.wait()
             if run.outcome is not Status.STOPPED:
                 raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
-        elif line is not None and kickoff_id in line.waiting:
-            del line.waiting[kickoff_id]
+        elif kickoff_id in self._ending:
+            await self._ending[kickoff_id].wait()
+        elif waits or (line is not None and kickoff_id in line.waiting):
+            if line is not None:
+                del line.waiting[kickoff_id]
             done = self._ending[kickoff_id] = trio.Event()
             why = f"stopped by {by} before its turn came"
             self._errands.start_soon(self._end, kickoff_id, Status.STOPPED, why)
             await done.wait()
-        elif kickoff_id in self._ending:
-            await self._ending[kickoff_id].wait()
         else:
             raise Invalid("kickoff_id: this execution has ended already")
 
@@ -266,6 +280,10 @@ class Lines:
                 pass
         return line
 
+    async def _waits_for_a_crew(self, kickoff_id: str) -> bool:
+        """Whether it has yet to run, in a crew that has no line since it is broken."""
+        return (await self._workplace.read(kickoff_id)).state is State.PENDING
+
     def _start_more(self, line: _Line) -> None:
         """Start the next ones, as many as may run."""
         while line.waiting and len(line.running) < line.crew.max_running:
@@ -282,7 +300,10 @@ class Lines:
     async def _end(self, execution_id: str, status: Status, why: str) -> None:
         """Write down the end of an execution that has no worker."""
         execution = await self._workplace.read(execution_id)
-        await self._workplace.end(execution.crew, about(execution), failure(status, why))
+        try:
+            await self._workplace.end(execution.crew, about(execution), failure(status, why))
+        except AlreadyFinished:
+            logger.info("execution %s was ended by somebody else meanwhile", execution_id)
         if execution_id in self._ending:
             self._ending.pop(execution_id).set()
 

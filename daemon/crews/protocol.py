@@ -268,7 +268,9 @@ def _reason(invalid: ValidationError) -> str:
             message = "it is missing"
     kind, *path = fault["loc"]
     where = printable(".".join(str(part) for part in path)[:MAX_QUOTE])
-    return f"`{where}` in `{kind}`: {message[:1].lower()}{message[1:MAX_QUOTE]}"
+    if not message.startswith("JSON"):
+        message = message[:1].lower() + message[1:]
+    return f"`{where}` in `{kind}`: {message[:MAX_QUOTE]}"
 
 
 class Conversation:

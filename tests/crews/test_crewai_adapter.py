@@ -163,10 +163,13 @@ def steps(messages: list[FromWorker]) -> list[Step]:
 
 
 def test_the_bounds_are_the_protocols() -> None:
-    names = ("MAX_LINE", "MAX_EVENTS", "MAX_OUTPUT", "MAX_WAITING_CALLS", "MAX_ID")
+    names = ("MAX_LINE", "MAX_WAITING_CALLS", "MAX_ID")
     assert [getattr(crewai_adapter, name) for name in names] == [
         getattr(protocol, name) for name in names
     ]
+    bounds = (protocol.MAX_EVENTS, protocol.MAX_OUTPUT)
+    assert all(map(int.__lt__, crewai_adapter.STEPS_UNTIL, crewai_adapter.CALLS_UNTIL))
+    assert all(map(int.__lt__, crewai_adapter.CALLS_UNTIL, bounds))
     assert crewai_adapter.NAME <= protocol.MAX_NAME
     assert crewai_adapter.TEXT <= protocol.MAX_TEXT
     assert crewai_adapter.ERROR <= protocol.MAX_ERROR

@@ -1,6 +1,8 @@
 """Where crews answer: under `/crews/<name>`, at `/` for one of them, and at addresses of their own.
 
-The same operations are served in all three, and documented in the first.
+The same operations are served in all three, and documented in the first. Bodies are JSON whatever
+their `Content-Type` says: not every client sets it, and a web page of somebody else's, against which
+it would help, does not have the token that every operation wants.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ def add_crews(app: GuardedQuart, crews: CrewServices) -> Api:
         meanings=_MEANINGS,
         under=f"{UNDER}{{crew}}",
         shared=InCrew,
+        any_type=True,
     )
     routes.add(app, api, crews)
     return api
@@ -40,7 +43,7 @@ def add_crews(app: GuardedQuart, crews: CrewServices) -> Api:
 
 def add_one_crew(app: GuardedQuart, name: str, crews: CrewServices) -> Api:
     """Serve one crew at `/`; returns the table, for its paths."""
-    api = Api(app, failure=CrewFailure, given={"crew": name})
+    api = Api(app, failure=CrewFailure, given={"crew": name}, any_type=True)
     routes.add(app, api, crews)
     return api
 

@@ -15,7 +15,7 @@ the framework, and nothing between them can be relied on to give a place back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Final
@@ -45,15 +45,17 @@ _BREAKS_FOR_SOME: Final = {
 """Ordinary characters to the standard and to JSON, line breaks to clients that read lines as
 Python does."""
 
+Admit = Callable[[], Awaitable[object]]
 Follow = Callable[[], AbstractAsyncContextManager[Following]]
 
 
-def stream(follow: Follow, stopping: trio.Event, *, head: bool) -> Response:
-    """The answer that tells all events of `follow()`, until there are no more or `stopping`.
+def stream(follow: Follow, admit: Admit, stopping: trio.Event, *, head: bool) -> Response:
+    """The answer that tells all events of `follow()`, until there are no more, or `stopping`, or
+    `admit()` refuses: who holds a token that was rotated is told nothing more.
 
     Asked for its `head` alone, it has no events to wait for.
     """
-    body = DataBody(b"") if head else _Stream(follow, stopping)
+    body = DataBody(b"") if head else _Stream(follow, admit, stopping)
     response = Response(body, content_type=MEDIA)
     response.timeout = None
     # nginx would keep the events until it has a buffer full of them.
@@ -64,8 +66,9 @@ def stream(follow: Follow, stopping: trio.Event, *, head: bool) -> Response:
 class _Stream(ResponseBody):
     """Entered, read and left by the one task that sends the answer."""
 
-    def __init__(self, follow: Follow, stopping: trio.Event) -> None:
+    def __init__(self, follow: Follow, admit: Admit, stopping: trio.Event) -> None:
         self._follow = follow
+        self._admit = admit
         self._stopping = stopping
         self._held = AsyncExitStack()
         self._following: Following | None = None
@@ -116,7 +119,9 @@ class _Stream(ResponseBody):
 
     async def _read_next(self, following: Following, scope: trio.CancelScope) -> None:
         try:
-            self._news = await following.next()
+            news = await following.next()
+            await self._admit()
+            self._news = news
         except Refused as refusal:
             # The client comes again with the last id that it has seen, and misses nothing.
             logger.info("an event stream ended early: %s", refusal)

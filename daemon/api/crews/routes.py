@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -113,6 +114,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         with patience(seconds + PATIENCE):
             if seconds:
                 found = await executor.wait(caller, kickoff_id, seconds)
+                await admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
         return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
@@ -167,9 +169,12 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         def follow() -> AbstractAsyncContextManager[Following]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
+        # The request is not at hand any more when the answer is sent.
+        admitted = partial(crews.tokens.caller, caller.crew, bearer())
+
         async with follow():
             pass  # a refusal is told now or never
-        return events.stream(follow, app.stopping, head=request.method == "HEAD")
+        return events.stream(follow, admitted, app.stopping, head=request.method == "HEAD")
 
     @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
@@ -191,7 +196,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
             )
         return ResumeResponse(
             status="retrying",
-            message="not approved: the task is done again with the feedback",
+            message="not approved: the crew is told so, with the feedback",
             kickoff_id=found.id,
         )
 

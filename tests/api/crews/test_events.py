@@ -256,6 +256,18 @@ async def test_it_ends_early_when_a_part_restarts(house: House, executor: StandI
 # Refusals
 
 
+async def test_who_holds_a_rotated_token_is_told_nothing_more(
+    house: House, executor: StandIn
+) -> None:
+    known = executor.add()
+    executor.happen(known.id, "crew_kickoff_started", None)
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"crew_kickoff_started")
+        await house.crew_tokens.rotate("alpha")
+        executor.happen(known.id, "log", {"text": "for those who may know"})
+        assert b"for those" not in await stream.until(b"\r\n0\r\n\r\n")
+
+
 async def test_too_many_followers_is_503(house: House, executor: StandIn) -> None:
     known = executor.add()
     executor.refusal = Unavailable("512 clients follow executions already", retry_after=5)

@@ -238,6 +238,25 @@ async def test_a_client_that_leaves_a_wait_leaves_nothing(house: House, executor
         await executor.left.wait()
 
 
+async def test_who_waits_with_a_rotated_token_is_told_nothing(
+    house: House, executor: StandIn
+) -> None:
+    known = executor.add()
+    answers: list[int] = []
+
+    async def wait() -> None:
+        answer = await house.own.get(f"/status/{known.id}?wait=50", house.token)
+        answers.append(answer.status_code)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(wait)
+            await executor.heard.wait()
+            await house.crew_tokens.rotate("alpha")
+            executor.change(known.id, status=Status.COMPLETED)
+    assert answers == [401]
+
+
 # Wrong
 
 

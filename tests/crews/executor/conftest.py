@@ -17,7 +17,7 @@ import trio
 from pydantic import JsonValue, SecretBytes
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller, Crew
+from daemon.crews.crew import BrokenCrew, Caller, Crew
 from daemon.crews.executor import Executor
 from daemon.crews.lines import Kickoff
 from daemon.crews.run import Feedback
@@ -153,7 +153,9 @@ class House:
     `calls` counts how often it was said that webhook calls were queued.
     """
 
-    def __init__(self, folder: Path, crews: tuple[Crew, ...]) -> None:
+    def __init__(
+        self, folder: Path, crews: tuple[Crew, ...], broken: tuple[BrokenCrew, ...] = ()
+    ) -> None:
         self.folder = folder
         self.holder = Caller("c")
         self.gate = Gate()
@@ -166,7 +168,7 @@ class House:
             retention=Retention(timedelta(days=1), 1000),
         )
         self.executor = Executor(
-            Catalog({crew.name: crew for crew in crews}),
+            Catalog({crew.name: crew for crew in crews}, broken),
             self.journal,
             tools=self._tools(),
             runs=folder / "runs",
@@ -340,8 +342,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def new_house(nothing_left: None, folder: Path) -> NewHouse:
     """Makes a daemon with these crews, that nobody has started yet."""
 
-    def make(*crews: Crew) -> House:
-        return House(folder, crews or (make_crew(),))
+    def make(*crews: Crew, broken: tuple[BrokenCrew, ...] = ()) -> House:
+        return House(folder, crews or (make_crew(),), broken)
 
     return make
 
@@ -350,8 +352,8 @@ def new_house(nothing_left: None, folder: Path) -> NewHouse:
 def open_house(new_house: NewHouse, nursery: trio.Nursery) -> OpenHouse:
     """Starts a daemon with these crews; it is killed with the test, if it has not ended by then."""
 
-    async def start(*crews: Crew) -> House:
-        house = new_house(*crews)
+    async def start(*crews: Crew, **more: Any) -> House:
+        house = new_house(*crews, **more)
         await nursery.start(house.serve)
         return house
 

@@ -219,6 +219,24 @@ async def test_a_host_that_hangs_leaves_hands_for_others(
     assert hanging.most_at_once == len(hanging.received) == webhooks.AT_ONCE_TO_A_HOST
 
 
+@pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
+async def test_much_that_waits_for_a_host_that_hangs_hides_no_other(
+    desk: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
+) -> None:
+    hanging, other = await open_receiver(), await open_receiver("127.0.0.2")
+    hanging.usual = behave.hang
+    for _ in range(calls):
+        await desk.call(hanging.url(), b"x" * size)
+    await desk.begin()
+    await hanging.until(webhooks.AT_ONCE_TO_A_HOST)
+
+    await desk.call(other.url(), b"{}")
+    desk.nudge()
+    with trio.fail_after(webhooks.LONGEST_SLEEP / 2):  # of the clock that only the test moves
+        await other.until(1)
+    assert len(hanging.received) == webhooks.AT_ONCE_TO_A_HOST
+
+
 async def test_hands_are_limited(desk: Any, open_receiver: OpenReceiver, behave: Any) -> None:
     receivers = [await open_receiver() for _ in range(6)]
     for receiver in receivers:
@@ -314,7 +332,7 @@ async def test_every_call_is_made_over_many_sudden_ends(desk: Any, receiver: Any
 # The journal
 
 
-async def unavailable(*_: object) -> None:
+async def unavailable(*_: object, **__: object) -> None:
     raise Unavailable("its disk is full", retry_after=5)
 
 
@@ -355,10 +373,10 @@ async def test_it_does_not_look_without_a_reason(
     looks = 0
     due_deliveries = desk.journal.due_deliveries
 
-    async def counted(*arguments: Any) -> Any:
+    async def counted(*arguments: Any, **besides: Any) -> Any:
         nonlocal looks
         looks += 1
-        return await due_deliveries(*arguments)
+        return await due_deliveries(*arguments, **besides)
 
     monkeypatch.setattr(desk.journal, "due_deliveries", counted)
     receiver.usual = behave.hang
@@ -367,11 +385,11 @@ async def test_it_does_not_look_without_a_reason(
     await desk.begin()
     await receiver.until(webhooks.AT_ONCE_TO_A_HOST)
     await trio.testing.wait_all_tasks_blocked(0.05)
-    assert looks == 1  # calls are due, but nobody has a hand for them
+    assert looks == 2  # more calls are due, but the second look found nobody with a hand for them
 
     mock_clock.jump(webhooks.LONGEST_SLEEP)
     await trio.testing.wait_all_tasks_blocked(0.05)
-    assert looks > 1  # the clock may have been set
+    assert looks > 2  # the clock may have been set
 
 
 async def test_an_address_that_is_none_ends_nothing_but_its_call(desk: Any, receiver: Any) -> None:

@@ -124,7 +124,8 @@ export function confirmed(question, consequence, yes) {
 }
 
 // Make the children of `parent` those of `items`, keeping the nodes of items that are as they were:
-// what is open, selected or focused in them stays so.
+// what is open, selected, focused or being clicked in them stays so. `make(item, old)` may give the
+// old node back.
 export function reconcile(parent, items, keyOf, make) {
   const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
   const nodes = items.map((item) => {
@@ -136,6 +137,8 @@ export function reconcile(parent, items, keyOf, make) {
     made.madeOf = state;
     return made;
   });
+  // Nodes that are put in again are new to the browser: it forgets what was pressed or selected.
+  if (nodes.length === parent.children.length && nodes.every((node, at) => node === parent.children[at])) return;
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   const row = focused && [...parent.children].find((node) => node.contains(focused));
   parent.replaceChildren(...nodes);

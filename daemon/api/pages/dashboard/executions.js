@@ -21,12 +21,12 @@ export async function executionsView(arrive, signal, name, query) {
   let arrived = false;
   await regularly(EVERY, signal, async () => {
     const answer = await crew.executions({ state, cursor, limit: PAGE, signal });
-    reconcile(rows, answer.executions, (one) => one.kickoff_id, (one) => row(name, one));
+    // Without what differs at each look while it runs: the page counts that by itself.
+    const found = answer.executions.map(({ execution_time: _, ...one }) => one);
+    reconcile(rows, found, (one) => one.kickoff_id, (one) => row(name, one));
     none.hidden = answer.executions.length > 0;
     const next = answer.next_cursor ?? "";
-    reconcile(pages, turns(name, state, cursor, next), ([text]) => text, ([text, href]) =>
-      element("a", { href, class: "button quiet" }, text),
-    );
+    reconcile(pages, turns(name, state, cursor, next), ([text]) => text, turn);
     if (arrived) return;
     arrive(`Executions of ${name}`, ...heading(entry, "executions"), filter(name, state),
       table(rows), none, pages);
@@ -45,6 +45,13 @@ function turns(name, state, cursor, next) {
     ...(cursor ? [["Newest", placeIn(name, state, "")]] : []),
     ...(next ? [["Older", placeIn(name, state, next)]] : []),
   ];
+}
+
+// A cursor is another one at each look, also when it leads to the same place.
+function turn([text, href], old) {
+  const made = old ?? element("a", { class: "button quiet" }, text);
+  made.href = href;
+  return made;
 }
 
 function filter(name, state) {

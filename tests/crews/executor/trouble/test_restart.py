@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NO_CREW, TOO_OFTEN, CrewLoad
+from daemon.crews.crew import BrokenCrew
+from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN, CrewLoad
 from daemon.crews.run import Run
 from daemon.errors import Invalid
 from daemon.journal.model import State, Status, WebhookTarget
@@ -137,12 +138,35 @@ async def test_those_of_a_crew_that_is_gone_are_ended(
     await house.kill()
 
     house = await open_house(crew("c"))
-    for each in ids:
+    why = [f"{INTERRUPTED}, and {NO_CREW}", NEVER_RUN, NEVER_RUN]  # the first one had begun
+    for each, error in zip(ids, why, strict=True):
         end = await house.end_of(each, "old")
-        assert (end.status, end.error) == (Status.INTERRUPTED, NO_CREW)
+        assert (end.status, end.error) == (Status.INTERRUPTED, error)
     with pytest.raises(Invalid):
         await house.stop_one(ids[0], crew="old")
     assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+
+
+async def test_those_of_a_broken_crew_wait_until_it_is_mended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("old", max_running=1))
+    begun, stopped, waits = [await house.kickoff(*WAITS, crew="old") for _ in range(3)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(broken=(BrokenCrew("old", ()),))
+    assert (await house.end_of(begun, "old")).error == INTERRUPTED
+    await house.stop_one(stopped, crew="old")
+    assert (await house.end_of(stopped, "old")).status is Status.STOPPED
+    with pytest.raises(Invalid):
+        await house.stop_one(stopped, crew="old")
+    assert (await house.look(waits, "old")).state is State.PENDING
+    await house.stop()
+
+    house = await open_house(crew("old"))
+    house.gate.open()
+    assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
 async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:
