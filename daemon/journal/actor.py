@@ -12,7 +12,7 @@ change made or not made, never half: a transaction on a disk is not cut short. W
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -149,14 +149,23 @@ class Journal:
         """All executions that have not ended, in the order of their creation."""
         return await self._do(Store.unfinished)
 
-    async def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
+    async def due_deliveries(
+        self,
+        now: datetime,
+        limit: int,
+        *,
+        but: Collection[int] = (),
+        besides: Collection[str] = (),
+    ) -> list[Delivery]:
         """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
 
         Of each execution and target only the first that is not done: what was queued behind it
-        waits for it, also while it is put off. One that is being made is still among them, until
-        `delivered` or `delivery_failed`. A `now` in the future shows when the next ones are due.
+        waits for it, also while it is put off. One that is being made counts as that until
+        `delivered` or `delivery_failed`; `but` are those that the asker has in hand, and `besides`
+        the origins (`https://host:port`) that have enough of them. A `now` in the future shows when
+        the next ones are due.
         """
-        return await self._do(lambda store: store.due_deliveries(now, limit))
+        return await self._do(lambda store: store.due_deliveries(now, limit, but, besides))
 
     async def delivered(self, delivery_id: int) -> None:
         """Forget a delivery that was made. Saying so twice does nothing."""

@@ -11,7 +11,7 @@ All functions run inside a transaction of the caller, or read only.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final, cast
 
@@ -88,26 +88,44 @@ def queue(
         )
 
 
-def due(connection: sqlite3.Connection, seal: Seal, now: datetime, limit: int) -> list[Delivery]:
+def due(
+    connection: sqlite3.Connection,
+    seal: Seal,
+    now: datetime,
+    limit: int,
+    *,
+    but: Collection[int] = (),
+    besides: Collection[str] = (),
+) -> list[Delivery]:
     """The first of each webhook, when due at `now`, longest due first.
 
-    At most `limit`, and fewer when they are large.
+    At most `limit`, and fewer when they are large. Without the deliveries `but`, and those to an
+    address at one of the origins `besides`.
     """
+    # What the question is made of is marks for values alone.
+    others = f"AND deliveries.number NOT IN ({_marks(but)})"
+    # Behind an origin comes the path, or the query: an address that only begins alike is another.
+    elsewhere = "AND NOT (substr(url || '/', 1, ?) IN (? || '/', ? || '?'))" * len(besides)
     rows = connection.execute(
-        """
+        f"""
         SELECT deliveries.number AS delivery, id, crew, attempts, next_at, last_error, body,
                kind, url, webhooks.events, credential
         FROM deliveries
         JOIN webhooks ON webhooks.number = deliveries.webhook
         JOIN executions ON executions.sequence = deliveries.execution
-        WHERE next_at <= ?
+        WHERE next_at <= ? {others} {elsewhere}
         AND NOT EXISTS (SELECT 1 FROM deliveries AS before
                         WHERE before.webhook = deliveries.webhook
                         AND before.number < deliveries.number)
         ORDER BY next_at, deliveries.number
         LIMIT ?
-        """,
-        (micros(now), min(limit, MAX_AT_ONCE)),
+        """,  # noqa: S608
+        (
+            micros(now),
+            *but,
+            *(value for origin in besides for value in (len(origin) + 1, origin, origin)),
+            min(limit, MAX_AT_ONCE),
+        ),
     )
     found: list[Delivery] = []
     size = 0
@@ -245,6 +263,10 @@ def _target(row: sqlite3.Row, seal: Seal, execution_id: str) -> WebhookTarget:
         auth = SecretStr(seal.open(row["credential"], context).decode())
     events = cast("list[str]", decode(row["events"]))
     return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _context(execution_id: str, kind: str, url: str) -> str:

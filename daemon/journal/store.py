@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -126,10 +126,18 @@ class Store:
         with self._reading() as connection:
             return executions.unfinished(connection)
 
-    def due_deliveries(self, now: datetime, limit: int) -> list[Delivery]:
+    def due_deliveries(
+        self,
+        now: datetime,
+        limit: int,
+        but: Collection[int] = (),
+        besides: Collection[str] = (),
+    ) -> list[Delivery]:
         """See `Journal.due_deliveries`."""
         with self._reading() as connection:
-            return deliveries.due(connection, self._credentials, now, limit)
+            return deliveries.due(
+                connection, self._credentials, now, limit, but=but, besides=besides
+            )
 
     def delivered(self, delivery_id: int) -> None:
         """See `Journal.delivered`."""

@@ -46,6 +46,37 @@ def test_a_queued_delivery_is_due_at_its_time(
     ]
 
 
+def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"in hand", now),
+        NewDelivery(TASK, b"behind it", now),
+        NewDelivery(STREAM, b"free", now),
+    )
+
+    found = store.due_deliveries(now, 10, but=[1])
+    assert [delivery.body for delivery in found] == [b"free"]
+
+
+def test_origins_are_passed_over_whole(store: Store, execution_id: str, now: datetime) -> None:
+    kept = [
+        "https://a.example.org/x",
+        "https://a.example:8443/x",
+        "http://a.example/x",
+        "https://b.example/https://a.example/",
+    ]
+    passed_over = ["https://a.example", "https://a.example/x", "https://a.example?x"]
+    for url in (*passed_over, *kept):
+        call = NewDelivery(WebhookTarget("task", url), b"{}", now)
+        queue(store, execution_id, call)
+
+    found = store.due_deliveries(now, 10, besides=["https://c.example", "https://a.example"])
+    assert [delivery.target.url for delivery in found] == kept
+
+
 def test_the_longest_due_come_first(store: Store, execution_id: str, now: datetime) -> None:
     queue(
         store,

@@ -218,7 +218,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     for owner in (None, "an"):
         for state in (None, State.SUCCESS):
             store.executions("deal-post", owner, state, 10, None)
-    (delivery,) = store.due_deliveries(now, 10)
+    (delivery,) = store.due_deliveries(now, 10, [99], ["https://b.example"])
     store.delivery_failed(delivery.id, now, "no answer")
     store.delivered(delivery.id)
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
