@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 from pydantic import JsonValue
@@ -32,10 +33,20 @@ from daemon.crews.run import Feedback, Workplace
 from daemon.crews.tools import Tool
 from daemon.errors import NotFound
 from daemon.journal.actor import Journal
-from daemon.journal.model import Execution, IdempotencyKey, Page, State, Status, WebhookTarget
+from daemon.journal.model import (
+    Execution,
+    IdempotencyKey,
+    Page,
+    State,
+    Status,
+    Summary,
+    WebhookTarget,
+)
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.supervisor import sole_error
+
+S = TypeVar("S", bound=Summary)
 
 QUEUE = 256
 """Kickoffs, stops and resumes that may wait, over all crews."""
@@ -108,7 +119,7 @@ class Executor:
 
         An asker that gives up takes nothing back.
         """
-        await self.execution(caller, kickoff_id)
+        await self._summary(caller, kickoff_id)
         await self.mailbox.ask(Lines.stop, caller, kickoff_id)
 
     async def resume(
@@ -124,16 +135,14 @@ class Executor:
 
         Raises `NotFound`, or `Invalid` when nothing is asked, or about another task.
         """
-        await self.execution(caller, kickoff_id)
+        await self._summary(caller, kickoff_id)
         await self.mailbox.ask(Lines.resume, caller, kickoff_id, feedback, webhooks)
         return await self.execution(caller, kickoff_id)
 
     async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
         """An execution. Raises `NotFound`, also for one that the caller may not see."""
         found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        if found is None:
-            raise NotFound("kickoff_id: there is no such execution, or not any more")
-        return found
+        return _there(found)
 
     async def executions(
         self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
@@ -149,9 +158,9 @@ class Executor:
         Raises `NotFound`.
         """
         with self._bells.on(kickoff_id) as bell:
-            before = await self.execution(caller, kickoff_id)
+            before = await self._summary(caller, kickoff_id)
             if before.state.ended:
-                return before
+                return await self.execution(caller, kickoff_id)
             with trio.move_on_after(seconds):
                 while bell.state in (None, before.state):
                     await bell.wait()
@@ -163,7 +172,7 @@ class Executor:
     ) -> AsyncIterator[Following]:
         """Its events numbered above `after`, as they happen. Raises `NotFound`."""
         with self._bells.on(kickoff_id) as bell:
-            await self.execution(caller, kickoff_id)
+            await self._summary(caller, kickoff_id)
             yield Following(self._journal, kickoff_id, bell, after)
 
     def load(self) -> dict[str, CrewLoad]:
@@ -179,6 +188,18 @@ class Executor:
     def followers(self) -> int:
         """How many clients wait for news of an execution."""
         return self._bells.count
+
+    async def _summary(self, caller: Caller, kickoff_id: str) -> Summary:
+        """How it stands. Raises `NotFound`, as `execution` does."""
+        return _there(
+            await self._journal.summary(kickoff_id, crew=caller.crew, owner=caller.sees_only)
+        )
+
+
+def _there(found: S | None) -> S:
+    if found is None:
+        raise NotFound("kickoff_id: there is no such execution, or not any more")
+    return found
 
 
 def _make_empty(runs: Path) -> None:

@@ -96,7 +96,7 @@ class Following:
     async def next(self) -> list[Event]:
         """The next events, as soon as there is one; [] when it has ended and all were told."""
         while True:
-            execution = await self._journal.execution(self._id)
+            execution = await self._journal.summary(self._id)
             events = await self._journal.events(self._id, after=self._after, limit=EVENTS_AT_ONCE)
             if events:
                 self._after = events[-1].sequence

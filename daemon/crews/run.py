@@ -55,6 +55,9 @@ FIRST_RETRY = 0.5
 LONGEST_RETRY = 30.0
 """Seconds between two tries to record something, while the disk is full."""
 
+LAST_WORDS = 8192
+"""Characters of a failed worker's standard error that are logged: a traceback, as a rule."""
+
 LAST_ENTRY = 2.0
 """Seconds to record what has ended by itself when all is left off. It takes milliseconds, but with
 a full disk, or a journal that waits for us to end before it starts again, it would take for ever.
@@ -297,7 +300,14 @@ class Run:
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:
             self._hands = None
-        return _ending_of(await worker.end())
+        ending = _ending_of(await worker.end())
+        if ending.error is not None and worker.stderr_tail:
+            # For its owner: the error tells the last line at the most.
+            tail = worker.stderr_tail[-LAST_WORDS:]
+            logger.warning(
+                "execution %s failed; its worker's standard error ended:\n%s", self.id, tail
+            )
+        return ending
 
     async def _take(self, message: FromWorker, worker: Worker) -> None:
         assert self._hands is not None  # noqa: S101 - for the type checker

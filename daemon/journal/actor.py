@@ -125,6 +125,12 @@ class Journal:
         """
         return await self._do(lambda store: store.execution(execution_id, crew, owner))
 
+    async def summary(
+        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
+    ) -> Summary | None:
+        """The same without what may be large, for who wants to know how it stands."""
+        return await self._do(lambda store: store.summary(execution_id, crew, owner))
+
     async def executions(
         self,
         crew: str,

@@ -213,6 +213,18 @@ def read(
     )
 
 
+def summary(
+    connection: sqlite3.Connection, execution_id: str, *, crew: str | None, owner: str | None
+) -> Summary | None:
+    """The execution without what may be large; None as `read` has it."""
+    row = connection.execute(
+        f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608
+        "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+        {"id": execution_id, "crew": crew, "owner": owner},
+    ).fetchone()
+    return None if row is None else Summary(**_summary_fields(row))
+
+
 def unfinished(connection: sqlite3.Connection) -> list[Summary]:
     """Those that have not ended, in the order of creation."""
     rows = connection.execute(

@@ -116,6 +116,11 @@ class Store:
                 cursor=cursor,
             )
 
+    def summary(self, execution_id: str, crew: str | None, owner: str | None) -> Summary | None:
+        """See `Journal.summary`."""
+        with self._reading() as connection:
+            return executions.summary(connection, execution_id, crew=crew, owner=owner)
+
     def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
         """See `Journal.events`."""
         with self._reading() as connection:

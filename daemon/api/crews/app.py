@@ -1,8 +1,8 @@
 """Where crews answer: under `/crews/<name>`, at `/` for one of them, and at addresses of their own.
 
 The same operations are served in all three, and documented in the first. Bodies are JSON whatever
-their `Content-Type` says: not every client sets it, and a web page of somebody else's, against which
-it would help, does not have the token that every operation wants.
+their `Content-Type` says: not every client sets it, and it would only help against web pages of
+somebody else's, which do not have the token that every operation wants.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The problem: the server is somebody else's. It may hang, drip, answer without end, send the key
 somewhere else by a redirect, or say what is no answer. The choice: plain `http.client`, which
-follows nothing; one alarm from the name's look-up to the last byte (a timeout of the socket starts
-anew with each byte); an answer of bounded size. There are no second tries: the template is there
-for what fails, and says the same sooner.
+follows nothing; one alarm for all but the look-up of the name, which has the resolver's own limits
+(a timeout of the socket starts anew with each byte); an answer of bounded size. There are no second
+tries: the template is there for what fails, and says the same sooner.
 """
 
 from __future__ import annotations

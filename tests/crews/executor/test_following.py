@@ -182,7 +182,7 @@ async def test_a_slow_follower_loses_nothing_and_holds_up_nobody(house: House) -
     assert [event.sequence for event in told] == list(range(1, EVENTS_AT_ONCE + 53))
 
 
-@pytest.mark.parametrize("question", ["execution", "events"])
+@pytest.mark.parametrize("question", ["summary", "events"])
 async def test_one_that_ends_between_the_questions_is_told_to_its_end(
     open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:

@@ -93,3 +93,14 @@ async def test_a_result_that_cannot_be_kept_ends_it_honestly(
     assert (end.status, end.result) == (Status.ERROR, None)
     assert "what the worker said cannot be kept: result: 16 bytes" in (end.error or "")
     assert (await house.end_of(await house.kickoff("started", "result short"))).error is None
+
+
+async def test_the_owner_finds_a_failed_workers_words_in_the_log(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = await house.end_of(await house.kickoff("started", "exit 3"))
+    assert f"execution {failed.id} failed; its worker's standard error ended" in caplog.text
+    assert "its last words" in caplog.text.partition("standard error ended")[2]
+    caplog.clear()
+    await house.end_of(await house.kickoff("started", "result ok"))
+    assert "standard error" not in caplog.text
