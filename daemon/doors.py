@@ -39,6 +39,11 @@ class Doors:
         """Those of crews."""
         return {name: _url(doors[0]) for name, doors in self.crews.items()}
 
+    @property
+    def ports(self) -> frozenset[int]:
+        """Of all of them."""
+        return frozenset(door.getsockname()[1] for door in chain(self.main, *self.crews.values()))
+
 
 @contextmanager
 def open_doors(main: Bind, crews: Mapping[str, Bind]) -> Iterator[Doors]:
@@ -57,7 +62,9 @@ def _crew_doors(crews: Mapping[str, Bind]) -> dict[str, Sequence[socket]]:
         try:
             doors[name] = bind(where.host, where.port, setting=f"crew {name}: bind")
         except Invalid as fault:
-            logger.error("%s", fault)  # noqa: TRY400 - its text is all there is to tell
+            logger.error(  # noqa: TRY400 - its text is all there is to tell
+                "%s; until then it is served at /crews/%s of the main address alone", fault, name
+            )
     return doors
 
 

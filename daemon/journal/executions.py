@@ -54,8 +54,9 @@ MAX_PAGE: Final = 100
 """Executions in one answer."""
 MAX_EVENTS_AT_ONCE: Final = 500
 """Events in one answer."""
-MAX_EVENT_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
-"""Characters of their data in one answer; a single event may have more."""
+MAX_EVENT_BYTES_AT_ONCE: Final = 256 * 1024
+"""Characters of their data in one answer; a single event may have more. Each of the clients that
+follow an execution may hold one answer."""
 MAX_EVENTS: Final = 100_000
 """Events of one execution. What ends it is still recorded beyond."""
 MAX_DELIVERIES: Final = 100_000

@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
+import trio
 from quart import Response, request
 
 from daemon.api.crews import answers, events
@@ -37,8 +38,9 @@ from daemon.crews.following import Following
 from daemon.crews.lines import Kickoff
 from daemon.crews.run import Feedback
 from daemon.errors import NotFound
-from daemon.journal.model import State
+from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
+from daemon.processes.background import background
 from daemon.serving import GuardedQuart
 
 STOPPING: Final = 120.0
@@ -51,6 +53,13 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
     """Add these operations to `api`, whose paths have the parameter `crew`, served by `app`."""
     executor = crews.executor
+
+    async def wait(caller: Caller, kickoff_id: str, seconds: float) -> Execution:
+        """As the executor has it, or until the server stops."""
+        with trio.CancelScope() as waiting:
+            async with background(partial(_cancel_at, app.stopping, waiting)):
+                return await executor.wait(caller, kickoff_id, seconds)
+        return await executor.execution(caller, kickoff_id)
 
     async def admit() -> Caller:
         return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
@@ -113,7 +122,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds:
-                found = await executor.wait(caller, kickoff_id, seconds)
+                found = await wait(caller, kickoff_id, seconds)
                 await admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
@@ -199,6 +208,11 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
             message="not approved: the crew is told so, with the feedback",
             kickoff_id=found.id,
         )
+
+
+async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def _known(kickoff_id: str) -> str:

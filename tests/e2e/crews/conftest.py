@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Table = Mapping[str, object]
 
-LONGEST_WAIT = 60
-"""Seconds that `?wait=` may ask for; each test ends long before."""
+LONGEST_WAIT = 45
+"""Seconds for an execution to end. Only a test that fails waits that long."""
 
 SAY = """\
 say() { printf '%s\\n' "$1" >&3; }
@@ -38,13 +38,18 @@ say '{"type": "result", "output": "done"}'
 """
 
 
-def crew(name: str, *, script: str = DONE, gate: object = None, **more: object) -> Table:
-    """A `[[crews]]` table. Its worker begins its only task and goes on with a script in sh, whose
-    descriptor 3 is the line to the daemon. With a `gate` it waits there until that file exists.
+def crew(
+    name: str, *, first: str = "", gate: object = None, script: str = DONE, **more: object
+) -> Table:
+    """A `[[crews]]` table. Its worker does what is to be done `first`, begins its only task, waits
+    until there is a file at `gate`, if one is given, and goes on with `script`.
+
+    The scripts are in sh; descriptor 3 is the line to the daemon, and `say` writes to it.
     """
-    if gate is not None:
-        script = f"until [ -e '{gate}' ]; do sleep 0.02; done\n{script}"
-    return {"name": name, "runner": "command", "command": ["/bin/sh", "-c", SAY + script], **more}
+    wait = "" if gate is None else f"until [ -e '{gate}' ]; do sleep 0.02; done"
+    lines = "\n".join((first, SAY, wait, script))
+    words = ["/bin/sh", "-c", lines]
+    return {"name": name, "runner": "command", "command": words, **more}
 
 
 @dataclass
@@ -70,7 +75,7 @@ class Client:
         found: Json = answer.json()
         return found
 
-    async def kick_off(self, inputs: Json | None = None, *, key: str = "", **more: object) -> str:
+    async def kick_off(self, inputs: Json | None = None, *, key: str = "", **more: Any) -> str:
         """Its kickoff_id."""
         headers = {"Idempotency_Key": key} if key else {}
         answer = await self.ask("POST", "/kickoff", {"inputs": inputs or {}, **more}, **headers)
@@ -82,10 +87,11 @@ class Client:
 
     async def ended(self, kickoff_id: str) -> Json:
         """Its status when it has ended."""
-        while True:
-            found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT}")
-            if found["state"] in ("SUCCESS", "FAILED"):
-                return found
+        with trio.fail_after(LONGEST_WAIT):
+            while True:
+                found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT}")
+                if found["state"] in ("SUCCESS", "FAILED"):
+                    return found
 
     async def stop(self, kickoff_id: str) -> None:
         answer = await self.ask("POST", f"/stop/{kickoff_id}")

@@ -1,0 +1,85 @@
+"""Where crews are found, when not all is as it should be: one has an address of its own, one wants
+an address that somebody else has, and one cannot run. Nobody is kept from anything by that."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon
+    from tests.e2e.crews.conftest import Client, Employing, Meet
+
+
+@dataclass
+class Street:
+    """A daemon, and the ports that its crews want."""
+
+    daemon: Daemon
+    own: int
+    taken: int
+
+
+@pytest.fixture(scope="module")
+def street(employing: Employing) -> Iterator[Street]:
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        taken = foreign.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            own = free.getsockname()[1]
+        crews: dict[str, dict[str, Any]] = {
+            "houseowner": {"bind": f"127.0.0.1:{own}", "default": True},
+            "unlucky": {"bind": f"127.0.0.1:{taken}"},
+            "broken": {"command": ["/nowhere/at-all"], "users": ["ann"]},
+            "lodger": {},
+        }
+        with employing(crews) as daemon:
+            yield Street(daemon, own, taken)
+
+
+async def check_runs(client: Client) -> None:
+    assert (await client.ended(await client.kick_off()))["status"] == "completed"
+
+
+async def test_a_crew_with_an_address_of_its_own(street: Street, meet: Meet) -> None:
+    crew = await meet(street.daemon, "houseowner")
+    base = f"http://127.0.0.1:{street.own}"
+    headers = {"Authorization": f"Bearer {crew.token}"}
+    async with httpx.AsyncClient(base_url=base, headers=headers, trust_env=False) as at_home:
+        assert (await at_home.get("/")).text == "Healthy"
+        kickoff_id = (await at_home.post("/kickoff", json={})).json()["kickoff_id"]
+        assert (await crew.ended(kickoff_id))["status"] == "completed"
+        assert (await at_home.get("/api/health")).json()["error"] == "Not Found"
+    at_the_root = await street.daemon.ask("GET", f"/status/{kickoff_id}", token=crew.token)
+    assert at_the_root.json()["state"] == "SUCCESS"
+
+
+async def test_an_address_that_is_taken(street: Street, meet: Meet) -> None:
+    await check_runs(await meet(street.daemon, "unlucky"))
+    (told,) = (line for line in log_of(street.daemon) if "crew unlucky: bind" in line["message"])
+    assert told["level"] == "error"
+    assert str(street.taken) in told["message"]
+    assert [crew["baseAddress"] for crew in (await street.daemon.status())["crews"]] == [
+        f"http://127.0.0.1:{street.own}",
+        *(f"{street.daemon.url}/crews/{name}" for name in ("unlucky", "lodger", "broken")),
+    ]
+
+
+async def test_a_broken_crew_beside_a_good_one(street: Street, meet: Meet) -> None:
+    broken = await meet(street.daemon, "broken", user="ann")
+    answer = await broken.ask("POST", "/kickoff", {"inputs": {}})
+    assert (answer.status_code, answer.json()["error"]) == (503, "Service Unavailable")
+    assert "/nowhere" not in answer.text
+    assert await broken.ids() == []
+    (told,) = (line for line in log_of(street.daemon) if "cannot run" in line["message"])
+    assert "/nowhere/at-all" in told["message"]
+    await check_runs(await meet(street.daemon, "lodger"))
+
+
+def log_of(daemon: Daemon) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in daemon.program.log.read_text().splitlines()]

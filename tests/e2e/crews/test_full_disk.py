@@ -1,0 +1,94 @@
+"""The disk is full while crews run: kickoffs are refused, what runs is held up, nothing is lost.
+
+The state directory is a file system of its own for that, of a few megabytes, which only root can
+make.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.crews.conftest import Client, Employing, Meet, Receiver
+
+SIZE = "2m"  # with the database and its log in it
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with little room."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "smartlinkd-test"]
+    done = subprocess.run([*mount, folder], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+async def test_full_disk(
+    employing: Employing, meet: Meet, receiver: Receiver, small_disk: Path, tmp_path: Path
+) -> None:
+    gate, filler = tmp_path / "gate", small_disk / "filler"
+    target = f"{receiver.url}/ends"
+    with employing(
+        {"gated": {"gate": gate, "max_running": 2, "on_restart": "rerun"}},
+        state={"directory": str(small_disk)},
+    ) as daemon:
+        gated = await meet(daemon, "gated")
+
+        async def run_out_of_space() -> list[str]:
+            """Two run then, and two wait."""
+            ids = [await gated.kick_off(crewWebhookUrl=target) for _ in range(4)]
+            await daemon.until("one works", lambda: works(gated, ids[0]))
+            await daemon.until("two work", lambda: works(gated, ids[1]))
+            fill(filler)
+            while (answer := await gated.ask("POST", "/kickoff", {})).status_code == 200:
+                ids.append(answer.json()["kickoff_id"])
+            assert answer.status_code == 503
+            assert "its disk is full" in answer.json()["message"]
+            assert int(answer.headers["retry-after"]) > 0
+            gate.touch()
+            daemon.program.wait_for(f"execution {ids[0]} is held up", daemon.program.log)
+            daemon.program.wait_for(f"execution {ids[1]} is held up", daemon.program.log)
+            states = [(await gated.status(each))["state"] for each in ids]
+            assert states == ["RUNNING"] * 2 + ["PENDING"] * (len(ids) - 2)
+            return ids
+
+        ids = await run_out_of_space()
+        filler.unlink()
+        for each in ids:
+            assert (await gated.ended(each))["status"] == "completed"
+
+        gate.unlink()
+        ids += await run_out_of_space()
+        await daemon.kill()
+        daemon.start()
+        assert await gated.ids() == ids
+        filler.unlink()
+        for each in ids:
+            assert (await gated.ended(each))["status"] == "completed"
+        await daemon.until("all calls", lambda: has_eight_calls(receiver))
+    assert {call.body["kickoff_id"] for call in receiver.calls} <= set(ids)
+
+
+def fill(filler: Path) -> None:
+    """Leave no room for anything."""
+    with filler.open("wb", buffering=0) as file:
+        while free := shutil.disk_usage(filler.parent).free:
+            file.write(bytes(free))
+
+
+async def works(client: Client, kickoff_id: str) -> bool:
+    return bool((await client.status(kickoff_id))["current_task"])
+
+
+async def has_eight_calls(receiver: Receiver) -> bool:
+    return len({call.body["kickoff_id"] for call in receiver.calls}) == 8

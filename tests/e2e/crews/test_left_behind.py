@@ -1,0 +1,214 @@
+"""What has ended leaves nothing: executions of all kinds, by the hundred, and clients that go away.
+
+Each test begins with a look at what the daemon has, and ends when it has that again.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon
+    from tests.e2e.crews.conftest import Client, Employing, Meet
+
+TIMES = 50
+AT_ONCE = 8
+MANY = 200
+CLIENTS = 4
+GROWTH = 8 * 1024
+"""KiB that the daemon may have more after `MANY` executions."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where workers and tests leave signs for one another."""
+    return tmp_path_factory.mktemp("signs")
+
+
+@pytest.fixture(scope="module")
+def employer(employing: Employing, folder: Path) -> Iterator[Daemon]:
+    """One daemon for all."""
+    until_stopped = "IFS= read -r stop <&3"
+    slowly = f"touch '{folder}/heard'; until [ -e '{folder}/gate' ]; do sleep 0.02; done"
+    with employing(
+        {
+            "trivial": {"max_running": AT_ONCE, "queue": MANY},
+            "patient": {"script": until_stopped, "max_running": AT_ONCE, "grace": 30},
+            "reluctant": {"script": f"trap '' TERM\n{until_stopped}\n{slowly}", "grace": 30},
+            "late": {"script": "exec sleep 600", "deadline": 1, "max_running": TIMES, "grace": 1},
+        }
+    ) as daemon:
+        yield daemon
+
+
+@asynccontextmanager
+async def nothing_left(daemon: Daemon) -> AsyncIterator[None]:
+    """What there is after the block is what was there before."""
+    await daemon.login()
+    before = await belongings(daemon)
+    yield
+
+    async def is_left() -> bool:
+        return await belongings(daemon) == before
+
+    await daemon.until(f"nothing but {before}", is_left)
+
+
+async def belongings(daemon: Daemon) -> dict[str, Any]:
+    parts = ("smartlinkd_execution", "smartlinkd_part_")
+    told = {
+        name: value
+        for name, value in (await daemon.metrics()).items()
+        if name.startswith(parts) and not name.startswith("smartlinkd_executions_ended")
+    }
+    return {
+        "descriptors": daemon.descriptors(),
+        "processes": daemon.processes(),
+        "folders": daemon.profiles(),
+        "conversion": (await daemon.status())["conversion"],
+        **told,
+    }
+
+
+async def test_many_executions(employer: Daemon, meet: Meet) -> None:
+    crew = await meet(employer, "trivial")
+    series: list[list[str]] = [[] for _ in range(CLIENTS)]
+
+    async def kick_off(returned: list[str], times: int) -> None:
+        for _ in range(times):
+            returned.append(await crew.kick_off())
+
+    async def run(times: int) -> list[dict[str, Any]]:
+        async with trio.open_nursery() as nursery:
+            for returned in series:
+                nursery.start_soon(kick_off, returned, times // CLIENTS)
+        return [await crew.ended(each) for each in await crew.ids()]
+
+    await run(MANY // 5)  # whatever is made once, is made
+    async with nothing_left(employer):
+        memory = resident(employer)
+        ends = await run(MANY)
+    assert resident(employer) - memory < GROWTH
+    assert [end["status"] for end in ends] == ["completed"] * (MANY + MANY // 5)
+    ids = [end["kickoff_id"] for end in ends]
+    assert set(ids) == {each for returned in series for each in returned}
+    for returned in series:
+        assert returned == sorted(returned, key=ids.index)
+    starts = [end["started_at"] for end in ends]
+    for place, start in enumerate(starts):
+        # Which of those that start together is first, is not told.
+        assert sum(earlier > start for earlier in starts[:place]) < AT_ONCE
+
+
+def resident(daemon: Daemon) -> int:
+    """KiB of memory that the daemon has."""
+    status = Path(f"/proc/{daemon.program.process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1])
+
+
+async def test_executions_that_are_stopped(employer: Daemon, meet: Meet) -> None:
+    crew = await meet(employer, "patient")
+    async with nothing_left(employer):
+        ids = [await crew.kick_off() for _ in range(TIMES)]
+        async with trio.open_nursery() as nursery:
+            for each in ids:
+                nursery.start_soon(crew.stop, each)
+        ends = [await crew.status(each) for each in ids]
+    assert {end["status"] for end in ends} == {"stopped"}
+
+
+async def test_executions_past_their_deadline(employer: Daemon, meet: Meet) -> None:
+    crew = await meet(employer, "late")
+    async with nothing_left(employer):
+        ids = [await crew.kick_off() for _ in range(TIMES)]
+        ends = [await crew.ended(each) for each in ids]
+    assert {end["status"] for end in ends} == {"timed_out"}
+    assert {end["error"] for end in ends} == {
+        "it ran longer than the 1 s that its crew may (deadline); the worker ended at SIGTERM"
+    }
+
+
+@pytest.mark.parametrize("path", ["/status/{}?wait=60", "/events/{}"])
+async def test_clients_that_go_away(employer: Daemon, meet: Meet, path: str) -> None:
+    crew = await meet(employer, "patient")
+    kickoff_id = await crew.kick_off()
+    await employer.until("it works", lambda: works(crew, kickoff_id))
+    async with nothing_left(employer):
+        clients = [ask(crew, "GET", path.format(kickoff_id)) for _ in range(TIMES)]
+        await employer.until("all follow", lambda: follow(employer, TIMES))
+        for nth, client in enumerate(clients):
+            leave(client, by_reset=nth % 2 == 0)
+    await crew.stop(kickoff_id)
+
+
+async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Meet) -> None:
+    crew = await meet(employer, "trivial")
+    before = await crew.ids()
+    async with nothing_left(employer):
+        for nth in range(TIMES):
+            client = ask(crew, "POST", "/kickoff", b"{}")
+            for _ in range(nth % 6):  # so much time it has
+                await employer.ask("GET", "/livez")
+            leave(client, by_reset=nth % 2 == 0)
+    begun = [each for each in await crew.ids() if each not in before]
+    assert begun
+    assert {(await crew.status(each))["status"] for each in begun} <= {"completed"}
+
+
+async def test_clients_that_do_not_wait_for_a_stop(
+    employer: Daemon, meet: Meet, folder: Path
+) -> None:
+    async def is_heard() -> bool:
+        return (folder / "heard").exists()
+
+    crew = await meet(employer, "reluctant")
+    async with nothing_left(employer):
+        kickoff_id = await crew.kick_off()
+        await employer.until("it works", lambda: works(crew, kickoff_id))
+        clients = [ask(crew, "POST", f"/stop/{kickoff_id}") for _ in range(TIMES)]
+        await employer.until("it hears of it", is_heard)
+        for nth, client in enumerate(clients):
+            leave(client, by_reset=nth % 2 == 0)
+        (folder / "gate").touch()
+        end = await crew.ended(kickoff_id)
+    assert (end["status"], end["error"].partition(";")[0]) == (
+        "stopped",
+        "stopped by a holder of the organization token",
+    )
+
+
+async def works(client: Client, kickoff_id: str) -> bool:
+    return bool((await client.status(kickoff_id))["current_task"])
+
+
+async def follow(daemon: Daemon, number: int) -> bool:
+    return (await daemon.metrics())["smartlinkd_execution_followers"] == number
+
+
+def ask(client: Client, method: str, path: str, body: bytes = b"") -> socket.socket:
+    """A connection on which something was asked."""
+    url = httpx.URL(client.daemon.url)
+    connection = socket.create_connection((url.host, url.port or 0))
+    connection.sendall(
+        f"{method} /crews/{client.crew}{path} HTTP/1.1\r\nHost: {url.host}\r\n"
+        f"Authorization: Bearer {client.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    return connection
+
+
+def leave(connection: socket.socket, *, by_reset: bool) -> None:
+    if by_reset:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()

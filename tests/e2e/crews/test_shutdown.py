@@ -1,0 +1,105 @@
+"""SIGTERM while workers run: they end as their crews were promised, clients that wait are let go,
+and what was not finished is for the next start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon
+    from tests.e2e.crews.conftest import Client, Employing, Meet, Receiver
+
+GRACE = 1
+"""Seconds that a worker has which does not want to end."""
+AT_ONCE = 3.0
+"""Seconds of a shutdown in which nobody is waited for. The server's grace is 10."""
+
+
+async def works(client: Client, kickoff_id: str) -> bool:
+    return bool((await client.status(kickoff_id))["current_task"])
+
+
+async def follows(daemon: Daemon) -> bool:
+    return (await daemon.metrics())["smartlinkd_execution_followers"] == 1
+
+
+async def test_sigterm_ends_workers_in_order(
+    employing: Employing, meet: Meet, receiver: Receiver, tmp_path: Path
+) -> None:
+    gate, heard = tmp_path / "gate", tmp_path / "heard"
+    streams: list[str] = []
+    with employing(
+        {
+            "obeys": {"script": f"IFS= read -r last <&3; printf %s \"$last\" > '{heard}'"},
+            "deaf": {
+                "first": "trap '' TERM",
+                "gate": gate,
+                "grace": GRACE,
+                "max_running": 1,
+                "on_restart": "rerun",
+            },
+        }
+    ) as daemon:
+        obeys, deaf = await meet(daemon, "obeys"), await meet(daemon, "deaf")
+        target: dict[str, Any] = {"crewWebhookUrl": f"{receiver.url}/ends"}
+        told = await obeys.kick_off(**target)
+        ignored, queued = [await deaf.kick_off(**target) for _ in range(2)]
+        await daemon.until("one works", lambda: works(obeys, told))
+        await daemon.until("the other works", lambda: works(deaf, ignored))
+
+        async def follow() -> None:
+            answer = await obeys.ask("GET", f"/events/{told}")
+            assert answer.status_code == 200, answer.text
+            streams.append(answer.text)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await daemon.until("one follows", lambda: follows(daemon))
+            begun = trio.current_time()
+            daemon.program.process.terminate()
+        daemon.check_left_nothing(await daemon.program.ended())
+        assert GRACE < trio.current_time() - begun < GRACE + AT_ONCE
+        assert json.loads(heard.read_text()) == {"type": "stop"}
+        assert streams[0].endswith("\n\n")
+        assert "crew_kickoff_failed" not in streams[0]
+        assert receiver.calls == []
+
+        gate.touch()
+        daemon.start()
+        interrupted = await obeys.ended(told)
+        assert (interrupted["state"], interrupted["status"]) == ("FAILED", "interrupted")
+        for kickoff_id in (ignored, queued):
+            assert (await deaf.ended(kickoff_id))["status"] == "completed"
+        await daemon.until("calls", lambda: has_calls(receiver, {told, ignored, queued}))
+
+
+async def has_calls(receiver: Receiver, kickoff_ids: set[str]) -> bool:
+    return {call.body["kickoff_id"] for call in receiver.at("/ends")} == kickoff_ids
+
+
+async def test_who_waits_is_told_how_it_stands(
+    employing: Employing, meet: Meet, tmp_path: Path
+) -> None:
+    answers: list[httpx.Response] = []
+    with employing({"gated": {"gate": tmp_path / "never", "grace": GRACE}}) as daemon:
+        gated = await meet(daemon, "gated")
+        kickoff_id = await gated.kick_off()
+        await daemon.until("it works", lambda: works(gated, kickoff_id))
+
+        async def wait() -> None:
+            answers.append(await gated.ask("GET", f"/status/{kickoff_id}?wait=60"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await daemon.until("one waits", lambda: follows(daemon))
+            daemon.program.process.terminate()
+            nursery.cancel_scope.deadline = trio.current_time() + AT_ONCE
+    assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [
+        (200, "RUNNING")
+    ]

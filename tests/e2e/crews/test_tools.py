@@ -1,0 +1,78 @@
+"""`convert_links`, called by the example crew, down to the portal and back, through a Chromium."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon, Portal, Running
+    from tests.e2e.crews.conftest import Meet
+
+pytestmark = pytest.mark.chromium
+
+
+@pytest.fixture(scope="module")
+def writing(running: Running) -> Iterator[Daemon]:
+    """A daemon with the example crew, once with its tool and once without."""
+    example = {
+        "runner": "command",
+        "command": [sys.executable, "-m", "daemon.crews.deal_post"],
+        "inputs": ["links"],
+        "grace": 1,
+    }
+    granted = {**example, "name": "deal-post", "tools": ["convert_links"]}
+    with running(crews=[granted, {**example, "name": "no-tools"}]) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+async def test_a_post_needs_a_cookie(writing: Daemon, portal: Portal, meet: Meet) -> None:
+    crew, account = await meet(writing, "deal-post"), portal.account()
+    items = [portal.item() for _ in range(2)]
+    inputs = {"links": [portal.link(item) for item in items]}
+    refused = await crew.ended(await crew.kick_off(inputs))
+    assert (refused["state"], refused["status"]) == ("FAILED", "error")
+    assert "no affiliate cookie is stored" in refused["error"]
+    assert refused["result"] == refused["error"]
+
+    await writing.sync(account)
+    kickoff_id = await crew.kick_off(inputs)
+    written = await crew.ended(kickoff_id)
+    assert written["status"] == "completed"
+    for item in items:
+        assert portal.entry(item, account)["shortLink"] in written["result"]
+    types = [event["type"] for event in await crew.events(kickoff_id)]
+    assert types.count("tool_usage_started") == types.count("tool_usage_finished") == 1
+    assert len(await portal.submits(account)) == 1
+
+
+async def test_a_tool_that_is_not_granted(writing: Daemon, portal: Portal, meet: Meet) -> None:
+    crew, account = await meet(writing, "no-tools"), portal.account()
+    await writing.sync(account)
+    inputs = {"links": [portal.link(portal.item())]}
+    refused = await crew.ended(await crew.kick_off(inputs))
+    assert "this crew may not use 'convert_links'" in refused["error"]
+    assert await portal.submits(account) == []
+
+
+async def test_a_stop_withdraws_the_conversion(
+    writing: Daemon, portal: Portal, meet: Meet, slow_submits: None
+) -> None:
+    crew, account = await meet(writing, "deal-post"), portal.account()
+    await writing.sync(account)
+    kickoff_id = await crew.kick_off({"links": [portal.link(portal.item())]})
+    await portal.submitting(account)
+    await crew.stop(kickoff_id)
+    assert (await crew.status(kickoff_id))["status"] == "stopped"
+
+    async def is_idle() -> bool:
+        status = await writing.status()
+        desk, browser = status["conversion"], status["browser"]
+        left = desk["requestsWaiting"], desk["submitsWaiting"], browser["jobsRunning"]
+        return left == (0, 0, 0)
+
+    await writing.until("nothing is converted", is_idle)
