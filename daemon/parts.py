@@ -6,9 +6,11 @@ one place that knows both. Who starts and stops the parts is the tree's business
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Final
 
 import httpx
 from pydantic import SecretBytes
@@ -35,9 +37,15 @@ from daemon.marketplace.open_api import OpenApi
 from daemon.marketplace.third_party import ThirdParty
 from daemon.vault.actor import Vault
 
+STANDARD_PORTS: Final = (80, 443)
 
-def make_browser(settings: Settings) -> Browser | None:
-    """The browser, or None where nothing of the configuration needs one."""
+
+def make_browser(settings: Settings, *, own_ports: Collection[int]) -> Browser | None:
+    """The browser, or None where nothing of the configuration needs one.
+
+    Its pages do not reach the daemon's `own_ports`, but for those that the marketplace has too (80,
+    when the daemon listens there): without them there would be no portal.
+    """
     if settings.links.source != "browser" and settings.products.source != "portal":
         return None
     wanted = settings.browser
@@ -48,6 +56,7 @@ def make_browser(settings: Settings) -> Browser | None:
                 user=wanted.user,
                 no_sandbox=wanted.no_sandbox,
                 start_timeout=wanted.start_timeout,
+                closed_ports=tuple(sorted(set(own_ports) - _ports_of(_market(settings)))),
             ),
             contexts=wanted.contexts,
             idle=wanted.idle,
@@ -95,7 +104,7 @@ def make_crews(
             timedelta(days=settings.journal.retention_days), settings.journal.retention_count
         ),
     )
-    webhooks = Webhooks(journal, allow=settings.webhooks.allow, secret=settings.webhooks.secret)
+    webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
         catalog,
         journal,
@@ -121,6 +130,12 @@ def _market(settings: Settings) -> Market:
         short_urls=where.short_urls,
         open_api_url=settings.open_api.url,
     )
+
+
+def _ports_of(place: Market) -> set[int | None]:
+    """Those that its pages are at, and the standard ones, where their pictures are."""
+    urls = (place.portal_url, place.shop_url, *place.short_urls)
+    return {*STANDARD_PORTS, *(httpx.URL(url).port for url in urls)}
 
 
 def _link_source(

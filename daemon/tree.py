@@ -109,7 +109,7 @@ def _plant(
         signing_secret=settings.auth.signing_secret,
     )
     vault = Vault()
-    browser = make_browser(settings)
+    browser = make_browser(settings, own_ports=doors.ports)
     desk = make_desk(settings, client, browser)
     master = load_master_secret(directory, settings.crew_tokens.master_secret)
     crews = make_crews(settings, catalog, master, desk, vault)

@@ -12,6 +12,11 @@ own making, so none of the daemon's secrets are in it. Root's browser runs as an
 The sandbox is off only where the configuration says so, with a warning on each launch. No flag
 here hides that the browser is automated, and none must.
 
+A page is somebody else's code that runs on the owner's machine, where loopback addresses are
+trusted. So the daemon's own ports are closed to it, under whatever name it calls them: the browser
+resolves nothing there. Rejected: the protocol's own blocking of URLs, which is for each tab and
+leaves out frames of other sites and workers; a rule for hosts, since any name may lead to us.
+
 Of the two ways to talk to it, a pipe and a loopback port, this uses the port: local users can reach
 it, which the documentation says, and in return any CDP tool can look at a running daemon's browser.
 """
@@ -102,10 +107,11 @@ _LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """How to launch. Each field but `profiles` is the setting `browser.<field>`.
+    """How to launch. Each field but the last two is the setting `browser.<field>`.
 
     `user` counts only when the daemon is root. `start_timeout` is in seconds. `profiles` is the
     folder in which profile folders are made; its user must be able to pass through it.
+    `closed_ports` are those that no page reaches, on any host.
     """
 
     executable: Path | None = None
@@ -113,6 +119,7 @@ class LaunchSettings:
     no_sandbox: bool = False
     start_timeout: float = 20.0
     profiles: Path = Path(tempfile.gettempdir())
+    closed_ports: tuple[int, ...] = ()
 
 
 class Chromium:
@@ -127,6 +134,11 @@ class Chromium:
     async def wait(self) -> ExitStatus:
         """Wait for the end of its main process."""
         return await self._process.wait()
+
+    async def early_end(self) -> LaunchFailed:
+        """Wait for the end of its main process, and return why it is not to be had."""
+        await self._process.wait()
+        return _ended_at_once(self._process)
 
     def kill(self) -> None:
         """SIGKILL to its main process. What is left of it is gone when the block is left."""
@@ -151,7 +163,7 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
                 logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
             folder = _profile_folder(settings.profiles, user)
             async with guarded(
-                [str(executable), *_flags(folder, no_sandbox=settings.no_sandbox)],
+                [str(executable), *_flags(folder, settings)],
                 environment=_environment(folder),
                 working_folder=folder,
                 user=user,
@@ -192,11 +204,14 @@ def _profile_folder(parent: Path, user: User | None) -> Path:
     return folder
 
 
-def _flags(folder: Path, *, no_sandbox: bool) -> Iterator[str]:
+def _flags(folder: Path, settings: LaunchSettings) -> Iterator[str]:
     yield from FLAGS
     yield f"--user-data-dir={folder}"
-    if no_sandbox:
+    if settings.no_sandbox:
         yield "--no-sandbox"
+    if settings.closed_ports:
+        rules = (f"MAP *:{port} ~NOTFOUND" for port in settings.closed_ports)
+        yield f"--host-resolver-rules={','.join(rules)}"
     if _shared_memory() < SHARED_MEMORY_NEEDED:
         yield "--disable-dev-shm-usage"
 
@@ -227,12 +242,16 @@ async def _endpoint(process: Guarded, folder: Path) -> str:
     """Wait until Chromium has written where it listens; the websocket's URL."""
     while True:
         if process.status is not None:
-            said = _reason(process.stderr_tail) or "it said nothing"
-            raise LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
+            raise _ended_at_once(process)
         told = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
         if told:
             return f"ws://127.0.0.1:{told[1]}{told[2]}"
         await trio.sleep(POLL_EVERY)
+
+
+def _ended_at_once(process: Guarded) -> LaunchFailed:
+    said = _reason(process.stderr_tail) or "it said nothing"
+    return LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
 
 
 def _read_port_file(path: Path) -> str:

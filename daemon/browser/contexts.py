@@ -126,6 +126,10 @@ class Contexts:
         async with tab.opening:
             if context is None or self._is_spoiled(warm):
                 return None
+            if tab.page is not None and tab.page.gone:
+                # It crashed while nobody was at work on it: no reason for anybody's work to fail.
+                self._spoil(warm)
+                return None
             if tab.page is None:
                 async with self._starts:
                     with self._spoiling(warm):
@@ -144,9 +148,12 @@ class Contexts:
         try:
             yield
         except BaseException:
-            if not self._is_spoiled(warm):
-                del self._warm[warm.key]
+            self._spoil(warm)
             raise
+
+    def _spoil(self, warm: _Warm) -> None:
+        if not self._is_spoiled(warm):
+            del self._warm[warm.key]
 
     async def _leave(self, warm: _Warm) -> None:
         warm.users -= 1

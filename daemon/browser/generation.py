@@ -34,7 +34,7 @@ from daemon.browser.chromium import (
     sandbox_state,
 )
 from daemon.browser.contexts import Contexts, Place
-from daemon.browser.errors import LaunchFailed
+from daemon.browser.errors import Disconnected, LaunchFailed
 from daemon.browser.page import BrowserContext, Page
 from daemon.errors import Refused
 
@@ -149,10 +149,17 @@ class Generation:
         `started()` comes with the first beat. Raises a `Refused` when it does not come to that;
         after it, the end is told by `ended` and this returns.
         """
-        async with (
-            launch(self._settings.launch) as chromium,
-            connect(chromium.endpoint) as connection,
-        ):
+        async with launch(self._settings.launch) as chromium:
+            try:
+                await self._serve(chromium, task_status)
+            except Disconnected:
+                # Not as far as its first beat. What its process says tells more than its socket.
+                with trio.move_on_after(EXIT_PATIENCE):
+                    raise await chromium.early_end() from None
+                raise
+
+    async def _serve(self, chromium: Chromium, task_status: trio.TaskStatus[None]) -> None:
+        async with connect(chromium.endpoint) as connection:
             self.version, self.pid = chromium.version, chromium.pid
             contexts = Contexts(connection, limit=self._settings.contexts, idle=self._settings.idle)
             self._contexts = contexts

@@ -163,6 +163,11 @@ class Page:
         self._target_id = target_id  # which is its main frame's id too
         self._url = "about:blank"
 
+    @property
+    def gone(self) -> bool:
+        """It crashed, was closed, or its browser has ended: every call raises."""
+        return self._session.gone is not None
+
     async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
         """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, SecretStr
+from pydantic import Field, PlainValidator, SecretBytes, SecretStr
 
 from daemon.config import values
 from daemon.config.crews import CrewEntry, CrewSection
@@ -164,7 +164,7 @@ class Webhooks(Section):
     """Whom crews' progress may be told to, and what the telling is signed with."""
 
     allow: NetworkList = ()
-    secret: Annotated[SecretStr, PlainValidator(values.webhook_secret)] = SecretStr("")
+    secret: Annotated[SecretBytes | None, PlainValidator(values.webhook_key)] = None
     secret_file: SecretFile = None
 
 

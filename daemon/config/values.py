@@ -11,21 +11,23 @@ value: a secret pasted under the wrong key would end up in a terminal or a journ
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
-from pydantic import SecretStr
+from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.passwords import check_hash
 from daemon.auth.state import parse_signing_secret
-from daemon.crews.signing import PREFIX, signing_key
 from daemon.marketplace import markets
 from daemon.marketplace.products import FIELD_NAMES
 
 Network = IPv4Network | IPv6Network
 
 HIGHEST_PORT = 65535
+_WEBHOOK_KEY = "whsec_"
+_SHORTEST_WEBHOOK_KEY = 24  # bytes, by the specification
 SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal digits
 LONGEST_URL = 2048
 
@@ -235,20 +237,28 @@ def app_id(value: object) -> str:
     return given
 
 
-def webhook_secret(value: object) -> SecretStr:
-    """The key of the signatures under webhook calls; empty: they are not signed."""
-    secret = plain_secret(value)
-    if 0 < len(secret.get_secret_value()) < SHORTEST_KEY:
-        raise Fault(
-            f"must have {SHORTEST_KEY} or more characters",
-            f'write "{PREFIX}" and behind it what this prints: openssl rand -base64 32',
-        )
+def webhook_key(value: object) -> SecretBytes | None:
+    """The key of the signatures under webhook calls; None for an empty text: they are not signed.
+
+    `whsec_` and base64 behind it is how "Standard Webhooks" writes a key. Of any other text the
+    bytes are the key.
+    """
+    given = plain_secret(value).get_secret_value()
+    if not given:
+        return None
+    remedy = f'write "{_WEBHOOK_KEY}" and behind it what this prints: openssl rand -base64 32'
+    if not given.startswith(_WEBHOOK_KEY):
+        if len(given) < SHORTEST_KEY:
+            raise Fault(f"must have {SHORTEST_KEY} or more characters", remedy)
+        return SecretBytes(given.encode())
     try:
-        signing_key(secret)
-    except ValueError as fault:
-        remedy = f'write "{PREFIX}" and behind it what this prints: openssl rand -base64 32'
-        raise Fault(str(fault), remedy) from None
-    return secret
+        key = b64decode(given.removeprefix(_WEBHOOK_KEY), validate=True)
+    except ValueError:
+        raise Fault(f"must have base64 behind {_WEBHOOK_KEY}", remedy) from None
+    if len(key) < _SHORTEST_WEBHOOK_KEY:
+        fault = f"must have at least {_SHORTEST_WEBHOOK_KEY} bytes in base64 behind {_WEBHOOK_KEY}"
+        raise Fault(fault, remedy)
+    return SecretBytes(key)
 
 
 def plain_secret(value: object) -> SecretStr:

@@ -55,8 +55,9 @@ def _check_executable(path: Path, subject: str) -> None:
     except (OSError, ValueError) as error:
         raise _no_access(subject, error) from None
     if not is_file:
-        there = "is no file" if path.exists() else "does not exist"
-        raise Fault(f"{subject} {there}", f"make {path}, or correct the path")
+        if path.exists():
+            raise Fault(f"{subject} is no file", "correct the path")
+        raise Fault(f"{subject} does not exist", f"make {path}, or correct the path")
     if not os.access(path, os.X_OK):
         raise Fault(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
 

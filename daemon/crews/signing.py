@@ -12,35 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from datetime import datetime
-from typing import Final
 
-from pydantic import SecretBytes, SecretStr
-
-PREFIX: Final = "whsec_"
-SHORTEST_KEY: Final = 24
-"""Bytes, by the specification."""
-
-
-def signing_key(secret: SecretStr) -> SecretBytes | None:
-    """The key in a configured secret; None for an empty one, which means: do not sign.
-
-    `whsec_` and base64 behind it is the specification's spelling of a key. Of any other text the
-    UTF-8 bytes are the key. Raises ValueError, without the secret in it.
-    """
-    text = secret.get_secret_value()
-    if not text:
-        return None
-    if not text.startswith(PREFIX):
-        return SecretBytes(text.encode())
-    try:
-        key = b64decode(text.removeprefix(PREFIX), validate=True)
-    except ValueError:
-        raise ValueError(f"must have base64 behind {PREFIX}") from None
-    if len(key) < SHORTEST_KEY:
-        raise ValueError(f"must have at least {SHORTEST_KEY} bytes in base64 behind {PREFIX}")
-    return SecretBytes(key)
+from pydantic import SecretBytes
 
 
 def signature_headers(

@@ -28,7 +28,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import trio
-from pydantic import SecretStr
+from pydantic import SecretBytes
 
 from daemon.config.values import Network
 from daemon.crews.connecting import Resolve, resolve
@@ -42,7 +42,7 @@ from daemon.crews.retrying import (
     judge,
 )
 from daemon.crews.sending import Sender, open_sender
-from daemon.crews.signing import signature_headers, signing_key
+from daemon.crews.signing import signature_headers
 from daemon.crews.targets import origin
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
@@ -70,24 +70,21 @@ R = TypeVar("R")
 
 
 class Webhooks:
-    """The handle; `run` is one incarnation.
-
-    Raises ValueError for a secret that is no key (see `daemon/crews/signing.py`).
-    """
+    """The handle; `run` is one incarnation. Without a `key`, calls are not signed."""
 
     def __init__(
         self,
         journal: Journal,
         *,
         allow: Sequence[Network],
-        secret: SecretStr,
+        key: SecretBytes | None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         resolve: Resolve = resolve,
         chance: random.Random | None = None,
     ) -> None:
         self._journal = journal
         self._allow = tuple(allow)
-        self._key = signing_key(secret)
+        self._key = key
         self._wall = wall
         self._resolve = resolve
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing

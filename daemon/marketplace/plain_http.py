@@ -22,6 +22,7 @@ import trio
 from daemon import __version__
 
 USER_AGENT = f"smartlinkd/{__version__}"
+_LOCATION = "location"
 # Connections to a handful of hosts; more at once would be no use to fifteen links.
 _LIMITS = httpx.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=30)
 
@@ -59,7 +60,16 @@ def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.Asyn
         trust_env=False,
         timeout=None,  # noqa: S113 - every call has a trio deadline
         limits=_LIMITS,
+        event_hooks={"response": [_put_location_aside]},
     )
+
+
+async def _put_location_aside(response: httpx.Response) -> None:
+    """Before httpx sees it: it makes the next request in advance, followed or not, and an address
+    that is none would come back to us as an error of whatever kind, in the place of the answer.
+    """
+    if _LOCATION in response.headers:
+        response.extensions[_LOCATION] = response.headers.pop(_LOCATION)
 
 
 async def call(
@@ -100,4 +110,7 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
                 # the connection with them. Cancelled, they end in order at their next read.
                 enough.cancel()
     text = bytes(body[:max_body]).decode(response.encoding or "utf-8", errors="replace")
-    return Reply(response.status_code, response.headers, text)
+    headers = response.headers.copy()
+    if _LOCATION in response.extensions:
+        headers[_LOCATION] = response.extensions[_LOCATION]
+    return Reply(response.status_code, headers, text)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,25 +88,25 @@ async def test_a_setup_does_not_survive_a_restart(
 
 
 async def test_a_damaged_state_keeps_the_actor_from_starting(
-    new_auth: New_auth, tmp_path: Path
+    running: Running, tmp_path: Path
 ) -> None:
     (tmp_path / "auth.json").write_text("{}")
     (tmp_path / "auth.json").chmod(0o600)
 
     with pytest.RaisesGroup(StateUnusable):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(new_auth().run)
+        async with running():
+            pass
 
 
 async def test_a_missing_folder_keeps_the_actor_from_starting(
-    new_auth: New_auth, tmp_path: Path
+    running: Running, tmp_path: Path
 ) -> None:
     with (
         full_disk(tmp_path),
         pytest.RaisesGroup(pytest.RaisesExc(NotSaved, match="No such file or directory")),
     ):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(new_auth().run)
+        async with running():
+            pass
 
 
 @contextmanager
@@ -230,7 +231,7 @@ class SlowDisk:
         save(directory, saved)
 
     async def reached(self) -> None:
-        await trio.to_thread.run_sync(self._reached.acquire)
+        assert await trio.to_thread.run_sync(partial(self._reached.acquire, timeout=5))
 
     def go_on(self) -> None:
         self._go_on.set()

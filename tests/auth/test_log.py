@@ -47,6 +47,7 @@ async def test_the_log_tells_the_events_and_no_secret(
     await refused(auth.verify_mfa(half.temp_token, code, HERE))
     next_code = shown(setup.secret, ahead=30)
     token = await auth.verify_mfa(half.temp_token, next_code, HERE)
+    await refused(auth.disable(code, HERE))
     last_code = shown(setup.secret, ahead=-30)
     await auth.disable(last_code, HERE)
     await auth.second_factor_off()
@@ -60,6 +61,7 @@ async def test_the_log_tells_the_events_and_no_secret(
         ("WARNING", f"second factor switched on from {HERE}"),
         ("WARNING", f"wrong code from {HERE}"),
         ("INFO", f"login with a second factor from {HERE}"),
+        ("WARNING", f"wrong code from {HERE}"),
         ("WARNING", f"second factor switched off from {HERE}"),
         ("WARNING", "second factor switched off by the operator"),
         ("WARNING", "every session ended by the operator"),

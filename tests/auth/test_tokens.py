@@ -64,7 +64,9 @@ def refused(token: str, purpose: Purpose = "session", now: float = NOW) -> None:
 
 
 def test_makes_the_token_that_the_standard_describes() -> None:
-    made = tokens.issue("session", jti="one", epoch="first", now=NOW + 0.9)
+    made = Tokens(SecretBytes(SECRET), SecretStr(HASH)).issue(
+        "session", jti="one", epoch="first", now=NOW + 0.9
+    )
 
     assert made == signed(session())
 

@@ -276,6 +276,7 @@ class PlayedPage:
     def __init__(self, context: PlayedContext) -> None:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
+        self.gone = False
 
     async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
         chromium = self.context.chromium

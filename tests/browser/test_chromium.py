@@ -21,6 +21,7 @@ from daemon.browser.cdp import Connection, connect
 from daemon.browser.chromium import Chromium, LaunchSettings, SandboxState, launch, sandbox_state
 from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
 from daemon.browser.executable import CANDIDATES
+from daemon.browser.generation import Generation, GenerationSettings
 from daemon.browser.page import BrowserContext, Page
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
@@ -242,6 +243,26 @@ async def test_a_browser_that_ends_at_once_says_why(
     with pytest.raises(LaunchFailed, match=said):
         async with launch(replace(settings, executable=program)):
             raise AssertionError("it was launched")
+
+
+async def test_a_browser_that_ends_when_it_is_up_says_why(
+    settings: LaunchSettings, pretend: Callable[[str], Path], nursery: trio.Nursery
+) -> None:
+    """It has told where it listens, and is gone by the time somebody asks."""
+    path = f"/devtools/browser/{'0' * 36}"
+    tell = f"printf '1\\n{path}' > $HOME/port; mv $HOME/port $HOME/DevToolsActivePort"
+    program = pretend(f"{tell}; echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
+    generation = Generation(
+        GenerationSettings(
+            launch=replace(settings, executable=program),
+            contexts=1,
+            idle=600,
+            recycle_after=86_400,
+            recycle_memory=1 << 34,
+        )
+    )
+    with pytest.raises(LaunchFailed, match=r"exit code 3: out of luck"):
+        await nursery.start(generation.run)
 
 
 async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(

@@ -225,6 +225,17 @@ async def test_who_waited_does_not_get_what_was_spoiled_meanwhile(
     assert played.contexts == [second.page.context]
 
 
+async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    first = await desk.do(place())
+    first.gone = True
+    second = await desk.do(place())
+    assert second is not first
+    assert second.opened == 1
+    assert played.contexts == [second.context]
+
+
 class Held:
     """Holds up whoever makes a context or opens a tab, until let go."""
 

@@ -251,10 +251,36 @@ def test_variables_set_what_crews_share(write: Write) -> None:
     assert settings.journal.retention_days == 7
 
 
-@pytest.mark.parametrize("secret", ["short", "two\nlines of them", " 16 with a blank", "whsec_not/base64/at/all!", "whsec_dG9vIHNob3J0"])
-def test_a_webhook_secret_that_is_none_is_refused(secret: str) -> None:
-    with pytest.raises(ConfigError, match=r"webhooks\.secret"):
+@pytest.mark.parametrize(
+    ("secret", "fault"),
+    [
+        ("short sword", "16 or more characters"),
+        ("sword\nlines of them", "one line"),
+        (" sword with a blank", "one line"),
+        ("whsec_", "24 bytes"),
+        ("whsec_c3dvcmRmaXNo", "24 bytes"),
+        ("whsec_sword-fish!", "base64"),
+        ("whsec_swordfish", "base64"),
+    ],
+)
+def test_a_webhook_secret_that_is_none_is_refused(secret: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=rf"webhooks\.secret: .*{fault}") as refused:
         build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})
+    assert "sword" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "key"),
+    [
+        ("", None),
+        ("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", b"0123456789abcdef01234567"),
+        ("swordfish swordfish", b"swordfish swordfish"),
+    ],
+)
+def test_a_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
+    found = build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}}).webhooks
+    assert (found.secret and found.secret.get_secret_value()) == key
+    assert "sword" not in repr(found)
 
 
 # --- variables for the worker --------------------------------------------------------------------

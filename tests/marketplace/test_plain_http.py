@@ -75,6 +75,14 @@ async def test_redirects_are_shown_and_not_followed() -> None:
     assert (reply.status, reply.headers["location"]) == (302, "/x")
 
 
+@pytest.mark.parametrize(
+    "location", ["https://xn--shpee-jsd.vn/", "http://0177.0.0.1/", "javascript:x", "https://[::1"]
+)
+async def test_a_redirect_to_what_is_no_address_is_an_answer_like_any(location: str) -> None:
+    reply = await ask(lambda _: httpx.Response(302, headers={"Location": location}))
+    assert (reply.status, reply.headers["location"]) == (302, location)
+
+
 async def test_a_body_is_read_up_to_its_bound() -> None:
     reply = await ask(lambda _: httpx.Response(200, content=b"y" * 101))
     assert reply.text == "y" * 100

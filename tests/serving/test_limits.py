@@ -218,6 +218,21 @@ async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> No
         assert connection.give_way()  # closed, and so of no use to anybody
 
 
+@pytest.mark.parametrize("said", [b"", GET[:10]])
+async def test_who_has_left_gives_way_before_that_is_noticed(
+    app: GuardedQuart, said: bytes
+) -> None:
+    ours, theirs = trio.socket.socketpair()
+    with ours:
+        connection = Connection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), send_seconds=1
+        )
+        with theirs:
+            await theirs.send(said)
+            assert await ours.recv(len(said)) == said if said else True
+        assert connection.give_way()
+
+
 async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
     serving: Serving, answer_of: AnswerOf
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.supervision.policy import Backoff, Restart
+from daemon.supervision.policy import Backoff, Intensity, Restart
 from daemon.supervision.supervisor import (
     MAX_ERROR_TEXT,
     ChildSnapshot,
@@ -149,6 +149,40 @@ async def test_nothing_waits_after_the_end(a: Child, grow: Grow, autojump_clock:
     await tree.over.wait()
     assert tree.supervisor.snapshot() == [
         ChildSnapshot("a", State.DOWN, at(2), 0, "ValueError: broken", None)
+    ]
+
+
+async def test_a_start_that_was_cut_short_is_down_while_the_others_stop(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    tree = grow(Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN, wall=wall))
+    await trio.sleep(1)
+    a.before = take_three_seconds
+    b.stop_takes = 2.0
+    a.fail(ValueError("broken"))
+    await trio.sleep(3)  # a starts since 3
+    tree.supervisor.stop()
+    await trio.sleep(1)
+    assert tree.supervisor.snapshot() == [
+        ChildSnapshot("a", State.DOWN, at(4), 1, "ValueError: broken", None),
+        ChildSnapshot("b", State.STOPPING, at(4), 0, None, None),
+    ]
+
+
+async def test_a_start_that_failed_once_too_often_is_down_while_the_others_stop(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    intensity = Intensity(restarts=1)
+    specs = [a.spec(), b.spec()]
+    tree = grow(Supervisor("tree", specs, backoff=EVEN, intensity=intensity, wall=wall))
+    await trio.sleep(1)
+    a.before = break_down
+    b.stop_takes = 2.0
+    a.fail(KeyError("lost"))
+    await trio.sleep(3)
+    assert tree.supervisor.snapshot() == [
+        ChildSnapshot("a", State.DOWN, at(3), 1, "ValueError: broken", None),
+        ChildSnapshot("b", State.STOPPING, at(3), 0, None, None),
     ]
 
 

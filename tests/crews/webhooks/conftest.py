@@ -18,7 +18,7 @@ from uuid import uuid4
 import h11
 import pytest
 import trio
-from pydantic import SecretBytes, SecretStr
+from pydantic import SecretBytes
 
 from daemon.crews.webhooks import Webhooks
 from daemon.journal import schema
@@ -225,7 +225,7 @@ class Desk:
 
     async def begin(self, **options: Any) -> Callable[[], None]:
         """Start the part; returns what stops it."""
-        given: dict[str, Any] = {"allow": LOOPBACK, "secret": SecretStr("")} | options
+        given: dict[str, Any] = {"allow": LOOPBACK, "key": None} | options
         webhooks = Webhooks(self.journal, wall=self.wall, **given)
         scope = trio.CancelScope()
 

@@ -1,0 +1,327 @@
+"""Every secret that a daemon can have, each planted as a text that is like no other, in one daemon
+that does all it can do and is then killed in the way that leaves a crash report. Afterwards none is
+found, in whatever spelling, in its log, its answers, its files, its journal, what its commands
+print, or what other processes see of it.
+
+What goes wrong while secrets are in use is told in `test_secrets.py` and `crews/test_secrets.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import resource
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyotp
+import pytest
+import trio
+
+from daemon.auth.passwords import hash_password
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Account, Daemon, Portal, Running
+
+pytestmark = pytest.mark.chromium
+
+PASSWORD = "canary: the owner's passphrase, ünd so"
+WRONG_PASSWORD = "canary: almost the owner's passphrase"
+SIGNING = "c0" * 16 + "5161" * 8
+MASTER = "c1" * 16 + "3a57" * 8
+SYNC_KEY = "canary-of-the-sync-key-0123456789"
+API_SECRET = "canary-of-the-open-api's-secret"
+WEBHOOK_SECRET = "canary-that-webhook-calls-are-signed-with"
+MODEL_KEY = "sk-canary-of-the-key-of-a-model"
+BEARER = "canary-of-a-receivers-bearer-token"
+BASIC = "canary-of-a-receiver's-password"
+WEBHOOK_PATH = "canary-in-the-path-of-a-webhook"
+
+WORKER = """
+say() { printf '%s\\n' "$1" >&3; }
+IFS= read -r inputs <&3
+say '{"type": "started", "total_tasks": 1}'
+say '{"type": "task_started", "task_id": "only", "name": "Only"}'
+say '{"type": "tool_call", "call_id": "1", "tool": "convert_links", "arguments": {"links": ["x"]}}'
+IFS= read -r result <&3
+say '{"type": "human_input", "task_id": "only", "prompt": "good?"}'
+IFS= read -r answer <&3
+echo "$MODEL_KEY" >&2
+exit 3
+"""
+
+
+def spellings(secret: str) -> set[bytes]:
+    """Plain, and as encoders would hide it; in base64 by where it begins among the bytes before."""
+    raw = secret.encode()
+    found = {raw, quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
+    found |= {raw.hex().encode(), repr(secret)[1:-1].encode()}
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + raw)
+        whole = encoded[4 if before else 0 : -4]  # without what others are mixed into
+        found |= {whole, whole.translate(bytes.maketrans(b"+/", b"-_"))}
+    return found
+
+
+@dataclass
+class Canaries:
+    """What must be found nowhere; `spelt` has each in all its spellings."""
+
+    spelt: dict[bytes, str] = field(default_factory=dict)
+
+    def plant(self, *secrets: str) -> None:
+        for secret in secrets:
+            assert len(secret) > 15, "too short to be like no other"
+            self.spelt |= dict.fromkeys(spellings(secret), secret)
+
+    def found_in(self, content: bytes | str) -> set[str]:
+        data = content.encode(errors="replace") if isinstance(content, str) else content
+        return {secret for spelt, secret in self.spelt.items() if spelt in data}
+
+
+@dataclass
+class Scene:
+    """One daemon with everything; `shown` is all that it answered where no secret is meant."""
+
+    daemon: Daemon
+    portal: Portal
+    account: Account
+    receiver: str
+    canaries: Canaries = field(default_factory=Canaries)
+    shown: list[str] = field(default_factory=list)
+    token: str = ""
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, status: int, token: str | None = None
+    ) -> Any:
+        """An answer of a kind that tells no secret."""
+        given = self.token if token is None else token
+        answer = await self.daemon.ask(method, path, body, token=given)
+        assert answer.status_code == status, (path, answer.text)
+        self.shown.append(f"{answer.headers}\n{answer.text}")
+        return answer
+
+    async def secrets_of(
+        self, method: str, path: str, body: object = None, *, token: str = ""
+    ) -> Any:
+        """An answer that holds a secret by its meaning: what it says is planted by the caller."""
+        answer = await self.daemon.ask(method, path, body, token=token or self.token)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def log_in(self) -> None:
+        password = {"password": PASSWORD}
+        await self.ask("POST", "/api/auth/login", {"password": WRONG_PASSWORD}, status=401)
+        await self.ask("POST", "/api/auth/login", {"password": [PASSWORD]}, status=400)
+        self.token = (await self.secrets_of("POST", "/api/auth/login", password))["token"]
+        setup = await self.secrets_of("GET", "/api/auth/2fa/setup")
+        codes, now = pyotp.TOTP(setup["secret"]), int(time.time())
+        self.canaries.plant(self.token, setup["secret"])
+        body = {"secret": setup["secret"], "code": codes.at(now)}
+        await self.ask("POST", "/api/auth/2fa/enable", body, status=200)
+        temporary = (await self.secrets_of("POST", "/api/auth/login", password))["tempToken"]
+        body = {"tempToken": temporary, "code": codes.at(now, counter_offset=1)}
+        session = (await self.secrets_of("POST", "/api/auth/verify-mfa", body))["token"]
+        self.canaries.plant(temporary, session)
+        for wrong in (temporary, session[:-2], SYNC_KEY, MASTER):
+            await self.ask("GET", f"/api/status?token={session}", status=403, token=wrong)
+
+    async def convert(self) -> None:
+        """With the stored cookie and with one of the request's own; well, and into trouble."""
+        self.canaries.plant(*(one for one in self.account.secrets if len(one) > 15))
+        cookie = {"cookie": self.account.cookie}
+        await self.ask("POST", "/api/sync-cookie", cookie, status=200, token=SYNC_KEY)
+        await self.ask("POST", "/api/sync-cookie", {"cookie": [self.account.cookie]}, status=400)
+        links = {"links": [self.portal.link(self.portal.item()), "javascript:alert(1)"]}
+        await self.ask("POST", "/api/convert", links, status=200)
+        for fault in ("session_lost", "human_check"):
+            await self.portal.arm(fault, self.account)
+            links = {"links": [self.portal.link(self.portal.item())]}
+            await self.ask("POST", "/api/convert", links | cookie, status=502)
+
+    async def run_a_crew(self) -> None:
+        """With webhooks that need credentials, and a worker that dies with its key on its lips."""
+        tokens = [
+            (
+                await self.secrets_of(
+                    "POST", f"/api/crews/token{path}", {"crew": "all", "user": user}
+                )
+            )
+            for path, user in (("", None), ("", "ann"), ("/rotate", "ann"))
+        ]
+        organization, _, user = (each["token"] for each in tokens)
+        self.canaries.plant(*(each["token"] for each in tokens))
+        bearer = {"strategy": "bearer", "token": BEARER}
+        basic = {"strategy": "basic", "username": "asker", "password": BASIC}
+        body: Any = {
+            "inputs": {},
+            "crewWebhookUrl": f"{self.receiver}/{WEBHOOK_PATH}",
+            "webhooks": {"url": f"{self.receiver}/x", "events": [], "authentication": bearer},
+            "humanInputWebhook": {"url": f"{self.receiver}/y", "authentication": basic},
+        }
+        wrong = {**body, "crewWebhookUrl": f"http://u:{BASIC}@10.0.0.1/{WEBHOOK_PATH}"}
+        await self.ask("POST", "/crews/all/kickoff", wrong, status=400, token=user)
+        await self.ask("POST", "/crews/all/kickoff", body, status=401, token=self.token)
+        kicked_off = await self.ask("POST", "/crews/all/kickoff", body, status=200, token=user)
+        one = kicked_off.json()["kickoff_id"]
+        status = f"/crews/all/status/{one}"
+
+        async def is_asked() -> bool:
+            answer = await self.ask("GET", status, status=200, token=user)
+            return bool(answer.json()["status"] == "waiting_for_human_input")
+
+        await self.daemon.until("it asks", is_asked)
+        self.search_files()  # while the calls are still owed
+        answer = {"execution_id": one, "task_id": "only", "human_feedback": "", "is_approve": True}
+        await self.ask("POST", "/crews/all/resume", answer, status=200, token=organization)
+        ended = await self.ask("GET", f"{status}?wait=30&result=object", status=200, token=user)
+        assert ended.json()["state"] == "FAILED"
+        for path in (f"/crews/all/events/{one}", "/crews/all/executions", "/crews/all/inputs"):
+            await self.ask("GET", path, status=200, token=organization)
+
+    async def look(self) -> None:
+        """At all that there is to see for the owner and for monitors."""
+        for path in ("/api/status", "/api/crews", "/metrics", "/openapi.json", "/livez"):
+            await self.ask("GET", path, status=200)
+        for words in (["status"], ["crew", "list"], ["account", "show", "--json"]):
+            self.shown.append(await self.daemon.run(*words))
+
+    def search_files(self) -> None:
+        """All files of the daemon's, and the rows of its journal."""
+        meant_for_it = {
+            self.daemon.config: set(self.canaries.spelt.values()),  # the owner's own
+            # The daemon's own, for the next start: what phones show codes by.
+            self.daemon.state / "auth.json": {
+                each for each in self.canaries.spelt.values() if len(each) == 32 and each.isupper()
+            },
+        }
+        seen = 0
+        for path in self.daemon.program.folder.rglob("*"):
+            with suppress(FileNotFoundError, OSError):  # removed meanwhile, or no file
+                found = self.canaries.found_in(path.read_bytes())
+                if path.parent == self.daemon.state and path.name.startswith("journal"):
+                    found -= {WEBHOOK_PATH}  # where to call is kept until it was called
+                assert found <= meant_for_it.get(path, set()), path
+                seen += 1
+        assert seen > 8
+        for row in self.rows():
+            assert self.canaries.found_in(row) <= {WEBHOOK_PATH}
+
+    def rows(self) -> Iterator[str]:
+        uri = f"file:{self.daemon.state / 'journal.sqlite3'}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as journal:
+            tables = [
+                name
+                for (name,) in journal.execute(
+                    "SELECT name FROM sqlite_schema WHERE type = 'table'"
+                )
+            ]
+            for table in tables:
+                yield from map(repr, journal.execute(f"SELECT * FROM {table}"))
+
+    def search_processes(self) -> None:
+        """What every user sees of a process, and what its own user sees."""
+        of_workers = set().union(*self.daemon.workers().values())
+        for pid in self.daemon.processes() | {self.daemon.program.process.pid}:
+            for kind in ("cmdline", "environ"):
+                with suppress(OSError):  # it has ended since, or shows itself to root only
+                    found = self.canaries.found_in(Path(f"/proc/{pid}/{kind}").read_bytes())
+                    meant = {MODEL_KEY} if kind == "environ" and pid in of_workers else set()
+                    assert found <= meant, kind
+
+
+@pytest.fixture
+async def receiver(nursery: trio.Nursery) -> str:
+    """Refuses every webhook call, so that it is owed for longer and told of."""
+
+    async def refuse(stream: trio.SocketStream) -> None:
+        async with stream:
+            with suppress(trio.BrokenResourceError):
+                await stream.receive_some(65536)
+                await stream.send_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, refuse, listeners)
+    return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+
+
+@pytest.fixture
+def core_files_allowed() -> Iterator[None]:
+    """As on a machine that keeps them: a daemon started now may leave one."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, before)
+
+
+def test_a_canary_is_found_in_every_spelling() -> None:
+    """The search below would see it."""
+    canaries = Canaries()
+    canaries.plant(PASSWORD)
+    for before in range(7):
+        text = b"x" * before + PASSWORD.encode() + b"yz"
+        for hidden in (text, base64.b64encode(text), base64.urlsafe_b64encode(text)):
+            assert canaries.found_in(b"..." + hidden + b"...") == {PASSWORD}
+    for spelt in (
+        quote(PASSWORD),
+        json.dumps({"a": PASSWORD}),
+        repr([PASSWORD]),
+        PASSWORD.encode().hex(),
+    ):
+        assert canaries.found_in(spelt) == {PASSWORD}
+    assert canaries.found_in(WRONG_PASSWORD) == set()
+
+
+async def test_no_canary_is_found_anywhere(
+    running: Running, portal: Portal, receiver: str, core_files_allowed: None
+) -> None:
+    crew = {
+        "name": "all",
+        "runner": "command",
+        "command": ["/bin/sh", "-c", WORKER],
+        "environment": {"MODEL_KEY": MODEL_KEY},
+        "users": ["ann"],
+        "tools": ["convert_links"],
+    }
+    with running(
+        auth={"password_hash": hash_password(PASSWORD), "signing_secret": SIGNING},
+        cookie={"sync_key": SYNC_KEY},
+        open_api={"app_id": "123456", "secret": API_SECRET},
+        products={"source": "none"},
+        webhooks={"secret": WEBHOOK_SECRET, "allow": ["127.0.0.0/8"]},
+        crew_tokens={"master_secret": MASTER},
+        crews=[crew],
+    ) as daemon:
+        scene = Scene(daemon, portal, portal.account(), receiver)
+        given = (PASSWORD, WRONG_PASSWORD, SIGNING, MASTER, SYNC_KEY, API_SECRET, WEBHOOK_SECRET)
+        scene.canaries.plant(*given, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH)
+        daemon.wait_for_browser()
+        await scene.log_in()
+        await scene.convert()
+        await scene.run_a_crew()
+        await scene.look()
+        scene.search_processes()
+        # As the service manager's watchdog ends it: with a core file, where there are any.
+        daemon.program.process.send_signal(signal.SIGABRT)
+        assert await daemon.program.ended() == -signal.SIGABRT
+        scene.search_files()
+        assert list(cores(daemon)) == []
+        daemon.start()
+        scene.search_files()
+        for shown in scene.shown:
+            assert scene.canaries.found_in(shown) == set()
+
+
+def cores(daemon: Daemon) -> Iterator[Path]:
+    """Core files of the daemon, where the kernel may have put them."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    folders = {Path.cwd(), daemon.program.folder, Path(pattern).parent}
+    for folder in folders:
+        yield from folder.glob("core*")

@@ -1,0 +1,35 @@
+"""What is loaded in the daemon's browser does not reach the daemon, under whatever name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from daemon.browser.cdp import connect
+from daemon.browser.errors import NavigationFailed
+from daemon.browser.page import BrowserContext
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon, Portal
+
+pytestmark = pytest.mark.chromium
+
+
+def endpoint(daemon: Daemon) -> str:
+    """Where the daemon's browser listens, as any local user could find out."""
+    (told,) = daemon.program.folder.glob("smartlinkd-chromium-*/DevToolsActivePort")
+    port, path = told.read_text().split("\n")
+    return f"ws://127.0.0.1:{port}{path}"
+
+
+async def test_its_pages_do_not_reach_it(daemon: Daemon, portal: Portal) -> None:
+    own = daemon.url.rpartition(":")[2]
+    async with connect(endpoint(daemon)) as connection:
+        context = await BrowserContext.create(connection, ())
+        page = await context.new_page()
+        for host in ("127.0.0.1", "localhost", "anything.localhost", "[::1]"):
+            with pytest.raises(NavigationFailed, match="net::ERR_NAME_NOT_RESOLVED"):
+                await page.goto(f"http://{host}:{own}/api/sync-cookie")
+        await page.goto(portal.origins.portal)
+        await context.dispose()
