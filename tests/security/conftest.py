@@ -1,0 +1,215 @@
+"""A daemon as a process of its own, with both of its APIs, and clients that speak raw bytes to it.
+
+It needs no browser, so it starts in a second. Every one is looked at when it is stopped: it ended
+by itself and in order, and met no fault of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from daemon.auth.passwords import hash_password
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "correct horse battery staple"
+SYNC_KEY = "sync-key-of-the-extension-0123456789"
+PATIENCE = 45.0
+"""Seconds for anything that is sure to come. Only a test that fails waits that long."""
+
+Json = dict[str, Any]
+Tables = Mapping[str, Mapping[str, object]]
+
+CREWS: list[dict[str, object]] = [
+    {
+        "name": "alpha",
+        "default": True,
+        "bind": "127.0.0.1:0",
+        "inputs": ["topic"],
+        "users": ["ann", "bob"],
+    },
+    {"name": "beta", "users": ["ann"]},
+]
+WORKER = """
+IFS= read -r inputs <&3
+printf '{"type": "started", "total_tasks": 1}\\n{"type": "result", "output": "done"}\\n' >&3
+"""
+
+
+@dataclass
+class Daemon:
+    """A running one. A request is a connection of its own."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    url: str = ""
+    own_url: str = ""
+    """Where the crew `alpha` has an address of its own."""
+    token: str = field(default="", repr=False)
+
+    @property
+    def port(self) -> int:
+        return httpx.URL(self.url).port or 0
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str = "",
+        base: str = "",
+        **headers: str,
+    ) -> httpx.Response:
+        """A dict or list goes as JSON. Header names are written with underscores."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        transport = httpx.AsyncHTTPTransport(verify=False)
+        async with httpx.AsyncClient(
+            base_url=base or self.url, transport=transport, trust_env=False, timeout=PATIENCE
+        ) as client:
+            return await client.request(method, path, json=body, headers=given)
+
+    async def login(self) -> str:
+        """A session token; the same one every time."""
+        if not self.token:
+            answer = await self.ask("POST", "/api/auth/login", {"password": PASSWORD})
+            assert answer.status_code == 200, answer.text
+            self.token = str(answer.json()["token"])
+        return self.token
+
+    async def crew_token(self, crew: str, user: str = "", *, rotate: bool = False) -> str:
+        path = "/api/crews/token/rotate" if rotate else "/api/crews/token"
+        body = {"crew": crew, "user": user or None}
+        answer = await self.ask("POST", path, body, token=await self.login())
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["token"])
+
+    async def document(self) -> Json:
+        """What it says of its operations."""
+        found: Json = (await self.ask("GET", "/openapi.json")).json()
+        return found
+
+    async def send(self, data: bytes) -> bytes:
+        """All that is answered to some bytes, to the end of the connection."""
+        received = b""
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(data)
+                    while part := await stream.receive_some(65536):
+                        received += part
+        return received
+
+    def memory(self) -> int:
+        """Bytes that it has in memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found
+        return int(found[1]) * 1024
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def wait_for(self, pattern: str) -> str:
+        """The first group of a pattern, once it is in the log."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if found := re.search(pattern, self.log):
+                return found[1]
+            assert self.process.poll() is None, self.log
+            time.sleep(0.01)
+        raise AssertionError(f"no {pattern}: {self.log}")
+
+    def stop(self) -> None:
+        """As a service manager does. It met no fault of its own until then."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        assert code == 0, self.log
+        assert '"level": "error"' not in self.log, self.log
+        assert '"exception"' not in self.log, self.log
+
+
+Start = Callable[..., AbstractContextManager[Daemon]]
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """`with start(cookie={"open_to": []}) as daemon`: sections given replace keys."""
+    hashed = hash_password(PASSWORD)
+
+    @contextmanager
+    def started(**given: Mapping[str, object]) -> Iterator[Daemon]:
+        folder = tmp_path_factory.mktemp("daemon")
+        config = folder / "config.toml"
+        config.write_text(configuration(folder, hashed, given))
+        config.chmod(0o600)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "daemon", "serve", "--config", str(config)],
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        daemon = Daemon(folder, process)
+        try:
+            daemon.url = daemon.wait_for(r'"serving on (http://[^"]+)"')
+            daemon.own_url = daemon.wait_for(r'address of its own: (http://[0-9.:]+)"')
+            yield daemon
+        finally:
+            daemon.stop()
+
+    return started
+
+
+def configuration(folder: Path, hashed: str, given: Tables) -> str:
+    tables: dict[str, dict[str, object]] = {
+        "server": {"bind": "127.0.0.1:0"},
+        "state": {"directory": str(folder / "state")},
+        "auth": {"password_hash": hashed},
+        "cookie": {"sync_key": SYNC_KEY},
+        "links": {"source": "open_api"},
+        "products": {"source": "none"},
+        "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+    }
+    for name, keys in given.items():
+        tables.setdefault(name, {}).update(keys)
+    command = ["/bin/sh", "-c", WORKER]
+    crews: list[dict[str, object]] = [
+        {"runner": "command", "command": command, **crew} for crew in CREWS
+    ]
+    sections = [(f"[{name}]", keys) for name, keys in tables.items()]
+    sections += [("[[crews]]", crew) for crew in crews]
+    return "\n".join(
+        "\n".join([head, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())])
+        for head, keys in sections
+    )

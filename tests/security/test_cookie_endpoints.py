@@ -1,0 +1,206 @@
+"""Web pages in the owner's own browser, which call the cookie's operations from the owner's own
+address: none reads the cookie, and none replaces it.
+
+The rules, header by header, are told in `tests/api/test_access.py` and `test_who_may_call.py`; here
+a real browser decides what it sends, and what of the answer a page may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from pydantic import JsonValue
+
+from daemon.browser.cdp import connect
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.page import BrowserContext, Page
+
+if TYPE_CHECKING:
+    from tests.security.conftest import Daemon, Start
+
+pytestmark = pytest.mark.chromium
+
+OWNERS = "SPC_U=4711; SPC_EC=the-session-of-the-owner"
+ATTACKERS = "SPC_U=666; SPC_EC=planted-by-a-page"
+PATHS = ("/api/sync-cookie", "/api/sync-cookie-local")
+
+READ = """
+async (url, how) => {
+  try {
+    const answer = await fetch(url, how);
+    return [answer.type, answer.status, await answer.text()];
+  } catch (error) { return [error.name, 0, ""] }
+}
+"""
+READ_BY_ELEMENT = """
+async (url, kind) => {
+  const made = document.createElement(kind);
+  const over = new Promise((done) => { made.onload = made.onerror = done });
+  made[kind === "object" ? "data" : kind === "link" ? "href" : "src"] = url;
+  if (kind === "link") made.rel = "stylesheet";
+  document.documentElement.append(made);
+  await over;
+  try { return made.contentDocument ? made.contentDocument.documentElement.innerText : "" }
+  catch (error) { return error.name }
+}
+"""
+SUBMIT = """
+async (url, enctype, name, value) => {
+  const frame = document.createElement("iframe");
+  frame.name = "answer";
+  const form = document.createElement("form");
+  Object.assign(form, {action: url, method: "POST", enctype, target: "answer"});
+  const field = document.createElement("input");
+  Object.assign(field, {name, value});
+  form.append(field);
+  document.documentElement.append(frame, form);
+  form.submit();
+  await new Promise((done) => setTimeout(done, 50));
+  frame.remove();
+  form.remove();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(start: Start) -> Iterator[Daemon]:
+    """As it comes: loopback addresses need no token."""
+    with start() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+async def page(daemon: Daemon) -> AsyncIterator[Page]:
+    """A tab of a browser like the owner's own, to which no port is closed."""
+    answer = await daemon.ask("POST", PATHS[0], {"cookie": OWNERS})
+    assert answer.status_code == 200, answer.text
+    async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection:
+        yield await (await BrowserContext.create(connection, ())).new_page()
+
+
+async def stored(daemon: Daemon) -> str:
+    return str((await daemon.ask("GET", PATHS[0])).json()["cookie"])
+
+
+async def answer_with_a_page(stream: trio.SocketStream) -> None:
+    """Somebody else's web server: an empty page, whatever is asked."""
+    async with stream:
+        await stream.receive_some(65536)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n"
+        await stream.send_all(head + b"Content-Length: 6\r\n\r\n<body>")
+
+
+@pytest.fixture
+async def elsewhere(nursery: trio.Nursery) -> AsyncIterator[str]:
+    """The address of somebody else's page."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(partial(trio.serve_listeners, answer_with_a_page, listeners))
+    yield f"http://page-of-a-stranger.localhost:{listeners[0].socket.getsockname()[1]}/"
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_browser_itself_could(daemon: Daemon, page: Page) -> None:
+    """From the daemon's own page it works: what fails below fails for whose page it is."""
+    await page.goto(f"{daemon.url}/docs")
+    read: Any = await page.evaluate(READ, PATHS[0], {})
+    assert read[:2] == ["basic", 200]
+    assert OWNERS in read[2]
+    how: JsonValue = {
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": f'{{"cookie": "{ATTACKERS}"}}',
+    }
+    await page.evaluate(READ, PATHS[0], how)
+    assert await stored(daemon) == ATTACKERS
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+async def test_a_page_of_another_origin_reads_and_writes_nothing(
+    daemon: Daemon, page: Page, elsewhere: str, name: str
+) -> None:
+    await page.goto(elsewhere)
+    json_body = f'{{"cookie": "{ATTACKERS}"}}'
+    ways: list[JsonValue] = [
+        {},
+        {"mode": "no-cors"},
+        {"credentials": "include"},
+        {"method": "HEAD", "mode": "no-cors"},
+        # "Simple" requests, which a browser sends without asking first.
+        {"method": "POST", "mode": "no-cors", "body": json_body},
+        {"method": "POST", "body": json_body, "headers": {"Content-Type": "text/plain"}},
+        # Those it asks for first.
+        {"method": "POST", "body": json_body, "headers": {"Content-Type": "application/json"}},
+        {"method": "PUT", "body": json_body},
+        {"headers": {"X-Forwarded-For": "127.0.0.1"}},
+    ]
+    for path in PATHS:
+        url = f"http://{name}:{daemon.port}{path}"
+        for how in ways:
+            read: Any = await page.evaluate(READ, url, how)
+            assert read in (["TypeError", 0, ""], ["opaque", 0, ""]), (how, read)
+        for kind in ("script", "img", "iframe", "object", "link"):
+            assert await page.evaluate(READ_BY_ELEMENT, url, kind) in ("", "SecurityError")
+        await page.evaluate(SUBMIT, url, "text/plain", f'{json_body[:-1]}, "x": "', '"}')
+        await page.evaluate(SUBMIT, url, "application/x-www-form-urlencoded", "cookie", ATTACKERS)
+        await page.evaluate(SUBMIT, url, "multipart/form-data", "cookie", ATTACKERS)
+    assert await stored(daemon) == OWNERS
+
+
+async def test_a_name_that_leads_here_reads_and_writes_nothing(daemon: Daemon, page: Page) -> None:
+    """DNS rebinding: to the browser it is the page's own origin, so that it may read the answers.
+
+    A browser resolves all names below `localhost` to loopback, as a stranger's may be made to.
+    """
+    await page.goto(f"http://rebound.localhost:{daemon.port}/docs")
+    assert (await page.url()).startswith("http://rebound.localhost")
+    how: JsonValue = {
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": f'{{"cookie": "{ATTACKERS}"}}',
+    }
+    for path in PATHS:
+        for given in ({}, how) if path == PATHS[0] else (how,):
+            read: Any = await page.evaluate(READ, path, given)
+            assert read[:2] == ["basic", 403], read
+            assert "SPC_" not in read[2]
+    assert await stored(daemon) == OWNERS
+
+
+FORWARDED = [
+    {"X_Forwarded_For": "127.0.0.1"},
+    {"X_Forwarded_For": "127.0.0.1, 127.0.0.1"},
+    {"X_Forwarded_For": "::1"},
+    {"X_Forwarded_For": "::ffff:127.0.0.1"},
+    {"Forwarded": "for=127.0.0.1"},
+    {"Forwarded": 'for="[::1]:80";by=127.0.0.1'},
+    {"X_Real_IP": "127.0.0.1"},
+    {"X_Forwarded_Host": "localhost"},
+    {"Via": "1.1 localhost"},
+]
+
+
+@pytest.mark.parametrize(
+    "headers", FORWARDED, ids=lambda each: " ".join(map(": ".join, each.items()))
+)
+async def test_a_forged_forwarding_header_opens_nothing(
+    daemon: Daemon, headers: dict[str, str]
+) -> None:
+    for method, path, body in [
+        ("GET", PATHS[0], None),
+        *(("POST", one, {"cookie": ATTACKERS}) for one in PATHS),
+    ]:
+        answer = await daemon.ask(method, path, body, **headers)
+        assert answer.status_code == 403
+        assert "SPC_" not in answer.text
+
+
+async def test_an_ipv4_client_of_an_ipv6_socket_is_no_other(start: Start) -> None:
+    """At `::` an IPv4 client has an IPv4-mapped address; it is loopback when the IPv4 one is."""
+    for networks, status in ((["127.0.0.0/8"], 200), (["::1/128", "::ffff:0:0/96"], 403)):
+        with start(server={"bind": "[::]:0"}, cookie={"open_to": networks}) as daemon:
+            answer = await daemon.ask("GET", PATHS[0], base=f"http://127.0.0.1:{daemon.port}")
+            assert answer.status_code == status, networks

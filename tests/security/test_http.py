@@ -1,0 +1,284 @@
+"""The whole daemon under requests that are wrong in every way: others are served meanwhile, it does
+not grow, and it meets no fault of its own (`Daemon.stop` looks for that in its log).
+
+Each guard of the HTTP server has tests of its own in `tests/serving/`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.security.conftest import Daemon, Start
+
+logger = logging.getLogger(__name__)
+
+REQUESTS = 20_000
+SEED = 20261120
+CLIENTS = 8  # at once, so that faults meet requests in progress
+BEFORE_IT_COUNTS = 2_000  # after that many it has what it needs: whatever comes on top is a leak
+MAY_GROW = 8 * 1024 * 1024
+"""Bytes by which it may grow over the rest. A leak of one kilobyte a request would be 18 MB."""
+ANSWERED_WITHIN = 3.0
+"""Seconds for others meanwhile, at the worst; on a machine that does other things as well."""
+ASKED = 50  # times by others, at the least
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def daemon(start: Start) -> Iterator[Daemon]:
+    with start() as daemon:
+        yield daemon
+
+
+def statuses(raw: bytes) -> list[int]:
+    """Of all the answers in what came back."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", raw)]
+
+
+# Requests that two servers in a row may take for different ones
+
+HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
+AMBIGUOUS = {
+    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 44\r\n\r\n{}",
+    "two lengths in one line": POST + b"Content-Length: 2, 44\r\n\r\n{}",
+    "a length with a sign": POST + b"Content-Length: +2\r\n\r\n{}",
+    "a length below zero": POST + b"Content-Length: -2\r\n\r\n{}",
+    "a length in hexadecimal": POST + b"Content-Length: 0x2\r\n\r\n{}",
+    "a length with an underscore": POST + b"Content-Length: 0_2\r\n\r\n{}",
+    "a length of other digits": POST + "Content-Length: ٢\r\n\r\n{}".encode(),
+    "an empty length": POST + b"Content-Length: \r\n\r\n{}",
+    "an unknown coding": POST + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKS,
+    "chunked and then another": POST + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKS,
+    "chunked twice": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + CHUNKS,
+    "two codings": POST
+    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"
+    + CHUNKS,
+    "a coding with a vertical tab": POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS,
+    "a blank before the colon": POST + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS,
+    "a blank before a length's colon": POST + b"Content-Length : 2\r\n\r\n{}",
+    "a first field that begins with a blank": POST.replace(b"\r\nHost", b"\r\n Host", 1)
+    + b"Content-Length: 2\r\n\r\n{}",
+    "a NUL in a field": POST + b"Content-Length: 2\r\nX: a\0b\r\n\r\n{}",
+    "a CR in a field": POST + b"Content-Length: 2\r\nX: a\rContent-Length: 44\r\n\r\n{}",
+    "a field without a colon": POST + b"Content-Length: 2\r\nX\r\n\r\n{}",
+    "a field without a name": POST + b"Content-Length: 2\r\n: x\r\n\r\n{}",
+    "a chunk's size with a sign": POST + b"Transfer-Encoding: chunked\r\n\r\n+2\r\n{}\r\n0\r\n\r\n",
+    "a chunk's size in hexadecimal": POST
+    + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
+    "a chunk's size that is none": POST + b"Transfer-Encoding: chunked\r\n\r\n;\r\n{}\r\n0\r\n\r\n",
+    "a chunk's size without end": POST
+    + b"Transfer-Encoding: chunked\r\n\r\n"
+    + b"0" * 40
+    + b"2\r\n{}\r\n0\r\n\r\n",
+    "a chunk that is longer than it says": POST
+    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx\r\n0\r\n\r\n",
+    "two hosts": HEALTH.replace(b"\r\n\r\n", b"\r\nHost: localhost\r\n\r\n"),
+    "no host": HEALTH.replace(b"Host: localhost\r\n", b""),
+    "a version of its own": HEALTH.replace(b"HTTP/1.1", b"HTTP/1.1.1"),
+    "a request line of four words": HEALTH.replace(b" HTTP", b" x HTTP"),
+}
+SECOND = b"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+async def test_what_can_be_read_in_two_ways_is_refused_with_all_behind_it(
+    daemon: Daemon, name: str
+) -> None:
+    assert statuses(await daemon.send(AMBIGUOUS[name] + SECOND)) in ([400], [501])
+
+
+CLEAR = {
+    "the same length twice": (POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
+    "a chunk's extension": (
+        POST + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n",
+        400,
+    ),
+    "chunks with a trailer": (
+        POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 44\r\n\r\n",
+        400,
+    ),
+    "a body with a GET": (HEALTH[:-2] + b"Content-Length: 5\r\n\r\nhello", 200),
+    "a body that looks like a request": (
+        POST + b"Content-Length: %d\r\n\r\n" % len(SECOND) + SECOND,
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLEAR)
+async def test_what_can_be_read_in_one_way_is_followed_by_the_next(
+    daemon: Daemon, name: str
+) -> None:
+    request, status = CLEAR[name]
+    assert statuses(await daemon.send(request + SECOND)) == [status, 200]
+
+
+async def test_a_length_beside_chunks_leaves_nothing_behind_it(daemon: Daemon) -> None:
+    """RFC 9112, section 6.1: chunks go before, and nothing is smuggled."""
+    both = POST + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    found = statuses(await daemon.send(both + SECOND))
+    assert found in ([400], [400, 200])
+    assert 200 not in statuses(await daemon.send(both[:-5] + b"0\r\n\r\nG" + SECOND))[:1]
+
+
+# Many of them
+
+
+async def test_pipelined_requests_are_answered_in_their_order(daemon: Daemon) -> None:
+    wrong = HEALTH.replace(b"/api/health", b"/nowhere")
+    raw = await daemon.send((HEALTH + wrong) * 100 + SECOND)
+    assert statuses(raw) == [200, 404] * 100 + [200]
+
+
+async def test_a_thousand_idle_connections_shut_nobody_out(daemon: Daemon) -> None:
+    async with AsyncExitStack() as opened:
+        for n in range(1000):
+            stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
+            await opened.enter_async_context(stream)
+            if n % 3 == 1:
+                await stream.send_all(b"GET /api/health HT")
+        with trio.fail_after(ANSWERED_WITHIN):
+            assert (await daemon.ask("GET", "/api/health")).status_code == 200
+
+
+@dataclass
+class Others:
+    """An ordinary client, that goes on asking meanwhile."""
+
+    daemon: Daemon
+    took: list[float] = field(default_factory=list)
+
+    async def run(self) -> None:
+        while True:
+            began = time.perf_counter()
+            answer = await self.daemon.ask("GET", "/api/health")
+            assert answer.status_code == 200
+            self.took.append(time.perf_counter() - began)
+            await trio.sleep(0.02)
+
+
+TOKENS = [
+    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b"\xff", b"%", b"-1", b"0x10",
+    b"99999999999999999999", b"Host: b\r\n", b"Content-Length: 3\r\n", b"Content-Length: -3\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"Expect: 100-continue\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n", b"Authorization: Bearer x\r\n",
+    b"X-Forwarded-For: ::1\r\n", b"HTTP/9.9", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"0\r\n\r\n",
+    b'{"', b"[" * 500, b"\xed\xa0\x80", b"x" * 20_000,
+]  # fmt: skip
+
+
+async def well_formed(daemon: Daemon) -> list[bytes]:
+    """A request for each operation there is, with a token that it takes."""
+    crew = await daemon.crew_token("alpha")
+    session = await daemon.login()
+    made = []
+    for path, methods in (await daemon.document())["paths"].items():
+        token = crew if "{crew}" in path else session
+        for method, operation in methods.items():
+            place = path.replace("{crew}", "alpha").replace(
+                "{kickoff_id}", "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
+            )
+            body = b""
+            head = f"{method.upper()} {place} HTTP/1.1\r\nHost: localhost\r\n"
+            head += f"Authorization: Bearer {token}\r\n"
+            if "requestBody" in operation:
+                body = BODIES.get(path, b'{"cookie": "SPC_U=1", "links": ["x"], "inputs": {}}')
+                head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            made.append(head.encode() + b"\r\n" + body)
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS
+    return [*made, chunked, HEALTH]
+
+
+BODIES = {
+    "/api/auth/login": b'{"password": "wrong"}',
+    "/crews/{crew}/kickoff": b'{"inputs": {"topic": 1}, "taskWebhookUrl": "http://127.0.0.1/"}',
+}
+
+
+def mutated(requests: Sequence[bytes], chance: random.Random) -> bytes:
+    data = b"".join(chance.choices(requests, k=chance.choice([1, 1, 1, 2, 3])))
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randint(0, len(data))
+        match chance.randrange(5):
+            case 0:
+                data = data[:at] + chance.choice(TOKENS) + data[at:]
+            case 1:
+                data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
+            case 2:
+                data = data[:at] + data[at + chance.randint(1, 20) :]
+            case 3:
+                data = data[:at]
+            case 4:
+                line = data.find(b"\r\n", at)
+                data = data[:at] + data[line + 2 :] + data[at:line]
+    return data
+
+
+def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
+    """One after another, each on a connection of its own; some clients do not wait for the answer.
+
+    In a thread: on trio the clients would take more of the machine than the daemon.
+    """
+    for data, waits in requests:
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE) as stream,
+            suppress(ConnectionError),
+        ):
+            stream.sendall(data)
+            if waits:
+                stream.shutdown(socket.SHUT_WR)
+                while stream.recv(65536):
+                    pass
+
+
+async def test_twenty_thousand_mutated_requests(daemon: Daemon) -> None:
+    chance = random.Random(SEED)
+    whole = await well_formed(daemon)
+    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_U=1"})
+    assert answer.status_code == 200  # whatever it opens for a cookie is open
+    before = daemon.descriptors()
+    others = Others(daemon)
+
+    async def attack(times: int) -> None:
+        requests = [(mutated(whole, chance), chance.random() < 0.7) for _ in range(times)]
+        async with trio.open_nursery() as clients:
+            for n in range(CLIENTS):
+                clients.start_soon(trio.to_thread.run_sync, send, daemon.port, requests[n::CLIENTS])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others.run)
+        await attack(BEFORE_IT_COUNTS)
+        size = daemon.memory()
+        for _ in range(REQUESTS // BEFORE_IT_COUNTS - 1):
+            await attack(BEFORE_IT_COUNTS)
+        nursery.cancel_scope.cancel()
+    assert daemon.process.poll() is None
+    grown = daemon.memory() - size
+    logger.info(
+        "%d mutated requests, %d of others meanwhile, the slowest in %.3f s; grown by %d kB",
+        REQUESTS,
+        len(others.took),
+        max(others.took),
+        grown / 1024,
+    )
+    assert grown < MAY_GROW
+    assert len(others.took) > ASKED
+    assert max(others.took) < ANSWERED_WITHIN
+    with trio.fail_after(PATIENCE):
+        while daemon.descriptors() > before:  # noqa: ASYNC110 - another process's
+            await trio.sleep(0.05)
+    assert "was ended by" not in daemon.log

@@ -1,0 +1,207 @@
+"""Every operation of both APIs, with every credential that is not meant for it.
+
+The operations are those of the daemon's own document, so one that is added later is tried as well,
+and one that needs no credential has to be named here.
+
+What a token has to be, claim by claim and header by header, is told in `tests/auth/test_tokens.py`
+and, over HTTP, in `tests/api/test_login.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pyotp
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from tests.security.conftest import Daemon, Start
+
+Json = dict[str, Any]
+
+FOR_EVERYBODY = {
+    "POST /api/auth/login",
+    "POST /api/auth/verify-mfa",
+    "GET /api/health",
+    "GET /livez",
+    "GET /readyz",
+}
+WITH_THE_SYNC_KEY = {
+    "POST /api/sync-cookie",
+    "POST /api/sync-cookie-local",
+    "GET /api/sync-cookie",
+}
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """All that there are, by what they are. `good` are those that open something."""
+
+    session: str
+    temporary: str
+    sync_key: str
+    alpha: str
+    ann: str
+    beta: str
+    beta_ann: str
+    rotated: str
+    ended: str
+
+    def forged(self) -> dict[str, str]:
+        """Made of the good ones by somebody without the secret, but for the last."""
+        claims = jwt.decode(self.session, options={"verify_signature": False})
+        head, payload, _ = self.session.split(".")
+        return {
+            "nothing": "",
+            "no token": "x",
+            "unsigned": f"{head}.{payload}.",
+            "alg none": jwt.encode(claims, "", "none"),
+            "signed with the sync key": jwt.encode(claims, self.sync_key, "HS256"),
+            "with another key id": jwt.encode(
+                claims, self.sync_key, "HS256", headers={"kid": "/dev/null"}
+            ),
+            "with its own key": jwt.encode(
+                claims, self.sync_key, "HS256", headers={"jwk": {"kty": "oct", "k": "c3luYw"}}
+            ),
+            "cut short": self.session[:-1],
+            "longer": self.session + "A" * 5000,
+            "another's signature": f"{head}.{payload}.{self.temporary.split('.')[2]}",
+            "a crew's, cut short": self.alpha[:-1],
+            "a crew's, as a user's": "slu_" + self.alpha.removeprefix("slc_"),
+        }
+
+
+@dataclass(frozen=True)
+class House:
+    daemon: Daemon
+    given: Credentials
+    operations: tuple[str, ...]
+
+    async def refused(self, operation: str, token: str, statuses: set[int]) -> None:
+        """As somebody who may not: with a status that says so, and before the body is looked at."""
+        method, _, path = operation.partition(" ")
+        path = re.sub(r"\{(\w+)\}", lambda name: {"crew": "alpha"}.get(name[1], "x"), path)
+        answer = await self.daemon.ask(method, path, token=token)
+        assert answer.status_code in statuses, (operation, answer.text)
+        assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.fixture(scope="module")
+def running(start: Start) -> Iterator[Daemon]:
+    """With the second factor on; and nobody is local, for then three operations are for all."""
+    with start(cookie={"open_to": []}) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def house(running: Daemon) -> House:
+    return trio.run(furnish, running)
+
+
+async def furnish(daemon: Daemon) -> House:
+    ended = await daemon.login()
+    daemon.token = ""
+    session = await daemon.login()
+    setup = (await daemon.ask("GET", "/api/auth/2fa/setup", token=session)).json()
+    body = {"secret": setup["secret"], "code": pyotp.TOTP(setup["secret"]).now()}
+    answer = await daemon.ask("POST", "/api/auth/2fa/enable", body, token=session)
+    assert answer.status_code == 200, answer.text
+    password = {"password": "correct horse battery staple"}
+    begun = (await daemon.ask("POST", "/api/auth/login", password)).json()
+    rotated = await daemon.crew_token("alpha", "bob")
+    await daemon.crew_token("alpha", "bob", rotate=True)
+    given = Credentials(
+        session=session,
+        temporary=begun["tempToken"],
+        sync_key="sync-key-of-the-extension-0123456789",
+        alpha=await daemon.crew_token("alpha"),
+        ann=await daemon.crew_token("alpha", "ann"),
+        beta=await daemon.crew_token("beta"),
+        beta_ann=await daemon.crew_token("beta", "ann"),
+        rotated=rotated,
+        ended=ended,
+    )
+    paths = (await daemon.document())["paths"]
+    operations = [
+        f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
+    ]
+    return House(daemon, given, (*operations, "GET /metrics"))
+
+
+def of_crews(operation: str) -> bool:
+    return "/crews/{crew}" in operation
+
+
+async def test_those_for_everybody_are_these(house: House) -> None:
+    """Whoever adds an operation decides who may call it."""
+    paths = (await house.daemon.document())["paths"]
+    open_ones = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if {"bearer": []} not in operation["security"]
+    }
+    assert open_ones == FOR_EVERYBODY
+    optional = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if {} in operation["security"]
+    }
+    assert optional == WITH_THE_SYNC_KEY
+    assert len(house.operations) > 20
+
+
+async def test_no_forged_credential_opens_anything(house: House) -> None:
+    for operation in set(house.operations) - FOR_EVERYBODY:
+        for token in house.given.forged().values():
+            await house.refused(operation, token, {401} if of_crews(operation) else {403})
+
+
+@pytest.mark.parametrize("kind", ["temporary", "ended", "alpha", "ann", "beta", "rotated"])
+async def test_this_is_no_session(house: House, kind: str) -> None:
+    for operation in set(house.operations) - FOR_EVERYBODY:
+        if not of_crews(operation):
+            await house.refused(operation, getattr(house.given, kind), {403})
+
+
+async def test_the_sync_key_opens_the_cookie_s_operations_alone(house: House) -> None:
+    for operation in set(house.operations) - FOR_EVERYBODY - WITH_THE_SYNC_KEY:
+        status = 401 if of_crews(operation) else 403
+        await house.refused(operation, house.given.sync_key, {status})
+    for operation in WITH_THE_SYNC_KEY:
+        await house.refused(operation, house.given.session, {200, 400})  # let in, that is
+        await house.refused(operation, house.given.sync_key, {200, 400})
+
+
+@pytest.mark.parametrize("kind", ["session", "temporary", "beta", "beta_ann", "rotated", "ended"])
+async def test_this_is_no_token_of_the_crew(house: House, kind: str) -> None:
+    for operation in house.operations:
+        if of_crews(operation):
+            await house.refused(operation, getattr(house.given, kind), {401})
+
+
+async def test_they_are_good_for_what_they_are_for(house: House) -> None:
+    """So what is refused above is refused for what it is."""
+    daemon, given = house.daemon, house.given
+    for token in (given.alpha, given.ann):
+        assert (await daemon.ask("GET", "/crews/alpha/inputs", token=token)).status_code == 200
+    for token in (given.beta, given.beta_ann):
+        assert (await daemon.ask("GET", "/crews/beta/inputs", token=token)).status_code == 200
+    assert (await daemon.ask("GET", "/api/status", token=given.session)).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["under", "root", "own"])
+async def test_a_crew_s_other_addresses_ask_for_the_same(house: House, place: str) -> None:
+    daemon = house.daemon
+    base = {"under": f"{daemon.url}/crews/alpha", "root": daemon.url, "own": daemon.own_url}[place]
+    for token in ("", house.given.session, house.given.beta, house.given.rotated):
+        answer = await daemon.ask("GET", f"{base}/inputs", token=token, base=base)
+        assert (answer.status_code, "WWW-Authenticate" in answer.headers) == (401, True)
+    answer = await daemon.ask("GET", f"{base}/inputs", token=house.given.ann, base=base)
+    assert answer.json() == {"inputs": ["topic"]}
