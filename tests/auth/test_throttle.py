@@ -235,6 +235,13 @@ def test_the_longer_wait_is_told(desk: Desk) -> None:
     assert desk.wait(code=True) == 2
 
 
+def test_when_both_waits_are_long_over_a_code_is_checked(desk: Desk) -> None:
+    desk.fail(times=10)
+    desk.fail_codes(20)
+    desk.now += 1000
+    assert desk.wait(code=True) == 0
+
+
 @pytest.fixture
 def small_desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     """One whose table has room for three addresses: a, b and c."""

@@ -1,0 +1,269 @@
+"""A Chromium that is played: a server of the DevTools protocol in this process, and its nemesis.
+
+It is no model of a browser, but of what the daemon relies on: which commands are answered with
+what, which events come, and above all what is *not* answered when something has died. That this is
+so of the real one too, is what the contract tests in this folder hold it to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from math import inf
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
+
+from tests.fakes.gate import Gate
+from tests.fakes.network import Json, Network
+from tests.fakes.tab import Refused, Tab
+
+NO_SUCH_SESSION = -32001
+NO_SUCH_METHOD = -32601
+SERVER_ERROR = -32000
+NOTHING_TO_DO = frozenset(
+    {
+        "Target.setDiscoverTargets",
+        "Browser.setDownloadBehavior",
+        "Browser.grantPermissions",
+    }
+)
+DISMISS = "Page.handleJavaScriptDialog"
+# Everything else is answered in the order it was asked.
+LONG = frozenset({"Page.navigate", "Runtime.callFunctionOn"})
+
+
+class FakeChromium:
+    """The protocol's side of a process. `nursery` is that of the process."""
+
+    def __init__(self, pid: int, network: Network, nursery: trio.Nursery) -> None:
+        self.pid = pid
+        self.network = network
+        self.nursery = nursery
+        self.contexts: dict[str, list[Json]] = {}
+        self.tabs: dict[str, Tab] = {}
+        self.commands: list[str] = []
+        self._numbers = itertools.count(1)
+        self._gates: dict[str, Gate] = {}
+        self._running = trio.Event()
+        self._running.set()
+        self._noisy = False
+        self._late: tuple[str, float] = ("", 0.0)
+        self._outgoing, self._to_write = trio.open_memory_channel[str](inf)
+
+    # What can happen to it
+
+    def stop(self) -> None:
+        """SIGSTOP: it does nothing any more, and its sockets stay open."""
+        self._running = trio.Event()
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self._running.set()
+
+    def hold(self, method: str) -> Gate:
+        """The next command of this method waits at the gate that is returned."""
+        gate = self._gates[method] = Gate()
+        return gate
+
+    def garble(self) -> None:
+        """Send a frame that is no JSON."""
+        self._outgoing.send_nowait("{ garbage")
+
+    def answer_nobody(self) -> None:
+        """Answer calls that were never made."""
+        self.say({"id": 10**9, "result": {}})
+        self.say({"id": "x", "error": {"code": -1, "message": "nobody asked"}})
+        self.say({"result": {}})
+
+    def chatter(self) -> None:
+        """From now on events that nobody knows come before each answer."""
+        self._noisy = True
+
+    def be_late(self, method: str, seconds: float) -> None:
+        """The next answer to this method comes so much later."""
+        self._late = (method, seconds)
+
+    # What it does
+
+    def say(self, message: Json) -> None:
+        """Send a message, when the browser is running."""
+        self._outgoing.send_nowait(json.dumps(message))
+
+    def cookies(self, context_id: str, host: str) -> dict[str, str]:
+        """Those that a request from a context to a host carries."""
+        found = {}
+        for cookie in self.contexts.get(context_id, []):
+            domain = cookie.get("domain", "")
+            its_host = urlsplit(cookie.get("url", "")).hostname
+            if (domain and f".{host}".endswith(domain)) or (not domain and host == its_host):
+                found[cookie["name"]] = cookie["value"]
+        return found
+
+    async def accept(self, stream: trio.abc.Stream) -> None:
+        """Talk to one client until it goes."""
+        async with trio.open_nursery() as nursery:
+            request = await wrap_server_stream(nursery, stream)
+            websocket = await request.accept()
+            nursery.start_soon(self._write, websocket)
+            try:
+                while True:
+                    await self._take(json.loads(await websocket.get_message()), nursery)
+            except ConnectionClosed:
+                pass
+            # `disposeOnDetach`: contexts go with the connection that made them.
+            for tab in list(self.tabs.values()):
+                tab.end()
+            self.tabs.clear()
+            self.contexts.clear()
+            nursery.cancel_scope.cancel()
+
+    async def _write(self, websocket: WebSocketConnection) -> None:
+        async for text in self._to_write:
+            await self._running.wait()
+            try:
+                await websocket.send_message(text)
+            except ConnectionClosed:
+                return
+
+    async def _take(self, command: Json, nursery: trio.Nursery) -> None:
+        await self._running.wait()
+        method = command["method"]
+        self.commands.append(method)
+        tab = self._tab_of_session(command.get("sessionId"))
+        held = tab is not None and tab.dialog is not None and method != DISMISS
+        if held or method in LONG or method in self._gates or self._late[0] == method:
+            nursery.start_soon(self._answer, command)
+        else:
+            await self._answer(command)
+
+    async def _answer(self, command: Json) -> None:
+        method, reply = command["method"], {"id": command["id"]}
+        tab: Tab | None = None
+        if session_id := command.get("sessionId"):
+            reply["sessionId"] = session_id
+            tab = self._tab_of_session(session_id)
+            if tab is None:
+                self._reply(
+                    reply,
+                    error=(NO_SUCH_SESSION, "Session with given id not found."),
+                    method=method,
+                )
+                return
+        if gate := self._gates.pop(method, None):
+            await gate.enter()
+        if tab is not None and method != DISMISS:
+            await tab.dialog_closed()
+        if tab is not None and tab.silent:
+            return
+        params = command.get("params", {})
+        try:
+            if tab is None:
+                result = self._command(method, params)
+            else:
+                result = await tab.command(method, params)
+        except Refused as refusal:
+            code = NO_SUCH_METHOD if str(refusal) == f"'{method}' wasn't found" else SERVER_ERROR
+            if tab is None or not tab.silent:
+                self._reply(reply, error=(code, str(refusal)), method=method)
+            return
+        if self._late[0] == method:
+            _, seconds = self._late
+            self._late = ("", 0.0)
+            await trio.sleep(seconds)
+        if tab is None or not tab.silent:
+            self._reply(reply, result=result, method=method)
+
+    def _reply(
+        self,
+        reply: Json,
+        *,
+        method: str,
+        result: Json | None = None,
+        error: tuple[int, str] | None = None,
+    ) -> None:
+        if self._noisy:
+            self.say({"method": "Nobody.knowsThis", "params": {"of": method}})
+            self.say({"method": "Target.receivedMessageFromTarget"})
+            self.say({"method": "Network.dataReceived", "params": {}, "sessionId": "no session"})
+        if error is not None:
+            self.say({**reply, "error": {"code": error[0], "message": error[1]}})
+        else:
+            self.say({**reply, "result": result})
+
+    def _command(self, method: str, params: Json) -> Json:
+        handlers: dict[str, Callable[[Json], Json]] = {
+            "Browser.getVersion": lambda _: {"product": "Chrome/1"},
+            "Target.createBrowserContext": self._create_context,
+            "Target.disposeBrowserContext": self._dispose_context,
+            "Target.createTarget": self._create_target,
+            "Target.attachToTarget": self._attach,
+            "Target.closeTarget": self._close_target,
+            "Storage.setCookies": self._set_cookies,
+            "SystemInfo.getProcessInfo": self._processes,
+        }
+        if method in NOTHING_TO_DO:
+            return {}
+        if method not in handlers:
+            raise Refused(f"'{method}' wasn't found")
+        return handlers[method](params)
+
+    def _create_context(self, _: Json) -> Json:
+        id_ = f"context-{next(self._numbers)}"
+        self.contexts[id_] = []
+        return {"browserContextId": id_}
+
+    def _dispose_context(self, params: Json) -> Json:
+        if params["browserContextId"] not in self.contexts:
+            raise Refused("Failed to find context with id")
+        for tab in [one for one in self.tabs.values() if one.context_id in params.values()]:
+            self._close(tab)
+        del self.contexts[params["browserContextId"]]
+        return {}
+
+    def _create_target(self, params: Json) -> Json:
+        if params["browserContextId"] not in self.contexts:
+            raise Refused("Failed to find browser context with id")
+        tab = Tab(self, params["browserContextId"])
+        self.tabs[tab.id] = tab
+        info = {"targetId": tab.id, "type": "page", "browserContextId": tab.context_id}
+        self.say({"method": "Target.targetCreated", "params": {"targetInfo": info}})
+        return {"targetId": tab.id}
+
+    def _attach(self, params: Json) -> Json:
+        tab = self._tab(params)
+        tab.attached = True
+        told = {"sessionId": tab.session_id, "targetInfo": {"targetId": tab.id, "type": "page"}}
+        self.say({"method": "Target.attachedToTarget", "params": told})
+        return {"sessionId": tab.session_id}
+
+    def _close_target(self, params: Json) -> Json:
+        self._close(self._tab(params))
+        return {"success": True}
+
+    def _set_cookies(self, params: Json) -> Json:
+        self.contexts[params["browserContextId"]] = params["cookies"]
+        return {}
+
+    def _processes(self, _: Json) -> Json:
+        renderers = [{"type": "renderer", "id": self.pid + 1, "cpuTime": 0}]
+        return {"processInfo": [{"type": "browser", "id": self.pid, "cpuTime": 0}, *renderers]}
+
+    def _close(self, tab: Tab) -> None:
+        del self.tabs[tab.id]
+        tab.end()
+        if tab.attached:
+            told = {"sessionId": tab.session_id, "targetId": tab.id}
+            self.say({"method": "Target.detachedFromTarget", "params": told})
+
+    def _tab(self, params: Json) -> Tab:
+        if params["targetId"] not in self.tabs:
+            raise Refused("No target with given id found")
+        return self.tabs[params["targetId"]]
+
+    def _tab_of_session(self, session_id: Any) -> Tab | None:
+        found = (tab for tab in self.tabs.values() if tab.session_id == session_id)
+        return next(found, None)

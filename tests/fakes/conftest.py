@@ -1,0 +1,98 @@
+"""The two that are to be alike: the played Chromium at the sandbox's apps, and a real one at the
+sandbox. A test with `subject` is run with both."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from daemon.browser.cdp import Connection, connect
+from daemon.browser.chromium import Chromium, LaunchSettings, launch
+from daemon.browser.page import BrowserContext, Page
+from daemon.marketplace.jar import jar
+from daemon.marketplace.markets import Market, market
+from daemon.sandbox.batch import Origins
+from daemon.sandbox.server import open_sandbox
+from daemon.sandbox.session import cookie_header
+from daemon.sandbox.state import State
+from daemon.vault.cookie import parse_cookie
+from tests.fakes.machine import Machine, Process
+from tests.fakes.network import ORIGINS, sandbox_network
+
+LOOP = "() => { for (;;); }"
+
+
+@dataclass
+class Subject:
+    """A browser, a connection to it, and the portal that it sees."""
+
+    connection: Connection
+    portal: State
+    origins: Origins
+    process: Process | Chromium
+
+    @property
+    def market(self) -> Market:
+        return market(
+            "vn",
+            portal_url=self.origins.portal,
+            shop_url=self.origins.shop,
+            short_urls=(self.origins.short,),
+        )
+
+    async def page(self, account: str = "") -> Page:
+        """A tab in a context of its own, with an account's cookies."""
+        cookies = jar(self.market, parse_cookie(cookie_header(account))) if account else []
+        context = await BrowserContext.create(self.connection, cookies)
+        return await context.new_page()
+
+    async def stop(self) -> None:
+        if isinstance(self.process, Process):
+            self.process.browser.stop()
+        else:
+            os.kill(self.process.pid, signal.SIGSTOP)
+
+    async def go_on(self) -> None:
+        if isinstance(self.process, Process):
+            self.process.browser.go_on()
+        else:
+            os.kill(self.process.pid, signal.SIGCONT)
+
+    async def crash(self, page: Page) -> None:
+        """End the page's renderer: all there are, since no other page matters then."""
+        if isinstance(self.process, Process):
+            self.process.browser.tabs[page._target_id].crash()
+            return
+        told = await self.connection.browser.call("SystemInfo.getProcessInfo")
+        for process in told["processInfo"]:
+            if process["type"] == "renderer":
+                os.kill(process["id"], signal.SIGKILL)
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.chromium)])
+async def subject(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[Subject]:
+    """Each of the two."""
+    if request.param == "fake":
+        network, state = sandbox_network(monkeypatch)
+        machine = Machine(tmp_path, network)
+        machine.install(monkeypatch)
+        settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)
+        async with (
+            launch(settings) as chromium,
+            machine._connect(chromium.endpoint) as connection,
+        ):
+            yield Subject(connection, state, ORIGINS, machine.process)
+    else:
+        async with (
+            open_sandbox() as sandbox,
+            launch(LaunchSettings()) as chromium,
+            connect(chromium.endpoint) as connection,
+        ):
+            yield Subject(connection, sandbox.state, sandbox.state.origins, chromium)

@@ -1,0 +1,197 @@
+"""The machine that a Chromium runs on, played: processes, profile folders, and the way to them.
+
+This is the one seam. Above it everything is the daemon's own: how a browser is found and launched,
+what its profile is and when it is gone, the protocol, tabs, contexts, lifecycle. Below it there is
+no process, no socket and no thread, so a mock clock can be used. What is replaced, by name, is in
+`Machine.install`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.browser import chromium as chromium_module
+from daemon.browser import generation
+from daemon.browser.cdp import Connection, converse
+from daemon.browser.chromium import PORT_FILE, Chromium, SandboxState
+from daemon.browser.errors import Disconnected
+from daemon.processes.background import background
+from daemon.processes.guarded import ExitStatus
+from tests.fakes.chromium import FakeChromium
+from tests.fakes.gate import Gate
+from tests.fakes.network import Network
+from tests.fakes.wire import Wire
+
+VERSION = "Chromium 156.0.0.0"
+LAUNCH_TAKES = 0.1
+
+
+class Process:
+    """A main process. It has the shape of `daemon.processes.guarded.Guarded`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.status: ExitStatus | None = None
+        self.stdout_tail = ""
+        self.stderr_tail = ""
+        self.wires: list[Wire] = []
+        self.browser: FakeChromium
+        self._life = trio.CancelScope()
+        self._ended = trio.Event()
+
+    async def wait(self) -> ExitStatus:
+        await self._ended.wait()
+        assert self.status is not None
+        return self.status
+
+    def terminate(self) -> None:
+        self.end(ExitStatus(signal=signal.SIGTERM))
+
+    def kill(self) -> None:
+        self.end(ExitStatus(signal=signal.SIGKILL))
+
+    def end(self, status: ExitStatus, said: str = "") -> None:
+        """It ends, and the kernel closes its sockets."""
+        if self.status is None:
+            self.status, self.stderr_tail = status, said
+            self._life.cancel()
+            self._ended.set()
+
+    async def run(self, machine: Machine, folder: Path) -> None:
+        """Its life. The protocol is there after a while, or never."""
+        try:
+            with self._life:
+                async with trio.open_nursery() as nursery:
+                    self.browser = FakeChromium(self.pid, machine.network, nursery)
+                    await trio.sleep(LAUNCH_TAKES)
+                    if machine.launching is not None:
+                        await machine.launching.enter()
+                    if machine.dies_early is not None:
+                        self.end(ExitStatus(code=1), machine.dies_early)
+                    machine.prepare(self.browser)
+                    (folder / PORT_FILE).write_text(f"{self.port}\n{self.path}")
+                    await trio.sleep_forever()
+        finally:
+            for wire in self.wires:
+                await wire.there.aclose()
+
+    @property
+    def port(self) -> int:
+        return 10_000 + self.pid % 50_000
+
+    @property
+    def path(self) -> str:
+        return f"/devtools/browser/{self.pid:036x}"
+
+
+class Machine:
+    """What runs on it, and what goes wrong with it next."""
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.network = network
+        self.profiles = folder / "profiles"
+        self.profiles.mkdir()
+        self.executable = folder / "chromium"
+        self.executable.write_text("#!/bin/sh\n")
+        self.executable.chmod(0o755)
+        self.running: list[Process] = []
+        self.launches = 0
+        # What goes wrong
+        self.launching: Gate | None = None  # a browser gets no further than this
+        self.no_process: OSError | None = None  # none can be started
+        self.no_folder: OSError | None = None  # no profile folder can be made
+        self.no_socket: OSError | None = None  # none can be opened
+        self.dies_early: str | None = None  # a browser ends at once, with these words
+        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # done to each at its start
+        self._pids = itertools.count(40_000)
+        self.memory = 100 << 20
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Have every browser that is launched from now on run here."""
+        patch.setattr(chromium_module, "version", self._version)
+        patch.setattr(chromium_module, "guarded", self._guarded)
+        patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
+        patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
+        patch.setattr(Chromium, "memory", self._memory_of)
+        patch.setattr(generation, "connect", self._connect)
+
+    @property
+    def process(self) -> Process:
+        """The newest browser."""
+        return self.running[-1]
+
+    @property
+    def browser(self) -> FakeChromium:
+        return self.process.browser
+
+    def heal(self) -> None:
+        """Nothing goes wrong with what is started from now on."""
+        if self.launching is not None:
+            self.launching.open()
+        self.launching = self.no_process = self.no_folder = self.no_socket = None
+        self.dies_early = None
+        self.prepare = lambda _: None
+        self.executable.touch()
+        self.executable.chmod(0o755)
+
+    async def _version(self, _: Path) -> str:
+        await trio.lowlevel.checkpoint()
+        return VERSION
+
+    def _profile_folder(self, parent: Path, _: object) -> Path:
+        if self.no_folder is not None:
+            raise self.no_folder
+        folder = parent / f"smartlinkd-chromium-{self.launches}"
+        folder.mkdir()
+        return folder
+
+    async def _memory_of(self, *_: object) -> int:
+        await trio.lowlevel.checkpoint()
+        return self.memory
+
+    @asynccontextmanager
+    async def _guarded(
+        self, command: Sequence[str], *, working_folder: Path, remove: Path, **_: Any
+    ) -> AsyncIterator[Process]:
+        try:
+            await trio.lowlevel.checkpoint()
+            if self.no_process is not None:
+                raise self.no_process
+            if not os.access(command[0], os.X_OK):
+                raise FileNotFoundError(2, os.strerror(2), command[0])
+            self.launches += 1
+            process = Process(next(self._pids))
+            self.running.append(process)
+            try:
+                async with background(lambda: process.run(self, working_folder)):
+                    try:
+                        yield process
+                    finally:
+                        process.kill()
+            finally:
+                self.running.remove(process)
+        finally:
+            shutil.rmtree(remove)
+
+    @asynccontextmanager
+    async def _connect(self, endpoint: str) -> AsyncIterator[Connection]:
+        await trio.lowlevel.checkpoint()
+        found = [one for one in self.running if endpoint.endswith(one.path) and not one.status]
+        if self.no_socket is not None or not found:
+            fault = self.no_socket or ConnectionRefusedError(111, os.strerror(111))
+            raise Disconnected(f"the browser cannot be reached: {fault!r}")
+        process, wire = found[0], Wire()
+        process.wires.append(wire)
+        process.browser.nursery.start_soon(process.browser.accept, wire.there)
+        async with converse(wire, "127.0.0.1", process.path) as connection:
+            yield connection

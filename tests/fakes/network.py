@@ -1,0 +1,218 @@
+"""The network that a played Chromium sees: apps at origins, asked without a socket.
+
+The portal is the sandbox's own apps, called by ASGI; so a fake and a real browser meet the same
+portal, and nothing about it is written twice. What HTTP over a socket has and ASGI has not is made
+up for here: a connection that is reset, by the two addresses that the sandbox knows it by.
+
+There is no thread below: Quart hands plain functions to one, in which a mock clock would run away.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from daemon.sandbox import spoil
+from daemon.sandbox.batch import Origins
+from daemon.sandbox.portal import portal_app
+from daemon.sandbox.shop import shop_app
+from daemon.sandbox.shorts import shorts_app
+from daemon.sandbox.state import State
+from daemon.serving import GuardedQuart
+from tests.fakes.gate import Gate
+
+ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")
+HOLD = 10_000.0
+"""Seconds that a slow answer takes: longer than anybody waits."""
+
+Json = dict[str, Any]
+
+
+class NetError(Exception):
+    """Chromium's name for what went wrong, `net::ERR_…`."""
+
+
+@dataclass
+class Exchange:
+    """One request and what has come of its answer so far."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent: bytes = b""
+    whose: str = ""  # the browser context, which has connections of its own
+    status: int = 0
+    answered: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    headed: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = field(default_factory=trio.Event)
+    fault: str = ""
+    under_way: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    @property
+    def mime_type(self) -> str:
+        return self.answered.get("content-type", "").partition(";")[0].strip()
+
+    async def head(self) -> None:
+        """Wait for status and headers. Raises NetError."""
+        await self.headed.wait()
+        if self.fault and not self.status:
+            raise NetError(self.fault)
+
+    async def read(self) -> bytes:
+        """Wait for all of the body. Raises NetError."""
+        await self.ended.wait()
+        if self.fault:
+            raise NetError(self.fault)
+        return self.body
+
+    def end(self, fault: str = "") -> None:
+        if not self.ended.is_set():
+            self.fault = fault
+            self.headed.set()
+            self.ended.set()
+
+
+class Network:
+    """Apps by origin. `gates` hold up requests by a part of their URL, before they are sent."""
+
+    def __init__(self, apps: Mapping[str, GuardedQuart]) -> None:
+        self.gates: dict[str, Gate] = {}
+        self.requests: list[str] = []
+        self._apps = apps
+        self._ports = itertools.count(1)
+        self._open: dict[int, trio.CancelScope] = {}
+        self._used: set[tuple[str, str]] = set()  # contexts and hosts that have connections
+
+    def hold(self, part: str) -> Gate:
+        """Requests whose URL has `part` in it wait at the gate that is returned."""
+        gate = self.gates[part] = Gate()
+        return gate
+
+    async def carry(self, exchange: Exchange) -> None:
+        """Have the request answered; how far it has come shows on it. Ends with its answer."""
+        parts = urlsplit(exchange.url)
+        for part in [part for part in self.gates if part in exchange.url]:
+            await self.gates[part].enter()
+        app = self._apps.get(f"{parts.scheme}://{parts.netloc}")
+        if app is None:
+            exchange.end("net::ERR_NAME_NOT_RESOLVED")
+            return
+        self.requests.append(f"{exchange.method} {parts.path}")
+        with exchange.under_way:
+            # A connection that has served before and is reset without a word may just have been
+            # too old: the browser tries again. (The real one does for each that it has; here, one.)
+            if await self._was_reset(app, exchange) and (
+                not self._served(exchange) or await self._was_reset(app, exchange)
+            ):
+                exchange.end("net::ERR_CONNECTION_RESET")
+                return
+        if exchange.under_way.cancelled_caught:
+            exchange.end("net::ERR_ABORTED")
+        self._used.add((exchange.whose, parts.netloc))
+
+    def _served(self, exchange: Exchange) -> bool:
+        return (exchange.whose, urlsplit(exchange.url).netloc) in self._used and not exchange.status
+
+    async def _was_reset(self, app: GuardedQuart, exchange: Exchange) -> bool:
+        port = next(self._ports)
+        with trio.CancelScope() as connection:
+            self._open[port] = connection
+            try:
+                await ask_app(app, exchange, port=port)
+            finally:
+                del self._open[port]
+        return connection.cancelled_caught
+
+    def sever(self, _: object, there: tuple[str, int]) -> None:
+        """Reset the connection with that client's address."""
+        self._open[there[1]].cancel()
+
+
+async def ask_app(
+    app: GuardedQuart, exchange: Exchange, *, port: int, gone: trio.Event | None = None
+) -> None:
+    """Have `app` answer by ASGI. With `gone` its client goes away; a cancelled one is cut off."""
+    asked = trio.Event()
+
+    async def receive() -> Any:
+        await trio.lowlevel.checkpoint()
+        if not asked.is_set():
+            asked.set()
+            return {"type": "http.request", "body": exchange.sent, "more_body": False}
+        await (trio.Event() if gone is None else gone).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            exchange.answered = {
+                name.decode().lower(): text.decode() for name, text in message["headers"]
+            }
+            exchange.headed.set()
+        elif message["type"] == "http.response.body":
+            exchange.body += message.get("body", b"")
+            if not message.get("more_body", False):
+                exchange.end()
+
+    await app(_scope(exchange, port), receive, send)
+
+
+def _scope(exchange: Exchange, port: int) -> Any:
+    parts = urlsplit(exchange.url)
+    headers = {"host": parts.netloc, **exchange.headers}
+    if exchange.method == "POST":
+        headers["content-length"] = str(len(exchange.sent))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": exchange.method,
+        "scheme": parts.scheme,
+        "path": parts.path,
+        "raw_path": parts.path.encode(),
+        "query_string": parts.query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
+        "client": ("127.0.0.1", port),
+        "server": ("127.0.0.1", 80),
+        "extensions": {},
+    }
+
+
+def without_threads(app: GuardedQuart) -> GuardedQuart:
+    """`app`, which calls plain functions where it stands."""
+
+    def in_place(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        @wraps(function)
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return called
+
+    app.sync_to_async = in_place  # type: ignore[method-assign, assignment]
+    return app
+
+
+def sandbox_network(
+    monkeypatch: pytest.MonkeyPatch, *, rows: int = 5, hold: float = HOLD
+) -> tuple[Network, State]:
+    """The sandbox's three apps at `ORIGINS`, and what it knows and plays. Needs a running trio."""
+    state = State(ORIGINS, rows, hold)
+    network = Network(
+        {
+            ORIGINS.portal: without_threads(portal_app(state)),
+            ORIGINS.shop: without_threads(shop_app(state)),
+            ORIGINS.short: without_threads(shorts_app(state)),
+        }
+    )
+    monkeypatch.setattr(spoil, "_sever", network.sever)
+    return network, state

@@ -1,0 +1,369 @@
+"""A tab of the played Chromium: it loads documents, runs the scripts it knows, and tells of it.
+
+A fake has no JavaScript. The scripts that are sent to a page are known by their source: `SCRIPTS`
+says in Python what each does. What a page's own script does is in `pages.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from tests.fakes.network import Exchange, Json, NetError
+
+if TYPE_CHECKING:
+    from tests.fakes.chromium import FakeChromium
+
+MOST_REDIRECTS = 20
+REDIRECTS = (301, 302, 303, 307, 308)
+NUMBERS = itertools.count(1)
+
+Script = Callable[["Tab", list[Any]], Awaitable[Any]]
+SCRIPTS: dict[str, Script] = {}
+"""What the functions that a page is given do, by their source."""
+
+
+class Threw(Exception):  # noqa: N818 - JavaScript's word
+    """The script threw; the text is what Chromium says of it."""
+
+
+class Refused(Exception):  # noqa: N818
+    """The browser answers a command with an error of this text."""
+
+
+def script(source: str) -> Callable[[Script], Script]:
+    """Say what the function of this source does."""
+
+    def known(function: Script) -> Script:
+        SCRIPTS[source] = function
+        return function
+
+    return known
+
+
+class Life:
+    """What runs `within()` it ends when it is over."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self._scopes: set[trio.CancelScope] = set()
+
+    def end(self) -> None:
+        self.over.set()
+        for scope in self._scopes:
+            scope.cancel()
+
+    @contextmanager
+    def within(self) -> Iterator[trio.CancelScope]:
+        with trio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self.over.is_set():
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._scopes.remove(scope)
+
+
+class Document:
+    """What a tab shows. Leaving it ends all that runs in it."""
+
+    def __init__(self, url: str, status: int, html: str, loader_id: str) -> None:
+        self.url = url
+        self.status = status
+        self.html = html
+        self.loader_id = loader_id
+        self.loaded = False
+        self.form = "none"  # as links_form.js says it
+        self.password = "type=password" in html.replace('"', "")
+        self.life = Life()
+        self.object_id = f"object-{next(NUMBERS)}"
+
+
+class Tab:
+    """One target of type page, and the session that is attached to it."""
+
+    def __init__(self, chromium: FakeChromium, context_id: str) -> None:
+        self.chromium = chromium
+        self.context_id = context_id
+        self.id = f"{next(NUMBERS):032X}"
+        self.session_id = f"session-{self.id}"
+        self.attached = False
+        self.crashed = False
+        self.spinning = False
+        self.life = Life()
+        self.document = Document("about:blank", 0, "", f"loader-{self.id}")
+        self._network = False
+        self._bodies: dict[str, bytes] = {}
+        self.dialog: trio.Event | None = None
+
+    # What can happen to it
+
+    def crash(self) -> None:
+        """Its renderer process ends: nothing is answered any more, and everybody is told."""
+        self.crashed = True
+        self.end()
+        self.tell("Inspector.targetCrashed", {})
+
+    def spin(self) -> None:
+        """Its script falls into an endless loop: nothing is answered any more."""
+        self.spinning = True
+        self.end()
+
+    def end(self) -> None:
+        """Nothing of it runs on."""
+        self.document.life.end()
+        self.life.end()
+
+    @property
+    def silent(self) -> bool:
+        return self.crashed or self.spinning
+
+    async def dialog_closed(self) -> None:
+        """Nothing is answered while a dialog is open, and all of it afterwards."""
+        if self.dialog is not None:
+            await self.dialog.wait()
+
+    def tell(self, method: str, params: Json) -> None:
+        """An event on its session."""
+        if self.attached:
+            self.chromium.say({"method": method, "params": params, "sessionId": self.session_id})
+
+    # Commands
+
+    async def command(self, method: str, params: Json) -> Json:
+        """Carry out one command. Raises `Refused`."""
+        match method:
+            case "Page.navigate":
+                return await self.navigate(params["url"])
+            case "Runtime.evaluate":
+                return {"result": {"type": "object", "objectId": self.document.object_id}}
+            case "Runtime.callFunctionOn":
+                return await self._call(params)
+            case "Network.enable":
+                self._network = True
+            case "Network.getResponseBody":
+                if params["requestId"] not in self._bodies:
+                    raise Refused("No resource with given identifier found")
+                body = self._bodies[params["requestId"]]
+                return {"body": base64.b64encode(body).decode(), "base64Encoded": True}
+            case "Page.handleJavaScriptDialog":
+                if self.dialog is None:
+                    raise Refused("No dialog is showing")
+                self.dialog.set()
+                self.dialog = None
+            case (
+                "Page.enable"
+                | "Inspector.enable"
+                | "Page.setLifecycleEventsEnabled"
+                | "Runtime.releaseObject"
+            ):
+                pass
+            case _:
+                raise Refused(f"'{method}' wasn't found")
+        return {}
+
+    async def navigate(self, url: str) -> Json:
+        """Load another document. Answers when it is there as far as its head."""
+        loader_id = f"loader-{next(NUMBERS)}"
+        answer = {"frameId": self.id, "loaderId": loader_id}
+        if urlsplit(url).scheme not in ("http", "https", "about"):
+            raise Refused("Cannot navigate to invalid URL")
+        exchange = Exchange("GET", url)
+        if not url.startswith("about:"):
+            try:
+                exchange = await self.request("GET", url, loader_id=loader_id)
+            except NetError as fault:
+                return {**answer, "errorText": str(fault)}
+        self.document.life.end()
+        self._bodies.clear()
+        document = Document(exchange.url, exchange.status, "", loader_id)
+        self.document = document
+        self.tell(
+            "Page.frameNavigated",
+            {"frame": {"id": self.id, "loaderId": loader_id, "url": exchange.url}},
+        )
+        self._lifecycle("init")
+        self.chromium.nursery.start_soon(self._load, document, exchange)
+        return answer
+
+    def go(self, url: str) -> None:
+        """What `location = url` does: the document that says so does not live to see it."""
+
+        async def going() -> None:
+            with self.life.within():
+                await self.navigate(url)
+
+        self.chromium.nursery.start_soon(going)
+
+    async def alert(self) -> None:
+        """The page shows an alert: it goes on when that is dismissed."""
+        self.dialog = dialog = trio.Event()
+        self.tell("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
+        await dialog.wait()
+
+    # Requests of the page
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        loader_id: str = "",
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        manual: bool = False,
+    ) -> Exchange:
+        """Ask the network, follow redirects unless told not to, and tell of each step.
+
+        Returns when the head is there; a `manual` redirect is returned. Raises NetError, also for
+        a redirect of a call that leads to another origin.
+        """
+        request_id = f"request-{next(NUMBERS)}"
+        life = self.life if loader_id else self.document.life
+        redirect: Json = {}
+        last = Exchange(method, url)
+        for _ in range(MOST_REDIRECTS):
+            exchange = Exchange(
+                method, url, self._headers(url, headers or {}), body, self.context_id
+            )
+            self._will_be_sent(request_id, exchange, loader_id, redirect)
+            foreign = redirect and not loader_id and _origin(url) != _origin(redirect["url"])
+            if redirect and manual:
+                self._failed(request_id, "net::ERR_ABORTED")
+                return last
+            if foreign:
+                self._failed(request_id, "net::ERR_FAILED")
+                raise NetError("net::ERR_FAILED")
+            self.chromium.nursery.start_soon(self._carry, exchange, life)
+            try:
+                await exchange.head()
+            except NetError as fault:
+                self._failed(request_id, str(fault))
+                raise
+            except trio.Cancelled:
+                exchange.under_way.cancel()
+                raise
+            if exchange.status not in REDIRECTS:
+                response = {"status": exchange.status, "mimeType": exchange.mime_type}
+                self._tell_network(
+                    "Network.responseReceived", {"requestId": request_id, "response": response}
+                )
+                self.chromium.nursery.start_soon(self._finish, request_id, exchange, life)
+                return exchange
+            last, redirect = exchange, {"status": exchange.status, "url": url}
+            url = urljoin(url, exchange.answered["location"])
+            method = "GET"
+        raise NetError("net::ERR_TOO_MANY_REDIRECTS")
+
+    async def _carry(self, exchange: Exchange, life: Life) -> None:
+        with life.within():
+            await self.chromium.network.carry(exchange)
+
+    async def _finish(self, request_id: str, exchange: Exchange, life: Life) -> None:
+        with life.within():
+            try:
+                self._bodies[request_id] = await exchange.read()
+            except NetError as fault:
+                self._failed(request_id, str(fault))
+            else:
+                self._tell_network("Network.loadingFinished", {"requestId": request_id})
+
+    def _will_be_sent(
+        self, request_id: str, exchange: Exchange, loader_id: str, redirect: Json
+    ) -> None:
+        told: Json = {
+            "requestId": request_id,
+            "loaderId": loader_id or self.document.loader_id,
+            "request": {"method": exchange.method, "url": exchange.url},
+        }
+        if redirect:
+            told["redirectResponse"] = redirect
+        self._tell_network("Network.requestWillBeSent", told)
+
+    def _failed(self, request_id: str, why: str) -> None:
+        self._tell_network("Network.loadingFailed", {"requestId": request_id, "errorText": why})
+
+    def _tell_network(self, method: str, params: Json) -> None:
+        if self._network and not self.crashed:
+            self.tell(method, params)
+
+    def _headers(self, url: str, headers: dict[str, str]) -> dict[str, str]:
+        cookies = self.chromium.cookies(self.context_id, urlsplit(url).hostname or "")
+        pairs = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        return {**headers, "cookie": pairs} if pairs else headers
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """Those that the document's script can see."""
+        return self.chromium.cookies(self.context_id, urlsplit(self.document.url).hostname or "")
+
+    # What runs in it
+
+    def run(self, job: Callable[[], Awaitable[object]]) -> None:
+        """Have the document's own script do something; it ends with the document."""
+        document = self.document
+
+        async def running() -> None:
+            with document.life.within():
+                await job()
+
+        self.chromium.nursery.start_soon(running)
+
+    async def _load(self, document: Document, exchange: Exchange) -> None:
+        from tests.fakes.pages import open_page
+
+        with document.life.within() as scope:
+            if exchange.status:
+                try:
+                    document.html = (await exchange.read()).decode()
+                except NetError:
+                    return
+            document.password = "type=password" in document.html.replace('"', "")
+            document.loaded = True
+            self._lifecycle("DOMContentLoaded")
+        if not scope.cancelled_caught:
+            open_page(self)
+
+    def _lifecycle(self, name: str) -> None:
+        self.tell(
+            "Page.lifecycleEvent",
+            {"frameId": self.id, "loaderId": self.document.loader_id, "name": name},
+        )
+
+    async def _call(self, params: Json) -> Json:
+        document = self.document
+        if params["objectId"] != document.object_id:
+            raise Refused("Cannot find context with specified id")
+        function = SCRIPTS[params["functionDeclaration"]]
+        arguments = [argument.get("value") for argument in params.get("arguments", [])]
+        value: Any = None
+        with document.life.within() as scope:
+            try:
+                value = await function(self, arguments)
+            except Threw as thrown:
+                description = {"description": str(thrown)}
+                return {"exceptionDetails": {"text": "Uncaught", "exception": description}}
+        if scope.cancelled_caught:
+            raise Refused("Inspected target navigated or closed")
+        if value is None:
+            return {"result": {"type": "undefined"}}
+        return {"result": {"type": "object", "value": json.loads(json.dumps(value))}}
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+@script("() => 1")
+async def _one(_: Tab, __: list[Any]) -> int:
+    await trio.lowlevel.checkpoint()
+    return 1

@@ -1,0 +1,256 @@
+"""What the daemon relies on, of the played Chromium and of the real one alike.
+
+Whatever is not held to here, a test on the fake alone must not be believed about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from daemon.browser.errors import (
+    CallTimedOut,
+    ContextLost,
+    Disconnected,
+    NavigationFailed,
+    ProtocolError,
+    ScriptFailed,
+    SessionGone,
+)
+from daemon.browser.page import BrowserContext, Page
+from tests.fakes.tab import Tab, Threw, script
+
+if TYPE_CHECKING:
+    from tests.fakes.conftest import Subject
+
+SOON = 10.0
+A_WHILE = 0.3
+"""Seconds in which a call that is answered at all has been."""
+LOOP = "() => { for (;;); }"
+NEVER = "() => new Promise(() => {})"
+ADD = "(a, b) => a + b"
+THROW = "() => { throw new Error('no') }"
+ALERT = "() => { alert('Sandbox'); return 7 }"
+SELL = "/offer/custom_link"
+
+
+# The fake's vocabulary
+
+
+@script(LOOP)
+async def _loop(tab: Tab, _: list[Any]) -> None:
+    tab.spin()
+    await trio.sleep_forever()
+
+
+@script(NEVER)
+async def _never(_: Tab, __: list[Any]) -> None:
+    await trio.sleep_forever()
+
+
+@script(ADD)
+async def _add(_: Tab, arguments: list[Any]) -> Any:
+    await trio.lowlevel.checkpoint()
+    return arguments[0] + arguments[1]
+
+
+@script(THROW)
+async def _throw(_: Tab, __: list[Any]) -> None:
+    await trio.lowlevel.checkpoint()
+    raise Threw("Error: no\n    at <anonymous>")
+
+
+@script(ALERT)
+async def _alert(tab: Tab, __: list[Any]) -> int:
+    await tab.alert()
+    return 7
+
+
+async def is_not_answered(page: Page) -> None:
+    with pytest.raises(CallTimedOut):
+        await page.evaluate(ADD, 1, 2, deadline=A_WHILE)
+
+
+async def answers(subject: Subject) -> None:
+    assert (await subject.connection.browser.call("Browser.getVersion"))["product"]
+
+
+# Calls
+
+
+async def test_a_script_gets_its_arguments_and_gives_its_value(subject: Subject) -> None:
+    assert await (await subject.page()).evaluate(ADD, 1, 2) == 3
+
+
+async def test_a_script_that_throws(subject: Subject) -> None:
+    with pytest.raises(ScriptFailed, match="the script failed: Error: no"):
+        await (await subject.page()).evaluate(THROW)
+
+
+@pytest.mark.parametrize("of_page", [False, True], ids=["browser", "page"])
+async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> None:
+    session = (await subject.page())._session if of_page else subject.connection.browser
+    with pytest.raises(ProtocolError, match=r"'No\.such' wasn't found") as refused:
+        await session.call("No.such")
+    assert refused.value.code == -32601
+
+
+async def test_a_session_that_there_is_not(subject: Subject) -> None:
+    page = await subject.page()
+    await page.close()
+    page._session.gone = None  # as if its end had not been told yet
+    with pytest.raises(SessionGone, match="was closed"):
+        await page._session.call("Page.enable")
+
+
+# Ends
+
+
+async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
+    page = await subject.page()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_is_disconnected, page)
+        await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
+        subject.process.kill()
+    with trio.fail_after(SOON):
+        assert (await subject.process.wait()).signal == 9
+        await subject.connection.wait_closed()
+
+
+async def _is_disconnected(page: Page) -> None:
+    with trio.fail_after(SOON), pytest.raises(Disconnected):
+        await page.evaluate(NEVER, deadline=math.inf)
+
+
+async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
+    subject: Subject,
+) -> None:
+    page = await subject.page()
+    await subject.stop()
+    with pytest.raises(CallTimedOut):
+        await subject.connection.browser.call("Browser.getVersion", deadline=A_WHILE)
+    await is_not_answered(page)
+    assert subject.connection.browser.gone is None
+    await subject.go_on()
+    await answers(subject)
+    assert await page.evaluate(ADD, 1, 2) == 3
+
+
+async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) -> None:
+    page = await subject.page()
+    await subject.crash(page)
+    with trio.fail_after(SOON):
+        assert "crashed" in str(await page._session.wait_gone())
+    page._session.gone = None  # to see what the browser says, and not our client
+    subject.connection._sessions[page._session._id] = page._session
+    await is_not_answered(page)
+    await answers(subject)
+    with trio.fail_after(SOON):
+        await page.close()
+
+
+async def test_a_tab_in_an_endless_loop_holds_up_itself_alone(subject: Subject) -> None:
+    page, other = await subject.page(), await subject.page()
+    with pytest.raises(CallTimedOut):
+        await page.evaluate(LOOP, deadline=A_WHILE)
+    await is_not_answered(page)
+    await answers(subject)
+    assert await other.evaluate(ADD, 1, 2) == 3
+    with trio.fail_after(SOON):
+        await page.close()
+    with pytest.raises(SessionGone):
+        await page.evaluate(ADD, 1, 2)
+
+
+async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
+    context = await BrowserContext.create(subject.connection, ())
+    page = await context.new_page()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_is_gone, page)
+        await page.evaluate(ADD, 1, 2)
+        await context.dispose()
+    with pytest.raises(ProtocolError, match="Failed to find context"):
+        await subject.connection.browser.call(
+            "Target.disposeBrowserContext", {"browserContextId": context._id}
+        )
+
+
+async def _is_gone(page: Page) -> None:
+    with trio.fail_after(SOON), pytest.raises(SessionGone):
+        await page.evaluate(NEVER, deadline=math.inf)
+
+
+# Pages
+
+
+async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
+    page = await subject.page("4711")
+    url = subject.origins.portal + SELL
+    with page._session.events("Page.frameNavigated", "Page.lifecycleEvent") as events:
+        assert await page.goto(url) == url
+        seen = [await events.next() for _ in range(len(_waiting(events)))]
+    (frame,) = (e.params["frame"] for e in seen if e.method == "Page.frameNavigated")
+    steps = [e.params["name"] for e in seen if e.params.get("loaderId") == frame["loaderId"]]
+    assert frame["url"] == url
+    assert steps[0] == "init"
+    assert "DOMContentLoaded" in steps
+
+
+def _waiting(events: Any) -> range:
+    return range(events._receive.statistics().current_buffer_used)
+
+
+async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -> None:
+    where = await (await subject.page()).goto(subject.origins.portal + SELL)
+    assert where.startswith(f"{subject.origins.shop}/buyer/login?")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (lambda origins: f"{origins.portal}{SELL}", "net::ERR_CONNECTION_RESET"),
+        (lambda _: "nonsense", "Cannot navigate to invalid URL"),
+    ],
+    ids=["reset", "nonsense"],
+)
+async def test_a_page_that_is_not_to_be_had(
+    subject: Subject, url: Callable[[Any], str], reason: str
+) -> None:
+    subject.portal.faults.arm("page_reset", account="4711")
+    page = await subject.page("4711")
+    with pytest.raises(NavigationFailed, match=reason):
+        await page.goto(url(subject.origins))
+
+
+async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
+    page = await subject.page("4711")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_is_lost, page)
+        await page.evaluate(ADD, 1, 2)
+        await page.goto(subject.origins.portal + SELL)
+
+
+async def _is_lost(page: Page) -> None:
+    with trio.fail_after(SOON), pytest.raises(ContextLost):
+        await page.evaluate(NEVER, deadline=math.inf)
+
+
+async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:
+    page = await subject.page("4711")
+    await page.goto(subject.origins.portal + SELL)
+    page._session.off("Page.javascriptDialogOpening", page._dismiss)
+    with page._session.events("Page.javascriptDialogOpening") as events, trio.fail_after(SOON):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_gives_seven, page)
+            await events.next()
+            await is_not_answered(page)
+            page._session.post("Page.handleJavaScriptDialog", {"accept": False})
+    page._session.on("Page.javascriptDialogOpening", page._dismiss)
+
+
+async def _gives_seven(page: Page) -> None:
+    assert await page.evaluate(ALERT, deadline=SOON) == 7

@@ -1,0 +1,123 @@
+"""What comes of work at the portal, with each fault that the matrix strikes with: the same on the
+played Chromium as on the real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from daemon.browser.errors import NavigationFailed
+from daemon.marketplace import portal
+from daemon.marketplace.errors import (
+    HumanCheck,
+    MarketplaceFailed,
+    PortalChanged,
+    PortalDown,
+    ProductsRefused,
+    SessionLost,
+)
+from daemon.marketplace.links import Product
+from daemon.sandbox.products import product_of
+from daemon.sandbox.session import affiliate_id
+
+if TYPE_CHECKING:
+    from tests.fakes.conftest import Subject
+
+ACCOUNT = "4711"
+ITEM = 500_000_001
+CAP = 40_000
+
+PAGES: dict[str, type[Exception]] = {
+    "page_500": PortalDown,
+    "page_reset": NavigationFailed,
+    "page_without_form": PortalChanged,
+    "page_login_redirect": SessionLost,
+    "page_login_script": SessionLost,
+    "page_login_in_place": SessionLost,
+    "page_captcha": HumanCheck,
+}
+ANSWERS: dict[str, type[Exception]] = {
+    "500": PortalDown,
+    "reset": PortalDown,
+    "html": SessionLost,
+    "truncated": PortalDown,
+    "login_redirect": SessionLost,
+    "captcha": HumanCheck,
+    "logged_out": SessionLost,
+    "human_check": HumanCheck,
+}
+TIMES = {"reset": None}
+"""A call on a connection that has served before is tried again by the browser itself, for as long
+as it has such connections."""
+REFUSED = {"html", "login_redirect", "logged_out"}
+"""About a product these cost no session."""
+
+
+def product() -> Product:
+    sold = product_of(ITEM)
+    return Product(sold.shop_id, sold.item_id)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portal, "FORM_WAIT", 2.0)
+
+
+@pytest.mark.parametrize(("fault", "error"), PAGES.items())
+async def test_a_page(subject: Subject, fault: str, error: type[Exception]) -> None:
+    page = await subject.page(ACCOUNT)
+    subject.portal.faults.arm(fault, times=1, account=ACCOUNT)
+    with pytest.raises(error):
+        await portal.open_links_page(page, subject.market)
+
+
+@pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
+async def test_links(subject: Subject, method: object) -> None:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    for sub_ids in (["one", "", "three"], []):  # the second finds what the first has left
+        (row,) = await method(page, subject.market, [product()], sub_ids)  # type: ignore[operator]
+        assert row.fail_code == 0
+        assert f"an_{affiliate_id(ACCOUNT)}" in row.long_link
+        places = [*sub_ids, *[""] * (5 - len(sub_ids))]
+        assert subject.portal.submits.entries[-1].sub_ids == (tuple(places),)
+
+
+@pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
+@pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
+async def test_a_submit(
+    subject: Subject, method: object, fault: str, error: type[Exception]
+) -> None:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    subject.portal.faults.arm(f"submit_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
+    with pytest.raises(error):
+        await method(page, subject.market, [product()], [])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
+async def test_one_reset_of_a_used_connection_is_not_seen(subject: Subject, method: object) -> None:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    subject.portal.faults.arm("submit_reset", times=1, account=ACCOUNT)
+    assert len(await method(page, subject.market, [product()], [])) == 1  # type: ignore[operator]
+    assert len(subject.portal.submits.entries) == 2
+
+
+@pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
+async def test_a_product(subject: Subject, fault: str, error: type[Exception]) -> None:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    assert await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
+    subject.portal.faults.arm(f"product_{fault}", times=TIMES.get(fault, 1), account=ACCOUNT)
+    with pytest.raises(MarketplaceFailed) as raised:
+        await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
+    assert type(raised.value) is (ProductsRefused if fault in REFUSED else error)
+
+
+async def test_an_alert_is_no_obstacle(subject: Subject) -> None:
+    subject.portal.faults.arm("page_alert", times=1, account=ACCOUNT)
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    assert len(await portal.submit_form(page, subject.market, [product()], [])) == 1

@@ -1,0 +1,46 @@
+"""What a healthy daemon has, to hold one against that something has struck."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.auth import passwords
+from tests.faults.phases import SOON, started, warm
+from tests.faults.stage import Stage
+
+_AT_REST: dict[str, Counter[str]] = {}
+"""Found once in a process: it is the same for all, and takes a tenth of a second."""
+
+
+@pytest.fixture(autouse=True, scope="package")
+def quick_start() -> Iterator[None]:
+    """Do once what takes the most of a start: nobody here has a password."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_matches", cache(passwords._matches))
+        yield
+
+
+@pytest.fixture
+async def at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
+) -> Counter[str]:
+    """The tasks of a daemon that has answered a request and waits for the next one."""
+    if not _AT_REST:
+        with monkeypatch.context() as patch:
+            (tmp_path / "healthy").mkdir()
+            stage = Stage(tmp_path / "healthy", patch, mock_clock)
+            with trio.fail_after(SOON):
+                async with trio.open_nursery() as nursery:
+                    await started(stage, nursery)
+                    await warm(stage, stage.account())
+                    await trio.sleep(1.0)
+                    _AT_REST["tasks"] = stage.tasks()
+                    stage.stop()
+    return _AT_REST["tasks"]

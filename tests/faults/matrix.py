@@ -1,0 +1,237 @@
+"""The fault matrix of the browser and the portal, as data: faults by phases.
+
+Each cell says what whoever asks is due (`Due`), or why there is no such cell (`Impossible`). What
+every cell is due besides (the next request, no leftovers) is in `play.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.faults.phases import ARMED_PHASES, PHASES
+from tests.faults.strikes import ARMED, PORTAL, STRIKES
+
+# Seconds on the stage's clock.
+MOMENT = 0.1  # for what waits for nothing
+EXIT = 0.7  # a socket has closed: whether its process has ended is waited for
+SUBMITTED = 1.0  # a submit or two, a page to be loaded among it
+VERDICT = 7.0  # the canary says that a browser is unresponsive
+PRESSED = 8.2  # the form is filled in
+ANSWERED = 10.2  # a call has had its deadline
+GLANCED = 11.0  # a submit is under way, and a look at the page has had its deadline
+LOADED = 30.2  # a page has had its deadline, or an answer to a submit
+MOUNTED = 15.5  # a page has had its time to show its form
+SETTLED = 2.5  # a page has had its time to go elsewhere
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is due in a cell.
+
+    `statuses` of the answer to the victim (0: none), within `seconds` of the strike. `restarts` are
+    the browser's, by kind. `dips` says whether readiness is lost. `log` is what names the cause, in
+    exactly one record; without it no record is a warning. `data` says whether a 200 has product
+    data, `next_data` whether the next one has.
+    """
+
+    statuses: frozenset[int]
+    seconds: float
+    restarts: tuple[str, ...] = ()
+    dips: bool = False
+    log: str = ""
+    data: bool = True
+    next_data: bool = True
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """Why a fault cannot strike in a phase."""
+
+    why: str
+
+
+Cell = tuple[str, str]
+Where = str | Iterable[str]
+ALL = tuple(PHASES)
+DOWN = ("starting", "restarting")
+BUSY = ("loading", "submitting", "draining")
+WORKING = ("queued", "loading", "submitting", "reading", "disposing", "draining")
+
+MATRIX: dict[Cell, Due | Impossible] = {}
+
+
+def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
+    return Due(frozenset(statuses), within, **more)
+
+
+def put(faults: Where, phases: Where, what: Due | Impossible) -> None:
+    """Say it for each of the cells; what is said later counts."""
+    for fault in [faults] if isinstance(faults, str) else faults:
+        for phase in [phases] if isinstance(phases, str) else phases:
+            MATRIX[fault, phase] = what
+
+
+# The browser is of no more use.
+
+
+def _death(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
+    lost = due(502, within=within, restarts=(kind,), dips=True, log=log)
+    put(fault, WORKING, lost)
+    put(fault, ("idle", "queued"), replace(lost, statuses=frozenset({502, 503})))
+    put(fault, "reading", replace(lost, statuses=frozenset({200}), data=False))
+    put(fault, DOWN, due(503, restarts=("launch failed",), dips=True, log=down))
+
+
+_ENDED = "launch failed: the connection to the browser has ended"
+_KILLED = "launch failed: Chromium ended at once with signal 9"
+_SILENT = "launch failed: the browser did not answer"
+_death("sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED)
+_death("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
+_death("garbage_bytes", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
+_death("garbage_frame", "disconnected", "restarted: .* no JSON", EXIT, down=_ENDED)
+_death("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
+_death("websocket_half_open", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
+# Once the next one is up, it is of use only to who is at work on it.
+_REFUSED = "links were refused: the connection to the browser has ended"
+put(
+    ("sigkill", "websocket_reset", "garbage_bytes", "garbage_frame"),
+    "draining",
+    due(502, within=EXIT, log=_REFUSED),
+)
+put(("sigstop", "websocket_half_open"), "draining", due(502, within=VERDICT, log=_REFUSED))
+
+# A tab is of no more use.
+
+_CRASHED = "the tab crashed"
+put("renderer_killed", ALL, due(502, log=_CRASHED))
+put("renderer_killed", "idle", due(200, within=SUBMITTED))  # nobody was at work on it
+put("renderer_killed", DOWN, due(503, restarts=("launch failed",), dips=True, log=_CRASHED))
+put("renderer_killed", "queued", due(200, within=SUBMITTED, log=_CRASHED))
+put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
+put("renderer_killed", "disposing", due(502, log="HTTP 500"))
+
+_NO_DATA = "no data of product .* within 10 s"
+_NO_ANSWER = "the browser did not answer Runtime"
+put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
+put("endless_loop", "idle", due(502, within=ANSWERED, log="did not answer Network.enable"))
+put("endless_loop", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
+put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
+put("endless_loop", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
+put("endless_loop", "reading", due(200, within=ANSWERED, data=False, log=_NO_DATA))
+put("endless_loop", "disposing", due(502, log="HTTP 500"))
+
+_LATE = "the browser did not answer"
+put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
+put("reply_after_deadline", "idle", due(502, within=PRESSED, log=_LATE))
+put("reply_after_deadline", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
+put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
+put("reply_after_deadline", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
+put("reply_after_deadline", "reading", due(200, within=ANSWERED, data=False, log=_NO_DATA))
+put(
+    "reply_after_deadline",
+    "disposing",
+    due(
+        502,
+        within=SETTLED,
+        restarts=("recycled",),
+        log="restarted: recycled: it did not dispose of a context",
+    ),
+)
+
+# What means nothing.
+
+for _fault in ("unknown_id", "event_before_reply", "clock_ahead", "clock_back"):
+    put(_fault, ALL, due(200, within=SUBMITTED))
+    put(_fault, DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+    put(_fault, "disposing", due(502, log="HTTP 500"))
+
+# The client, and the service manager.
+
+put("client_gone", ALL, due(0))
+put("client_gone", ("idle", *DOWN), Impossible("whoever asks then is answered at once"))
+put("sigterm", ALL, due(200, within=SUBMITTED, dips=True))
+put("sigterm", DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+put("sigterm", "disposing", due(502, dips=True, log="HTTP 500"))
+
+# The portal.
+
+put(PORTAL, ALL, Impossible("nothing is asked of the portal in this phase"))
+
+
+def _portal(
+    fault: str, said: str, within: float, *, page: tuple[str, float], session: bool
+) -> None:
+    """`session` says whether it takes the cookie's session for lost, or wants a person."""
+    put(fault, ("submitting", "draining"), due(502, within=within, log=said))
+    put(fault, "queued", due(502 if session else 200, within=within + SUBMITTED, log=said))
+    put(fault, "loading", due(502, within=page[1], log=page[0]))
+    put(
+        fault,
+        "reading",
+        due(200, within=within, log=said, data=False, next_data=fault != "portal_slow"),
+    )
+
+
+_LOST = "links were refused: the affiliate portal wants a login"
+_CHECK = "links were refused: the affiliate portal asks for a human check"
+_portal(
+    "portal_slow",
+    "did not answer",
+    LOADED,
+    page=("it was not there within 30 s", LOADED),
+    session=False,
+)
+_portal("portal_reset", "broke off", SETTLED, page=("ERR_CONNECTION_RESET", MOMENT), session=False)
+_portal("portal_500", "HTTP 500", MOMENT, page=("HTTP 500", MOMENT), session=False)
+_portal(
+    "portal_html", _LOST, MOMENT, page=("no form on its custom link page", MOUNTED), session=True
+)
+_portal(
+    "portal_truncated",
+    "its answer is not JSON",
+    MOMENT,
+    page=("it was not there within 30 s", LOADED),
+    session=False,
+)
+_portal("portal_login", _LOST, SETTLED, page=(_LOST, MOMENT), session=True)
+_portal("portal_human_check", _CHECK, SETTLED, page=(_CHECK, MOMENT), session=True)
+_REFUSED_DATA = "product data is not read for a while"
+for _fault in ("portal_html", "portal_login"):
+    put(_fault, "reading", due(200, within=SETTLED, log=_REFUSED_DATA, data=False, next_data=False))
+put(
+    "portal_human_check",
+    "reading",
+    due(200, within=SETTLED, log="is now paused: the affiliate portal asks", data=False),
+)
+
+# The machine.
+
+put(ARMED, ALL, Impossible("no browser is launched in this phase, and one that runs needs none"))
+_LAUNCH = {
+    "launch_fails": "launch failed: Chromium ended at once with exit code 1: out of luck",
+    "launch_hangs": r"launch failed: Chromium was not ready within 20 s \(browser.start_timeout\)",
+    "executable_gone": "launch failed: browser.executable: there is no file",
+    "profile_not_writable": "launch failed: .* Permission denied",
+    "disk_full": "launch failed: .* No space left on device",
+    "too_many_files": "launch failed: .* Too many open files",
+}
+for _fault, _log in _LAUNCH.items():
+    put(_fault, "starting", due(503, restarts=("launch failed",), dips=True, log=_log))
+    put(
+        _fault,
+        "restarting",
+        due(503, restarts=("crashed", "launch failed"), dips=True, log=_log),
+    )
+    # The one before serves until the next one is there.
+    put(
+        _fault,
+        "draining",
+        due(200, within=SUBMITTED, restarts=("recycled", "launch failed"), log=_log),
+    )
+
+CELLS = [cell for cell, what in MATRIX.items() if isinstance(what, Due)]
+IMPOSSIBLE = {cell: what.why for cell, what in MATRIX.items() if isinstance(what, Impossible)}
+assert MATRIX.keys() == {(fault, phase) for fault in (*STRIKES, *ARMED) for phase in ALL}
+assert all(phase in ARMED_PHASES for fault, phase in CELLS if fault in ARMED)

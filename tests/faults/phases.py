@@ -1,0 +1,229 @@
+"""Phases: in the middle of what a fault strikes.
+
+Each one brings a stage to a point and holds it there: the browser at a command, or the portal at a
+request. What stands there is told as a `Scene`; `release` lets it go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from tests.fakes.chromium import FakeChromium
+from tests.fakes.gate import Gate
+from tests.fakes.machine import Process
+from tests.fakes.tab import Tab
+from tests.faults.stage import BIG, Asked, Stage
+
+SUBMIT = "q=batchCustomLink"
+PRODUCT = "/api/v3/offer/product?"
+PAGE = "/offer/custom_link"
+FIRST_BEAT = "Runtime.callFunctionOn"
+DISPOSE = "Target.disposeBrowserContext"
+MEASURED = 30.0  # seconds between two looks at the browser's memory
+SOON = 20.0
+
+
+@dataclass
+class Scene:
+    """What is under way. `victim` is the one who asked; without one somebody asks now."""
+
+    phase: str
+    stage: Stage
+    account: str
+    process: Process
+    tab: Tab | None = None
+    victim: Asked | None = None
+    gates: list[Gate] = field(default_factory=list)
+    others: list[Asked] = field(default_factory=list)
+
+    @property
+    def browser(self) -> FakeChromium:
+        return self.process.browser
+
+    def release(self) -> None:
+        for gate in self.gates:
+            gate.open()
+
+
+Phase = Callable[[Stage, trio.Nursery], Awaitable[Scene]]
+
+
+async def started(stage: Stage, nursery: trio.Nursery) -> None:
+    await nursery.start(stage.run)
+    await stage.until_ready(SOON)
+
+
+async def warm(stage: Stage, account: str) -> None:
+    """Have the account's page open."""
+    asked = stage.ask(account)
+    await asked.wait()
+    assert asked.status == 200, asked
+    assert all(entry["product"] for entry in asked.answer["mapping"].values()), asked
+
+
+async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
+    await started(stage, nursery)
+    account = stage.account()
+    await warm(stage, account)
+    return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
+
+
+async def starting(stage: Stage, nursery: trio.Nursery) -> Scene:
+    gates = _hold_first_beat(stage)
+    await nursery.start(stage.run)
+    return await _at_first_beat("starting", stage, gates)
+
+
+async def restarting(stage: Stage, nursery: trio.Nursery) -> Scene:
+    await started(stage, nursery)
+    gates = _hold_first_beat(stage)
+    stage.machine.process.kill()
+    return await _at_first_beat("restarting", stage, gates)
+
+
+def _hold_first_beat(stage: Stage) -> list[Gate]:
+    gates: list[Gate] = []
+    stage.machine.prepare = lambda browser: gates.append(browser.hold(FIRST_BEAT))
+    return gates
+
+
+async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
+    while not gates:  # noqa: ASYNC110 - a launch tells nobody
+        await trio.sleep(0.01)
+    stage.machine.prepare = lambda _: None
+    await gates[0].reached.wait()
+    (canary,) = stage.machine.browser.tabs.values()
+    return Scene(phase, stage, stage.account(), stage.machine.process, canary, gates=gates)
+
+
+async def loading(stage: Stage, nursery: trio.Nursery) -> Scene:
+    await started(stage, nursery)
+    account = stage.account()
+    return await _held("loading", stage, account, PAGE)
+
+
+async def submitting(stage: Stage, nursery: trio.Nursery) -> Scene:
+    await started(stage, nursery)
+    account = stage.account()
+    await warm(stage, account)
+    return await _held("submitting", stage, account, SUBMIT)
+
+
+async def reading(stage: Stage, nursery: trio.Nursery) -> Scene:
+    await started(stage, nursery)
+    account = stage.account()
+    await warm(stage, account)
+    return await _held("reading", stage, account, PRODUCT)
+
+
+async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
+    """The victim waits behind another request of its account, which is being submitted."""
+    scene = await submitting(stage, nursery)
+    assert scene.victim is not None
+    scene.phase, scene.others = "queued", [scene.victim]
+    scene.victim = stage.ask(scene.account, sub_id="behind")
+    await trio.sleep(0.1)
+    return scene
+
+
+async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
+    """The victim's work has failed, and its context is being disposed of."""
+    await started(stage, nursery)
+    account = stage.account()
+    await warm(stage, account)
+    stage.portal.faults.arm("submit_500", times=1, account=account)
+    scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
+    scene.gates = [scene.browser.hold(DISPOSE)]
+    scene.victim = stage.ask(account)
+    await scene.gates[0].reached.wait()
+    return scene
+
+
+async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
+    """The next browser is up, and this one only lives for the victim's work."""
+    scene = await _recycled(stage, nursery, lambda _: None)
+    while stage.browser.status().pid == scene.process.pid:  # noqa: ASYNC110 - a look, as before
+        await trio.sleep(0.01)
+    stage.machine.memory = 0
+    return scene
+
+
+async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]) -> Scene:
+    """It is found to be too large, while the victim's work is done on it."""
+    await started(stage, nursery)
+    account = stage.account()
+    await warm(stage, account)
+    await trio.sleep(MEASURED - 1.0)
+    scene = await _held("draining", stage, account, SUBMIT)
+    arm(stage)
+    stage.machine.memory = BIG
+    return scene
+
+
+async def _held(phase: str, stage: Stage, account: str, part: str) -> Scene:
+    gate = stage.network.hold(part)
+    process = stage.machine.process
+    victim = stage.ask(account)
+    await gate.reached.wait()
+    del stage.network.gates[part]
+    tab = _newest(stage) if phase in ("loading", "reading") else _links_tab(stage)
+    return Scene(phase, stage, account, process, tab, victim, [gate])
+
+
+def _newest(stage: Stage) -> Tab:
+    return list(stage.machine.browser.tabs.values())[-1]
+
+
+def _links_tab(stage: Stage) -> Tab:
+    """The first that was opened at the portal; the canary is at no page."""
+    return next(tab for tab in stage.machine.browser.tabs.values() if PAGE in tab.document.url)
+
+
+PHASES: dict[str, Phase] = {
+    phase.__name__: phase
+    for phase in (
+        idle,
+        starting,
+        queued,
+        loading,
+        submitting,
+        reading,
+        disposing,
+        restarting,
+        draining,
+    )
+}
+
+
+Armed = Callable[[Stage, trio.Nursery, Callable[[Stage], None]], Awaitable[Scene]]
+
+
+async def armed_starting(
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+) -> Scene:
+    arm(stage)
+    await nursery.start(stage.run)
+    return Scene("starting", stage, stage.account(), Process(0))
+
+
+async def armed_restarting(
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+) -> Scene:
+    await started(stage, nursery)
+    arm(stage)
+    process = stage.machine.process
+    process.kill()
+    while stage.ready:  # noqa: ASYNC110 - a look, as before
+        await trio.sleep(0.01)
+    return Scene("restarting", stage, stage.account(), process)
+
+
+ARMED_PHASES: dict[str, Armed] = {
+    "starting": armed_starting,
+    "restarting": armed_restarting,
+    "draining": _recycled,
+}
+"""The same for what is wrong before a browser is launched, and shows when one is."""
