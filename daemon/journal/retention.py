@@ -1,7 +1,8 @@
 """Forgetting, in small pieces: ended executions beyond their retention, expired keys.
 
 An execution that has not ended, or for which a delivery waits, is never forgotten, whatever its
-age; and the database would refuse to.
+age; and the database would refuse to. Nor is one that an idempotency key still stands for: the key's
+holder would be given an id that leads nowhere.
 
 The rows go one at a time for as long as a batch may take, since an execution has any number of
 them between three and a hundred thousand. In between, others come to their turn. What a batch does
@@ -81,6 +82,7 @@ def _executions(
             """
             SELECT sequence FROM executions WHERE crew = ? AND finished_at < ?
             AND NOT EXISTS (SELECT 1 FROM deliveries WHERE execution = sequence)
+            AND NOT EXISTS (SELECT 1 FROM idempotency WHERE idempotency.execution = executions.id)
             ORDER BY finished_at LIMIT ?
             """,
             (crew, cut, _ROWS_AT_ONCE),

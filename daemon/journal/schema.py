@@ -133,6 +133,7 @@ _VERSION_1: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX idempotency_expires_at ON idempotency (expires_at)",
+    "CREATE INDEX idempotency_execution ON idempotency (execution)",
     "CREATE TABLE forgotten (execution INTEGER PRIMARY KEY) STRICT",
 )
 MIGRATIONS: Final = (_VERSION_1,)

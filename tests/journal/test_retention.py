@@ -153,19 +153,21 @@ def test_nothing_but_that_is_touched(
     assert len(store.events(kept, 0, 10)) == 1
 
 
-def test_a_key_outlives_what_it_created(
+def test_what_a_key_stands_for_stays_as_long_as_the_key(
     store: Store, new: Callable[..., NewExecution], finish: Finish, now: datetime
 ) -> None:
-    """Within its day it must not start the same work again."""
+    """Its holder must neither start the same work again nor be given an id that leads nowhere."""
     given = new()
     store.create(given, IdempotencyKey("k", {}))
     finish(given.id)
-    prune(store, now + timedelta(hours=2), Retention(age=timedelta(hours=1), count=10))
-    assert store.execution(given.id) is None
+    hour = Retention(age=timedelta(hours=1), count=10)
 
-    again = store.create(new(created_at=now + timedelta(hours=2)), IdempotencyKey("k", {}))
-
+    assert prune(store, now + timedelta(hours=23), hour) == 0
+    again = store.create(new(created_at=now + timedelta(hours=23)), IdempotencyKey("k", {}))
     assert again.id == given.id
+    assert store.execution(given.id) is not None
+
+    assert prune(store, now + timedelta(hours=25), hour) == 1
 
 
 def test_a_number_is_not_used_again(
