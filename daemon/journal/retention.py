@@ -1,7 +1,7 @@
 """Forgetting, in small pieces: ended executions beyond their retention, expired keys.
 
 An execution that has not ended, or for which a delivery waits, is never forgotten, whatever its
-age; and the database would refuse to. Nor is one that an idempotency key still stands for: the key's
+age; and the database would refuse to. Nor is one that an idempotency key still stands for, whose
 holder would be given an id that leads nowhere.
 
 The rows go one at a time for as long as a batch may take, since an execution has any number of
