@@ -25,11 +25,11 @@ TEST_TOOLS = (CHROMIUM, "chromium", "oathtool", "zbarimg")
 
 PYTHON = f"""
 case "$*" in
-"-m venv --clear .venv" | "-m venv --clear .venv-crewai")
+"-m venv --clear .venv" | "-m venv --clear .venv-crewai" | "-m venv --clear .venv-mutation")
     note "${{4#.}}"
     rm -f "$4/made-from"
     mkdir -p "$4/bin"
-    for name in python ruff mypy smartlinkd; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
+    for name in python ruff mypy smartlinkd mutmut; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
@@ -92,8 +92,10 @@ def clone(tmp_path: Path) -> Clone:
     made.folder.mkdir()
     made.programs.mkdir()
     (made.folder / ".ci").mkdir()
-    for name in ("run", ".ci/run", "requirements.txt", "requirements-crewai.txt", "pyproject.toml"):
+    for name in ("run", ".ci/run", "pyproject.toml"):
         shutil.copy(ROOT / name, made.folder / name)
+    for path in ROOT.glob("requirements*.txt"):
+        shutil.copy(path, made.folder)
     for name in ESSENTIAL:
         found = shutil.which(name)
         assert found is not None
@@ -114,16 +116,18 @@ def held_lock(clone: Clone) -> Iterator[int]:
     os.close(descriptor)
 
 
+PIP = "pip --disable-pip-version-check --no-input"
 SET_UP = [
     "venv",
-    "pip --disable-pip-version-check --no-input install -r requirements.txt",
-    "pip --disable-pip-version-check --no-input install --no-deps --no-build-isolation -e .",
+    f"{PIP} install -r requirements.txt",
+    f"{PIP} install --no-deps --no-build-isolation -e .",
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
 PYTEST = "pytest -n 2 --dist loadfile"
+COVERAGE = ["coverage run -m pytest tests/auth tests/supervision", "coverage report"]
 CREWAI_SET_UP = [
     "venv-crewai",
-    "pip --disable-pip-version-check --no-input install -r requirements-crewai.txt",
+    f"{PIP} install -r requirements-crewai.txt",
 ]
 
 
@@ -316,6 +320,38 @@ def test_crewai_is_set_up_once_and_anew_when_its_packages_change(clone: Clone) -
         file.write("# another line\n")
     clone.run("test", "--crewai")
     assert clone.calls() == [*CREWAI_SET_UP, "pytest -n 2 tests/crewai"]
+
+
+def test_coverage_is_measured_and_then_judged(clone: Clone) -> None:
+    code, _, _ = clone.run("test", "--coverage", "-k", "two words")
+    assert code == 0
+    measured, judged = COVERAGE
+    assert clone.calls() == [*SET_UP, f"{measured} -k two words", judged]
+
+
+def test_coverage_of_tests_that_fail_is_not_judged(clone: Clone) -> None:
+    clone.environment["BROKEN"] = "coverage run"
+    code, _, _ = clone.run("test", "--coverage")
+    assert code == 3
+    assert clone.calls() == [*SET_UP, COVERAGE[0]]
+
+
+def test_mutants_are_made_afresh_in_an_environment_of_their_own_and_counted(clone: Clone) -> None:
+    clone.put("nice", 'shift 2; exec "$@"')
+    (clone.folder / "mutants").mkdir()
+    clone.environment["LEFT"] = "mutants"
+    clone.put("in-venv", IN_VENV + '[ "$name" != mutmut ] || [ ! -e "$LEFT" ] || note left')
+    code, _, _ = clone.run("mutate", "--max-children", "1")
+    assert code == 0
+    assert clone.calls() == [
+        *SET_UP,
+        "venv-mutation",
+        f"{PIP} install -r requirements-mutation.txt",
+        "mutmut run --max-children 1",
+        "mutmut results",
+        "mutmut export-cicd-stats",
+        "mutants/mutmut-cicd-stats.json",
+    ]
 
 
 def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:

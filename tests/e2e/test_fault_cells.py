@@ -120,7 +120,10 @@ class Scene:
         """The main processes of its browsers."""
         found = set()
         for pid in self.daemon.processes():
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:  # it has ended since it was listed
+                continue
             main = not any(one.startswith(b"--type=") or b"guardian" in one for one in command)
             if b"--headless" in command and main:
                 found.add(pid)

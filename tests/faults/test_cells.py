@@ -13,8 +13,6 @@ from trio.testing import MockClock
 from tests.faults.matrix import CELLS, IMPOSSIBLE, MATRIX, Due, Impossible
 from tests.faults.play import Play
 from tests.faults.stage import Stage
-from tests.faults.summary import CELL
-from tests.faults.summary import CELLS as NUMBER_OF_CELLS
 
 LONGEST = 400.0
 """Seconds on the stage's clock: no cell waits for as long."""
@@ -25,7 +23,7 @@ Record = Callable[[str, object], None]
 def test_the_matrix_has_no_hole(record_property: Record) -> None:
     """Each fault in each phase is decided, and what is impossible says why."""
     possible = [cell for cell, what in MATRIX.items() if not isinstance(what, Impossible)]
-    record_property(NUMBER_OF_CELLS, len(possible))
+    record_property("fault cells", len(possible))
     assert possible == CELLS
     assert all(len(why.split()) > 4 for why in IMPOSSIBLE.values())
 
@@ -40,7 +38,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     at_rest: Counter[str],
     record_property: Record,
 ) -> None:
-    record_property(CELL, "-".join(cell))
+    record_property("fault cell", "-".join(cell))
     due = MATRIX[cell]
     assert isinstance(due, Due)
     caplog.clear()
