@@ -84,6 +84,9 @@ class Limits:
     a shutdown by."""
 
 
+LONGEST_PATH = 4096  # bytes of a request's first line that are looked at when it is refused
+
+
 def check_upstream() -> None:
     """Raise `RuntimeError` when a name that a guard overrides or calls is no longer there."""
     names: dict[type, tuple[str, ...]] = {
@@ -121,6 +124,13 @@ class Http1(H11Protocol):
 
     connection: h11.Connection
     _bodiless = False  # the answer to a HEAD
+    _head = b""  # the beginning of what has not become a request, for how its refusal looks
+
+    async def handle(self, event: Event) -> None:
+        """Remember what is asked for: of what is no request, the parser tells nothing."""
+        if isinstance(event, RawData) and self.stream is None:
+            self._head += event.data[: LONGEST_PATH - len(self._head)]
+        await super().handle(event)
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Say `Connection: close` whenever the connection will not be used again."""
@@ -136,6 +146,7 @@ class Http1(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         """Guards 1, 6 and 8: no WebSocket, no odd target, no oversized head."""
         self._bodiless = request.method == b"HEAD"
+        self._head = b""
         path = _origin_form(request.target)
         if path is None:
             return await self._refuse(400)
@@ -177,13 +188,21 @@ class Http1(H11Protocol):
         await self.send(Closed())
 
     async def _send_error_response(self, status_code: int, path: str = "") -> None:
-        headers, body = _failure(self.app, status_code, path)
+        headers, body = _failure(self.app, status_code, path or self._path())
         headers += [*self.config.response_headers("h11"), CLOSE]
         await self.send(Updated(idle=False))  # what is no request is answered like one
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
         if not self._bodiless:
             await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
+
+    def _path(self) -> str:
+        """Where what is being refused was going, as far as it can be told."""
+        if isinstance(self.stream, Stream):
+            path: str = self.stream.scope["path"]
+            return path
+        _, _, target = self._head.partition(b" ")
+        return unquote(target.split(b"?")[0].split(b" ")[0].decode("ascii", "replace"))
 
 
 class Connection(TCPServer):
