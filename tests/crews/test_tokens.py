@@ -19,14 +19,12 @@ import trio
 from pydantic import SecretBytes
 
 from daemon.crews import tokens as module
-from daemon.crews.crew import Caller
 from daemon.crews.tokens import CrewTokens
 from daemon.errors import NotFound, WrongCredential
 from daemon.state import NotSaved, StateUnusable
+from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))
-USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
-EVERYBODY = [Caller(crew, user) for crew, users in USERS.items() for user in ("", *users)]
 
 Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 
@@ -35,22 +33,6 @@ Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 async def tokens(running_tokens: Running) -> AsyncIterator[CrewTokens]:
     async with running_tokens(USERS) as one:
         yield one
-
-
-async def shown(tokens: CrewTokens, crew: str, user: str = "") -> str:
-    return (await tokens.show(crew, user)).get_secret_value()
-
-
-async def all_shown(tokens: CrewTokens) -> dict[Caller, str]:
-    return {who: await shown(tokens, who.crew, who.user) for who in EVERYBODY}
-
-
-async def is_valid(tokens: CrewTokens, crew: str, token: str) -> bool:
-    try:
-        await tokens.caller(crew, token)
-    except WrongCredential:
-        return False
-    return True
 
 
 # Tokens

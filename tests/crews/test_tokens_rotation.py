@@ -16,11 +16,9 @@ import trio
 from daemon.crews.crew import Caller
 from daemon.crews.generations import Generations, save
 from daemon.crews.tokens import ROTATIONS_AT_ONCE, CrewTokens
-from daemon.errors import Invalid, Unavailable, WrongCredential
+from daemon.errors import Invalid, Unavailable
 from daemon.supervision.actor import ActorRestarting
-
-USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
-EVERYBODY = [Caller(crew, user) for crew, users in USERS.items() for user in ("", *users)]
+from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 
@@ -29,22 +27,6 @@ Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 async def tokens(running_tokens: Running) -> AsyncIterator[CrewTokens]:
     async with running_tokens(USERS) as one:
         yield one
-
-
-async def shown(tokens: CrewTokens, crew: str, user: str = "") -> str:
-    return (await tokens.show(crew, user)).get_secret_value()
-
-
-async def all_shown(tokens: CrewTokens) -> dict[Caller, str]:
-    return {who: await shown(tokens, who.crew, who.user) for who in EVERYBODY}
-
-
-async def is_valid(tokens: CrewTokens, crew: str, token: str) -> bool:
-    try:
-        await tokens.caller(crew, token)
-    except WrongCredential:
-        return False
-    return True
 
 
 async def test_a_rotation_returns_what_is_shown(tokens: CrewTokens) -> None:
