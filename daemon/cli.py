@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _config_option(add("serve", _serve, "Run the daemon until SIGTERM or Ctrl-C."))
 
-    demo = add("demo", _demo, "Run the daemon against an embedded portal, and show a conversion.")
+    demo = add("demo", _demo, "Run the daemon against an embedded portal, and show what it does.")
     demo.add_argument("--once", action="store_true", help="stop after the post")
     demo.add_argument("--port", type=_port, default=DEMO_PORT, help="of the daemon (0: any)")
 

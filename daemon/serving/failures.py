@@ -21,7 +21,7 @@ _TEXTS = {
 }
 
 
-def plain_body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:  # noqa: ARG001
+def plain_body(_status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
     """The failure body of the affiliate service, and of whoever asks for no other."""
     return {"ok": False, "error": text}
 

@@ -44,7 +44,7 @@ def crew_failure(refusal: Refusal) -> Response:
     )
 
 
-def crew_failure_body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:  # noqa: ARG001
+def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
     """The body of a failure that never reaches the application."""
     return CrewFailure(error=_title(status), message=text).model_dump()
 

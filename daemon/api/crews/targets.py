@@ -55,8 +55,8 @@ def _header(given: BearerAuthentication | AnyAuthentication | None) -> SecretStr
     if given is None:
         return None
     if given.strategy == "bearer":
-        assert given.token is not None  # noqa: S101 - checked when it was read
+        assert given.token is not None  # noqa: S101 - for the type checker: it was checked when read
         return SecretStr(f"Bearer {given.token.get_secret_value()}")
-    assert given.password is not None  # noqa: S101 - the same
+    assert given.password is not None  # noqa: S101 - for the type checker, likewise
     pair = f"{given.username}:{given.password.get_secret_value()}"
     return SecretStr(f"Basic {base64.b64encode(pair.encode()).decode()}")

@@ -30,7 +30,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
         errors=(502, 503),
         seconds=inf,  # the desk keeps the time: it has something to say at the deadline
     )
-    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse:  # noqa: ARG001
+    async def convert(_: Session, body: ConvertRequest) -> ConvertResponse:
         """Turn product or short links into affiliate links, with product data.
 
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that

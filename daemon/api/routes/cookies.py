@@ -39,7 +39,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         body=SyncCookieRequest,
         ok=SyncCookieResponse,
     )
-    async def sync_cookie(caller: None, body: SyncCookieRequest) -> SyncCookieResponse:  # noqa: ARG001
+    async def sync_cookie(_: None, body: SyncCookieRequest) -> SyncCookieResponse:
         """Store the affiliate account's cookie, in the place of the one before."""
         return await store(body, NOT_NAMED)
 
@@ -50,7 +50,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         body=SyncCookieRequest,
         ok=SyncCookieResponse,
     )
-    async def sync_cookie_local(caller: None, body: SyncCookieRequest) -> SyncCookieResponse:  # noqa: ARG001
+    async def sync_cookie_local(_: None, body: SyncCookieRequest) -> SyncCookieResponse:
         """The same, for a sync by hand from a personal computer."""
         return await store(body, NOT_NAMED_LOCALLY)
 
@@ -60,7 +60,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         access=guards.local_or_key,
         ok=(StoredCookieResponse, Failure),
     )
-    async def stored_cookie(caller: None) -> StoredCookieResponse | Failure:  # noqa: ARG001
+    async def stored_cookie(_: None) -> StoredCookieResponse | Failure:
         """The stored cookie; with none stored, `ok` is false and the status still 200."""
         record = await vault.current()
         if record is None:

@@ -69,7 +69,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
     addresses = _Addresses(catalog.default, services.own_addresses)
 
     @api.operation("GET", "/api/crews", access=guards.session, ok=CrewsResponse)
-    async def crews(session: Session) -> CrewsResponse:  # noqa: ARG001 - having one is enough
+    async def crews(_: Session) -> CrewsResponse:
         """All crews of the configuration, with what they have in hand.
 
         First those that can run, then the broken ones, each in the configuration's order.
@@ -95,7 +95,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         ok=CrewTokenResponse,
         errors=(404,),
     )
-    async def crew_token(session: Session, body: CrewTokenRequest) -> CrewTokenResponse:  # noqa: ARG001
+    async def crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
         """Show the organization's token of a crew, or a user's."""
         token = await tokens.show(body.crew, body.user or "")
         return CrewTokenResponse(token=token.get_secret_value())
@@ -108,7 +108,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         ok=CrewTokenResponse,
         errors=(404,),
     )
-    async def rotate_crew_token(session: Session, body: CrewTokenRequest) -> CrewTokenResponse:  # noqa: ARG001
+    async def rotate_crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
         """Replace a token. The one so far is refused from then on; all others stay as they are."""
         token = await tokens.rotate(body.crew, body.user or "")
         return CrewTokenResponse(token=token.get_secret_value())

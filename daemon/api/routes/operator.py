@@ -24,19 +24,19 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
     browser = services.browser
 
     @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
-    async def health(caller: Caller) -> HealthResponse:  # noqa: ARG001
+    async def health(_: Caller) -> HealthResponse:
         """Whether it is up, and whether a page can run script in its browser right now."""
         return HealthResponse(
             browser_ready=browser is not None and browser.ready, timestamp=datetime.now(UTC)
         )
 
     @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
-    async def livez(caller: Caller) -> AliveResponse:  # noqa: ARG001
+    async def livez(_: Caller) -> AliveResponse:
         """Whether the process serves."""
         return AliveResponse()
 
     @api.operation("GET", "/readyz", access=guards.anyone, ok=ReadyResponse, errors=(503,))
-    async def readyz(caller: Caller) -> ReadyResponse:  # noqa: ARG001
+    async def readyz(_: Caller) -> ReadyResponse:
         """Whether a conversion would be taken; if not, `error` is one word that says why."""
         reason = services.operator.not_ready()
         if reason is not None:
@@ -44,7 +44,7 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
         return ReadyResponse()
 
     @api.operation("GET", "/api/status", access=guards.session, ok=StatusReport)
-    async def status(session: Session) -> StatusReport:  # noqa: ARG001
+    async def status(_: Session) -> StatusReport:
         """Every part with its state, the queues, the browser, and how the account stands."""
         return await services.operator.status()
 
