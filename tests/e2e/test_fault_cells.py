@@ -192,7 +192,7 @@ async def test_sigstop_idle(scene: Scene) -> None:
 async def test_renderer_killed_idle(scene: Scene) -> None:
     for renderer in scene.renderers:
         os.kill(renderer, signal.SIGKILL)
-    await trio.sleep(A_MOMENT)
+    await trio.sleep(A_MOMENT)  # nothing tells the outside that Chromium has noticed it
     scene.ask()
     await scene.answered(200, within=CLOSE)
     await scene.check(gone=False)
