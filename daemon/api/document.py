@@ -12,6 +12,7 @@ from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
 from daemon.api import parameters
 from daemon.api.openapi import Api, Operation
+from daemon.serving.ids import LONGEST, NAME
 
 Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
@@ -31,6 +32,12 @@ _MEANINGS = {
     500: "Internal error",
     502: "The browser or the marketplace failed; often the cookie has expired",
     503: "Not ready or overloaded",
+}
+_REQUEST_ID: Json = {
+    "description": "The request's own X-Request-Id, or one that the daemon gave it; the daemon's "
+    "log lines about this request have it",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST},
 }
 _SECURITY: dict[str, list[Json]] = {
     "none": [],
@@ -53,6 +60,7 @@ def document(title: str, version: str, apis: Sequence[Api]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "headers": {NAME: _REQUEST_ID},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -135,18 +143,20 @@ def _success(operation: Operation, references: _References) -> Json:
 
 def _answer(description: str, schemas: Sequence[Json], media: str = "application/json") -> Json:
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
-    return {"description": description, "content": {media: {"schema": schema}}}
+    return {
+        "description": description,
+        "headers": {NAME: {"$ref": f"#/components/headers/{NAME}"}},
+        "content": {media: {"schema": schema}},
+    }
 
 
 def _failure(status: int, api: Api, references: _References) -> Json:
     meaning = api.meanings.get(status) or _MEANINGS.get(status) or HTTPStatus(status).phrase
     answer = _answer(meaning, [references[api.failure, "serialization"]])
     if status in RETRY_LATER:
-        answer["headers"] = {
-            "Retry-After": {
-                "description": "Seconds to wait",
-                "required": True,
-                "schema": {"type": "integer", "minimum": 1},
-            }
+        answer["headers"]["Retry-After"] = {
+            "description": "Seconds to wait",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
         }
     return answer

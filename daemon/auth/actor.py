@@ -14,10 +14,9 @@ import trio
 from pydantic import SecretStr
 
 from daemon.auth.doorkeeper import AT_ONCE, Doorkeeper, LoggedIn, SecondStep, Session
-from daemon.auth.passwords import Passwords, check_hash
+from daemon.auth.passwords import check_hash
 from daemon.auth.second_factor import Setup
 from daemon.auth.state import load, load_signing_secret, parse_signing_secret
-from daemon.auth.tokens import Tokens
 from daemon.supervision.actor import Mailbox
 
 __all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
@@ -59,11 +58,20 @@ class Auth:
         secret = self._signing_secret
         if secret is None:
             secret = await trio.to_thread.run_sync(load_signing_secret, self._directory)
-        tokens = Tokens(secret, self._password_hash)
-        passwords = Passwords(self._password_hash)
-        doorkeeper = Doorkeeper(self._directory, saved, tokens, passwords, self._wall_clock)
+        doorkeeper = Doorkeeper(
+            self._directory, saved, secret, self._password_hash, self._wall_clock
+        )
         task_status.started()
         await self.mailbox.serve(doorkeeper, at_once=AT_ONCE)
+
+    async def take_password(self, password_hash: SecretStr) -> None:
+        """Have another password from now on, which ends every session and every login half done.
+
+        Raises `ValueError` for a hash that is no good.
+        """
+        check_hash(password_hash.get_secret_value())
+        self._password_hash = password_hash  # also for the next incarnation
+        await self.mailbox.ask(Doorkeeper.take_password, password_hash)
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
         """Check the password. `address` is the client's, as text.

@@ -24,14 +24,15 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from pydantic import SecretStr
+from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.passwords import Passwords
 from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
 from daemon.auth.state import Saved, new_epoch, save
-from daemon.auth.throttle import Throttle
+from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, refusal
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.logs import Event
 from daemon.state import saving
 
 logger = logging.getLogger(__name__)
@@ -96,14 +97,15 @@ class Doorkeeper:
         self,
         directory: Path,
         saved: Saved,
-        tokens: Tokens,
-        passwords: Passwords,
+        signing_secret: SecretBytes,
+        password_hash: SecretStr,
         wall_clock: Callable[[], float],
     ) -> None:
         self._directory = directory
         self._saved = saved
-        self._tokens = tokens
-        self._passwords = passwords
+        self._signing_secret = signing_secret
+        self._tokens = Tokens(signing_secret, password_hash)
+        self._passwords = Passwords(password_hash)
         self._throttle = Throttle(trio.current_time)
         self._wall_clock = wall_clock
         self._codes_left: dict[str, int] = {}  # by jti of the temporary token, oldest first
@@ -114,8 +116,11 @@ class Doorkeeper:
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
         with _place(self._logins), self._throttle.attempt(address) as tries:
-            if not await self._passwords.is_right(password):
+            passwords = self._passwords
+            right = await passwords.is_right(password)
+            if not right or passwords is not self._passwords:  # it is another one by now
                 logger.warning("wrong password from %s", address)
+                _tell_if_slowed(tries, address)
                 raise WrongCredential("password: is wrong")
             if self._saved.second_factor is not None:
                 # Half a login: it neither counts as a failure nor makes up for any.
@@ -134,7 +139,7 @@ class Doorkeeper:
                 raise refusal("mfa")
             with self._throttle.attempt(address, code=True) as tries:
                 try:
-                    accepted = self._accept(factor, code, address)
+                    accepted = self._accept(factor, code, tries, address)
                 except WrongCredential:
                     self._spend_code_of(claims.jti)
                     raise
@@ -173,7 +178,7 @@ class Doorkeeper:
             self._check_issued(secret)
             with self._throttle.attempt(address, code=True) as tries:
                 fresh = SecondFactor(SecretStr(secret), ())
-                factor = self._accept(fresh, code, address)
+                factor = self._accept(fresh, code, tries, address)
                 await self._save(
                     replace(
                         self._saved,
@@ -193,7 +198,7 @@ class Doorkeeper:
             if factor is None:
                 raise Invalid("the second factor is switched off already")
             with self._throttle.attempt(address, code=True) as tries:
-                self._accept(factor, code, address)
+                self._accept(factor, code, tries, address)
                 await self._save(replace(self._saved, second_factor=None))
                 tries.succeeded()
             logger.warning("second factor switched off from %s", address)
@@ -208,10 +213,17 @@ class Doorkeeper:
             await self._save(replace(self._saved, epoch=new_epoch(), spared=None))
             logger.warning("every session ended by the operator")
 
-    def _accept(self, factor: SecondFactor, code: str, address: str) -> SecondFactor:
+    async def take_password(self, password_hash: SecretStr) -> None:
+        async with self._change():  # so that no login half done ends in a session of the new one
+            self._tokens = Tokens(self._signing_secret, password_hash)
+            self._passwords = Passwords(password_hash)
+            logger.warning("the password was changed: every session has ended")
+
+    def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:
         accepted = factor.accept(code, now=self._wall_clock())
         if accepted is None:
             logger.warning("wrong code from %s", address)
+            _tell_if_slowed(tries, address)
             raise WrongCredential(_WRONG_CODE)
         return accepted
 
@@ -269,6 +281,13 @@ class Doorkeeper:
         with saving():
             await trio.to_thread.run_sync(save, self._directory, saved)
         self._saved = saved
+
+
+def _tell_if_slowed(tries: Tries, address: str) -> None:
+    # At most as often as the throttle lets anybody fail: a flood of tries is no flood of records.
+    if tries.slowed_by_one_more:
+        text = "%s has failed too often, and has to wait between tries"
+        logger.warning(text, address, extra=Event.GUESSES_SLOWED())
 
 
 @contextmanager

@@ -65,6 +65,11 @@ class Tries:
         # Whole numbers: a float would overflow after a thousand failures.
         self.next_at = now + min(MAX_WAIT, 2 ** (self.failures - FREE_FAILURES))
 
+    @property
+    def slowed_by_one_more(self) -> bool:
+        """Whether the next failure is followed by a wait."""
+        return self.failures + 1 >= FREE_FAILURES
+
     def wait(self, now: float) -> float:
         """Seconds until the next try; none when not positive."""
         if self.failures + self.under_way < FREE_FAILURES:

@@ -52,7 +52,7 @@ _REFUSAL: Final[dict[Purpose, str]] = {
 class Claims(BaseModel):
     """The payload of a token. Times are Unix seconds."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, cache_strings="keys")  # no token's parts are kept
 
     iss: Literal["smartlinkd"]
     aud: Literal["smartlinkd"]

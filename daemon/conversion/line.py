@@ -7,6 +7,9 @@ only among those who have to wait anyway.
 
 What goes wrong is noted on the `Account`, and while that is paused the line gives out no tickets.
 A line knows neither the browser nor the portal: `submit` does the work.
+
+A submit is made for all who hold its tickets, and what is logged meanwhile names the requests of
+all of them, also of those that take one of its tickets while it is under way.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from typing import TypeVar
 
 import trio
 
-from daemon.conversion.account import Account, AccountState
+from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
 from daemon.errors import Refused, Unavailable
+from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.marketplace.links import Product
@@ -55,6 +59,7 @@ class Ticket:
     sub_ids: SubIds
     rank: tuple[int, int]
     holders: int = 0
+    works: Together = field(default_factory=Together)
     settled: trio.Event = field(default_factory=trio.Event)
     row: Row | None = None
     refusal: Refused | None = None
@@ -83,6 +88,9 @@ class _Batch:
 
     tickets: list[Ticket]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def works(self) -> Together:
+        return Together(*(ticket.works for ticket in self.tickets))
 
     def leave(self, ticket: Ticket) -> None:
         self.tickets.remove(ticket)
@@ -139,6 +147,7 @@ class Line:
                 self._working = True
                 self._nursery.start_soon(self._work)
         ticket.holders += 1
+        ticket.works.join()
         return ticket
 
     async def row(self, ticket: Ticket) -> Row:
@@ -208,7 +217,7 @@ class Line:
     async def _run_batch(self, batch: _Batch) -> None:
         tickets = list(batch.tickets)
         cookie = tickets[0].cookie
-        with batch.scope:
+        with batch.scope, working_for(batch.works()):
             try:
                 rows = await self._submit(
                     cookie, [ticket.product for ticket in tickets], tickets[0].sub_ids
@@ -259,7 +268,8 @@ class Line:
 
 
 class Lines:
-    """All accounts' lines. `queue` bounds the submits that may wait, over all accounts.
+    """All accounts' lines. `queue` bounds the submits that may wait, over all accounts; `changed`
+    is told how they stand.
 
     `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
     Of the others one without trouble goes first (nothing is forgotten with it), then the one not
@@ -274,6 +284,7 @@ class Lines:
         chunk: int,
         queue: int,
         nursery: trio.Nursery,
+        changed: AccountChanged = tell_nobody,
         limit: int = 256,
     ) -> None:
         self._submit = submit
@@ -281,6 +292,7 @@ class Lines:
         self._chunk = chunk
         self._queue = queue
         self._nursery = nursery
+        self._changed = changed
         self._limit = limit
         self._lines: dict[str, Line] = {}
 
@@ -289,7 +301,7 @@ class Lines:
         account = self._accounts.pop(name, None)
         if account is None:
             self._make_room()
-            account = Account(name)
+            account = Account(name, self._changed)
         self._accounts[name] = account  # the last place: the most recently used
         line = self._lines.get(name)
         if line is None:

@@ -5,7 +5,8 @@ them may be cancelled at any moment. Whoever came first must not be the owner of
 leaving would take the result from the others.
 
 The choice: the work runs in the desk's nursery and belongs to all that wait for it. It is cancelled
-when the last of them has gone. Results are remembered by age and number, errors never are.
+when the last of them has gone, and its log lines name the requests of all. Results are remembered
+by age and number, errors never are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Generic, TypeVar, cast
 import trio
 
 from daemon.errors import Refused
+from daemon.logs import Together, working_for
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,6 +62,7 @@ class _Flight(Generic[V]):
 
     def __init__(self) -> None:
         self.waiters = 0
+        self.works = Together()
         self.scope = trio.CancelScope()
         self.landed = trio.Event()
         self.value: V | None = None
@@ -84,6 +87,7 @@ class Shared(Generic[K, V]):
             flight = self._flights[key] = _Flight()
             self._nursery.start_soon(self._fly, key, flight, work)
         flight.waiters += 1
+        flight.works.join()
         try:
             await flight.landed.wait()
         finally:
@@ -98,7 +102,7 @@ class Shared(Generic[K, V]):
         return cast("V", flight.value)
 
     async def _fly(self, key: K, flight: _Flight[V], work: Callable[[], Awaitable[V]]) -> None:
-        with flight.scope:
+        with flight.scope, working_for(flight.works):
             try:
                 flight.value = await work()
             except Refused as refusal:

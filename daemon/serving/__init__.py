@@ -39,6 +39,9 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    `Limits.connections` in the time a client takes to send its request.
 10. hypercorn leaves the reason phrase empty, and some clients show nothing else of a refusal (a
    published one of crews, for one): `Http1._send_h11_event` puts it in.
+11. At a stop, hypercorn closes connections that have been accepted and have not asked yet: their
+   clients were neither refused nor answered. `Connection._idle_timeout` lets requests arrive that
+   were on their way; each is the last of its connection.
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every
 connection at work, a bug) carry the same JSON body as all others: the one that the application
@@ -52,7 +55,7 @@ h11 (faster, but one more HTTP server to keep right).
 from __future__ import annotations
 
 from daemon.serving.guards import GuardedQuart, Limits
-from daemon.serving.server import serve
+from daemon.serving.server import Served, serve
 from daemon.serving.sockets import bind
 
-__all__ = ["GuardedQuart", "Limits", "bind", "serve"]
+__all__ = ["GuardedQuart", "Limits", "Served", "bind", "serve"]

@@ -26,7 +26,7 @@ import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, EndBody, Request, Response
+from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
@@ -50,7 +50,9 @@ from quart_trio.asgi import TrioASGIHTTPConnection
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import MapAdapter
 
+from daemon.logs import Work, working_for
 from daemon.serving.failures import FailureBody, failure, plain_body
+from daemon.serving.ids import header_of, request_id
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ BODY_SECONDS = 30  # for the whole body: 1 MiB at 35 KB/s
 RESPONSE_SECONDS = 60  # for sending one answer; an event stream sets its own `timeout = None`
 SEND_SLICE = 64 * 1024  # bytes; `Limits.send_seconds` is for one of these
 LINGER_SECONDS = 1.0  # how long a closed connection is still read, for its last answer to arrive
+LAST_CALL_SECONDS = 0.5  # after a stop, for requests that were on their way; most of a round trip
 CLOSE = (b"connection", b"close")
 
 _ABSOLUTE_FORM = re.compile(rb"https?://[^/?#]*(?=/)", re.IGNORECASE)
@@ -90,7 +93,8 @@ LONGEST_PATH = 4096  # bytes of a request's first line that are looked at when i
 def check_upstream() -> None:
     """Raise `RuntimeError` when a name that a guard overrides or calls is no longer there."""
     names: dict[type, tuple[str, ...]] = {
-        TCPServer: ("run", "protocol_send", "_read_data", "_idle_timeout"),
+        TCPServer: ("run", "protocol_send", "_read_data", "_idle_timeout",
+                    "_initiate_server_close"),
         H11Protocol: ("stream_send", "_check_protocol", "_create_stream", "_send_error_response",
                       "_send_h11_event", "_maybe_recycle"),
         HTTPStream: ("_send_error_response",),
@@ -123,6 +127,7 @@ class Http1(H11Protocol):
     """HTTP/1.1 and nothing that it can be upgraded to."""
 
     connection: h11.Connection
+    _id = ""  # of the request that is being answered, while there is one
     _bodiless = False  # the answer to a HEAD
     _head = b""  # the beginning of what has not become a request, for how its refusal looks
 
@@ -133,11 +138,14 @@ class Http1(H11Protocol):
         await super().handle(event)
 
     async def stream_send(self, event: StreamEvent) -> None:
-        """Say `Connection: close` whenever the connection will not be used again."""
-        if isinstance(event, Response) and (
-            self.context.terminated.is_set() or self.connection.their_state is not h11.DONE
-        ):
-            event = replace(event, headers=[*event.headers, CLOSE])
+        """Say the request's id, and `Connection: close` on the connection's last answer."""
+        if isinstance(event, Response):
+            added = [header_of(self._id)]
+            if self.context.terminated.is_set() or self.connection.their_state is not h11.DONE:
+                added.append(CLOSE)
+            event = replace(event, headers=[*event.headers, *added])
+        elif isinstance(event, StreamClosed):
+            self._id = ""
         await super().stream_send(event)
 
     async def _check_protocol(self, event: h11.Request) -> None:
@@ -147,6 +155,7 @@ class Http1(H11Protocol):
         """Guards 1, 6 and 8: no WebSocket, no odd target, no oversized head."""
         self._bodiless = request.method == b"HEAD"
         self._head = b""
+        self._id = request_id(request.headers)
         path = _origin_form(request.target)
         if path is None:
             return await self._refuse(400)
@@ -163,16 +172,17 @@ class Http1(H11Protocol):
             self.stream_send,
             STREAM_ID,
         )
-        await self.stream.handle(
-            Request(
-                STREAM_ID,
-                headers=list(request.headers),
-                http_version=request.http_version.decode("ascii"),
-                method=request.method.decode("ascii").upper(),
-                raw_path=path,
-                state=self.connection_state,
+        with working_for((Work(request_id=self._id),)):  # the task of the application takes it over
+            await self.stream.handle(
+                Request(
+                    STREAM_ID,
+                    headers=list(request.headers),
+                    http_version=request.http_version.decode("ascii"),
+                    method=request.method.decode("ascii").upper(),
+                    raw_path=path,
+                    state=self.connection_state,
+                )
             )
-        )
         self.keep_alive_requests += 1
         return None
 
@@ -189,7 +199,8 @@ class Http1(H11Protocol):
 
     async def _send_error_response(self, status_code: int, path: str = "") -> None:
         headers, body = _failure(self.app, status_code, path or self._path())
-        headers += [*self.config.response_headers("h11"), CLOSE]
+        said = header_of(self._id or request_id(()))
+        headers += [said, *self.config.response_headers("h11"), CLOSE]
         await self.send(Updated(idle=False))  # what is no request is answered like one
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
         if not self._bodiless:
@@ -282,6 +293,14 @@ class Connection(TCPServer):
         ):
             while await self.stream.receive_some(MAX_RECV):
                 pass
+
+    async def _idle_timeout(self) -> None:
+        """Guard 11: at a stop, who was let in and has said nothing yet may still ask once."""
+        with trio.move_on_after(self.config.keep_alive_timeout):
+            await self.context.terminated.wait()
+            await trio.sleep(LAST_CALL_SECONDS)
+        with trio.CancelScope(shield=True):
+            await self._initiate_server_close()
 
     async def protocol_send(self, event: Event) -> None:
         """Guard 3: a send ends in time, or its connection does."""

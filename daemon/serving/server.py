@@ -23,14 +23,39 @@ from daemon.serving.guards import (
     Limits,
     check_upstream,
 )
+from daemon.serving.ids import header_of, request_id
 
 logger = logging.getLogger(__name__)
 
 TURNED_AWAY = 64  # clients that are being told 503 at once; more are closed without a word
 
 
+class Served(ASGIWrapper):
+    """The app that is served. Another may take its place at any time: a request that is under way
+    is answered by the one it began with, and the next one of the same connection by the new one."""
+
+    app: GuardedQuart
+
+    def __init__(self, app: GuardedQuart) -> None:
+        super().__init__(app)
+        self._stopping = app.stopping
+
+    def take(self, app: GuardedQuart) -> None:
+        """Serve this one from now on. Raises `TypeError` for one with functions for Quart's
+        lifespan."""
+        if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
+            raise TypeError("there is no lifespan here: start it under the supervisor instead")
+        app.stopping = self._stopping
+        self.app = app
+
+    def begin(self, stop: trio.Event) -> None:
+        """It is served until `stop`. Raises what `take` raises."""
+        self._stopping = stop
+        self.take(self.app)
+
+
 async def serve(
-    app: GuardedQuart,
+    served: Served,
     sockets: Sequence[socket.socket],
     *,
     grace: float,
@@ -38,19 +63,18 @@ async def serve(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` on listening `sockets` (which stay the caller's, and open) until `stop`.
+    """Serve an app on listening `sockets` (which stay the caller's, and open) until `stop`.
 
-    `started()` says that connections are accepted. At `stop` no more are, idle ones end at once,
-    and running requests have `grace` seconds; then they are cancelled. Returns when every
-    connection is closed. Cancelling it does the same without the grace. Raises `TypeError` for an
-    app with functions for Quart's lifespan, `RuntimeError` for an upstream release it is not for.
+    `started()` says that connections are accepted. At `stop` no more are, idle ones end in half a
+    second unless they ask once more, and requests have `grace` seconds; then they are cancelled.
+    Returns when every connection is closed. Cancelling it does the same without the grace. Raises
+    `TypeError` for an app with functions for Quart's lifespan, `RuntimeError` for an upstream
+    release it is not for.
     """
     check_upstream()
-    if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
-        raise TypeError("there is no Quart lifespan here: start it under the supervisor instead")
-    app.stopping = stop
+    served.begin(stop)
     context = WorkerContext(None)
-    door = _Door(app, context, limits)
+    door = _Door(served, context, limits)
     listeners = [
         trio.SocketListener(trio.socket.from_stdlib_socket(listening.dup()))
         for listening in sockets
@@ -79,21 +103,20 @@ async def serve(
 class _Door:
     """Lets in as many connections as there is room for, at the cost of those that do nothing."""
 
-    def __init__(self, app: GuardedQuart, context: WorkerContext, limits: Limits) -> None:
-        self._app = ASGIWrapper(app)
+    def __init__(self, served: Served, context: WorkerContext, limits: Limits) -> None:
+        self._served = served
         self._config = _config(limits)
         self._context = context
         self._limits = limits
         self._inside: dict[Connection, None] = {}  # in the order they came in
         self._turned_away = 0
-        self._no_room = _no_room(app)
 
     async def enter(self, stream: trio.SocketStream) -> None:
         """Serve one accepted connection; whoever calls closes it."""
         if len(self._inside) >= self._limits.connections and not self._make_room():
             return await self._turn_away(stream)
         connection = Connection(
-            self._app,
+            self._served,
             self._config,
             self._context,
             stream,
@@ -123,7 +146,7 @@ class _Door:
         self._turned_away += 1
         try:
             with trio.move_on_after(LINGER_SECONDS), suppress(trio.BrokenResourceError):
-                await stream.send_all(self._no_room)
+                await stream.send_all(_no_room(self._served.app))
                 await stream.send_eof()
                 while await stream.receive_some():
                     pass
@@ -143,5 +166,5 @@ def _config(limits: Limits) -> Config:
 
 def _no_room(app: GuardedQuart) -> bytes:
     headers, body = failure(app.failure_body, 503)
-    fields = [b": ".join(field) for field in [*headers, CLOSE]]
+    fields = [b": ".join(field) for field in [*headers, header_of(request_id(())), CLOSE]]
     return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *fields, b"", body])

@@ -30,6 +30,8 @@ What is promised:
   cancelled. One that is already cancelled asks nothing.
 * `daemon.errors.Refused` is the asker's error; the actor lives on. Any other exception ends the
   incarnation, its asker gets `ActorRestarting`, and the supervisor decides.
+* What is logged while a request is worked on is logged as part of the asker's work.
+* The loop's `pulse` beats whenever it comes round with a hand free, also when nobody asks.
 * No asker hangs: whatever ends the actor settles the requests it had in hand; closing the mailbox
   settles the ones that wait.
 
@@ -48,6 +50,8 @@ import outcome
 import trio
 
 from daemon.errors import Refused, Unavailable, leaves
+from daemon.logs.context import working_for, works
+from daemon.supervision.pulse import Pulse
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -69,12 +73,13 @@ class ActorGone(Unavailable):
 class Request(Generic[A, R]):
     """One question to an actor, and the one-shot slot for its answer."""
 
-    __slots__ = ("_answered", "_outcome", "_scope", "_work", "actor", "withdrawn")
+    __slots__ = ("_answered", "_outcome", "_scope", "_work", "_works", "actor", "withdrawn")
 
     def __init__(self, actor: str, work: Callable[[A], Awaitable[R]]) -> None:
         self.actor = actor
         self.withdrawn = False
         self._work = work
+        self._works = works()
         self._scope = trio.CancelScope()
         self._answered = trio.Event()
         self._outcome: outcome.Outcome[R] | None = None
@@ -101,7 +106,7 @@ class Request(Generic[A, R]):
         if self.withdrawn:
             return
         try:
-            with self._scope:
+            with self._scope, working_for(self._works):
                 self.settle(outcome.Value(await self._work(state)))
         except Refused as refusal:
             self.settle(outcome.Error(refusal))
@@ -133,6 +138,7 @@ class Mailbox(Generic[A]):
 
     def __init__(self, name: str, *, size: int = 64) -> None:
         self.name = name
+        self.pulse = Pulse(self._come_round)
         self._send, self._receive = trio.open_memory_channel[Request[A, object]](size)
         self._gone: str | None = None
 
@@ -167,12 +173,12 @@ class Mailbox(Generic[A]):
         self._gone = None
         if at_once == 1:
             while True:
-                await (await self._receive.receive()).answer(state)
+                await (await self._next()).answer(state)
         hands = trio.Semaphore(at_once)
         async with trio.open_nursery() as nursery:
             while True:
                 await hands.acquire()
-                request = await self._receive.receive()
+                request = await self._next()
                 nursery.start_soon(partial(self._answer_and_release, request, state, hands))
 
     def close(self, why: str) -> None:
@@ -180,6 +186,15 @@ class Mailbox(Generic[A]):
         self._gone = why
         for request in self._drain():
             request.settle(outcome.Error(self._gone_error()))
+
+    async def _next(self) -> Request[A, object]:
+        self.pulse.beat()
+        return await self._receive.receive()
+
+    def _come_round(self) -> None:
+        # While it waits for a request the queue is empty, so this takes nobody's place.
+        if self._receive.statistics().tasks_waiting_receive:
+            self._send.send_nowait(Request(self.name, _nothing))
 
     async def _answer_and_release(
         self, request: Request[A, object], state: A, hands: trio.Semaphore
@@ -222,3 +237,7 @@ class Mailbox(Generic[A]):
         return ActorGone(
             f"the {self.name} part of the daemon has ended: {self._gone}", retry_after=5
         )
+
+
+async def _nothing(_: object) -> None:
+    await trio.lowlevel.checkpoint()

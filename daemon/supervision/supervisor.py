@@ -21,90 +21,45 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from math import inf
-from typing import Protocol
 
 import trio
 
+from daemon.logs import Event, acting_as
+from daemon.supervision.child import (
+    Child,
+    ChildSnapshot,
+    ChildSpec,
+    Closable,
+    StartFunction,
+    State,
+)
 from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
+from daemon.supervision.pulse import Pulse, Vital
+
+__all__ = [
+    "ChildSnapshot",
+    "ChildSpec",
+    "Closable",
+    "Escalated",
+    "StartFunction",
+    "State",
+    "Supervisor",
+    "describe",
+    "sole_error",
+]
 
 logger = logging.getLogger(__name__)
 
 MAX_ERROR_TEXT = 300
 """Characters of an error in a snapshot; the log has all of it."""
 
-StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
-
-
-class State(StrEnum):
-    """Where a child is in its life."""
-
-    DOWN = "down"  # not started yet, or ended and not to be restarted
-    STARTING = "starting"
-    RUNNING = "running"
-    WAITING = "waiting"  # failed; the restart is due later
-    STOPPING = "stopping"
-
-
-class Closable(Protocol):
-    """What a child leaves behind for its callers; `Mailbox` is one."""
-
-    def close(self, why: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class ChildSpec:
-    """What a supervisor has to know of a child.
-
-    `run(task_status)` is one incarnation: it calls `task_status.started()` when it serves, and the
-    next child starts then. `stop`, where given, asks it to return; it has `grace` seconds for that
-    and is cancelled then. Without `stop` it is cancelled at once. `mailbox` is closed when the
-    child will not run again, or not before its supervisor is run again. A start that takes over
-    `start_timeout` seconds has failed.
-    """
-
-    name: str
-    run: StartFunction
-    restart: Restart = Restart.PERMANENT
-    stop: Callable[[], None] | None = None
-    grace: float = 5.0
-    start_timeout: float = 30.0
-    mailbox: Closable | None = None
-
-
-@dataclass(frozen=True)
-class ChildSnapshot:
-    """One child, for people and monitors. Times are aware UTC; `next_retry` is in seconds."""
-
-    name: str
-    state: State
-    since: datetime
-    restarts: int
-    last_error: str | None
-    next_retry: float | None
-
 
 class Escalated(Exception):  # noqa: N818 - OTP's word
     """A child could not be kept up, and everything was stopped in order."""
-
-
-@dataclass(eq=False)
-class _Child:
-    spec: ChildSpec
-    since: datetime
-    state: State = State.DOWN
-    restarts: int = 0
-    failures: int = 0  # in a row
-    last_error: str | None = None
-    started_at: float = 0.0
-    retry_at: float = inf
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    ended: trio.Event = field(default_factory=trio.Event)
 
 
 class Supervisor:
@@ -131,7 +86,9 @@ class Supervisor:
         self._intensity = intensity
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._wall = wall
-        self._children = [_Child(spec, wall()) for spec in specs]
+        self._children = [Child(spec, wall()) for spec in specs]
+        self._pulse = Pulse(self._look_again)
+        self._vital: Vital | None = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -139,8 +96,9 @@ class Supervisor:
         self._stopping = False
         self._starting = trio.CancelScope()
         # What ended by itself since the last look, and the event that says there is something.
-        self._ended: deque[tuple[_Child, Exception | None]] = deque()
+        self._ended: deque[tuple[Child, Exception | None]] = deque()
         self._news = trio.Event()
+        self._ending = trio.Event()
 
     def stop(self) -> None:
         """Ask for an orderly end: `run` returns when all children have ended.
@@ -165,12 +123,33 @@ class Supervisor:
             for child in self._children
         ]
 
+    @property
+    def longest_end(self) -> float:
+        """Seconds that an orderly end takes if every child uses up its grace."""
+        return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
+
+    async def ending(self) -> None:
+        """Wait until all are being stopped, by request or because one cannot be kept up."""
+        await self._ending.wait()
+
+    def vitals(self) -> list[Vital]:
+        """What has to show signs of life now: this, and those of its children that run.
+
+        Not a child that is being started or stopped, has ended, or waits for its restart: that
+        takes as long as its spec allows, and it is this supervisor that has to come round then.
+        """
+        if self._vital is None:
+            return []
+        return [self._vital, *(v for child in self._children for v in child.vitals())]
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start all children in order, then keep them up.
 
         Raises `Escalated` when a child failed to start the first time, or was restarted too often;
         whatever was running has been stopped, in reverse order, by then.
         """
+        now, task = trio.current_time(), trio.lowlevel.current_task()
+        self._vital = Vital(self.name, self._pulse, since=now, busy=0.0, task=task)
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 try:
@@ -178,6 +157,7 @@ class Supervisor:
                     task_status.started()
                     await self._keep_up(nursery)
                 finally:
+                    self._ending.set()
                     # When `run` itself was cancelled the children are cancelled too, and these
                     # waits end at once: there is nothing to be orderly about any more.
                     await self._stop_children(reversed(self._children))
@@ -187,6 +167,7 @@ class Supervisor:
                 child.retry_at = inf
                 self._enter(child, State.DOWN)
                 self._close_mailbox(child, "the daemon, or this part of it, is stopping")
+            self._vital = None
             self._begin_anew()
 
     # Starting
@@ -195,15 +176,20 @@ class Supervisor:
         for child in self._children:
             if self._stopping:
                 return
+            if self._base_has_ended():
+                self._put_off(child)
+                continue
             error = await self._start(nursery, child)
             if error is not None:
                 raise Escalated(f"{child.spec.name} did not start: {describe(error)}") from error
 
-    async def _start(self, nursery: trio.Nursery, child: _Child) -> Exception | None:
+    async def _start(self, nursery: trio.Nursery, child: Child) -> Exception | None:
         """Start one incarnation and wait until it serves; its error when it did not come so far.
 
-        A start that `stop()` cut short is no error; the child is down then.
+        A start that was cut short is no error. By `stop()`: the child is down then. By the end of
+        one that it depends on, and may be waiting for: it is due again, after that one.
         """
+        self._pulse.beat(child.spec.start_timeout)
         child.retry_at = inf
         child.scope = trio.CancelScope()
         child.ended = trio.Event()
@@ -215,16 +201,20 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the child is down
             self._enter(child, State.DOWN)
             return error
+        if self._base_has_ended():
+            self._put_off(child)
+            return None
         self._enter(child, State.DOWN)
         too_slow = trio.TooSlowError(f"did not serve within {child.spec.start_timeout:g} s")
         return None if self._stopping else too_slow
 
-    async def _incarnation(self, child: _Child, task_status: trio.TaskStatus[None]) -> None:
+    async def _incarnation(self, child: Child, task_status: trio.TaskStatus[None]) -> None:
         """The life of one incarnation. Its error is `_start`'s before it serves, a report after."""
         status = _Serving(task_status, lambda: self._serves(child))
+        child.task = trio.lowlevel.current_task()
         error: Exception | None = None
         try:
-            with child.scope:
+            with child.scope, acting_as(child.spec.name):
                 await child.spec.run(status)
         except Exception as failure:
             if child.state is State.STARTING:
@@ -245,16 +235,27 @@ class Supervisor:
                 child.failures = 0
             self._ended.append((child, error))
             self._news.set()
+            if self._base_has_ended():
+                self._starting.cancel()
 
-    def _tell(self, child: _Child, error: Exception) -> None:
+    def _base_has_ended(self) -> bool:
+        """Whether one has ended that whoever starts now depends on: it starts after it."""
+        return self._strategy is Strategy.REST_FOR_ONE and bool(self._ended)
+
+    def _put_off(self, child: Child) -> None:
+        """Start it when what it depends on is there again."""
+        child.retry_at = trio.current_time()
+        self._enter(child, State.WAITING)
+
+    def _tell(self, child: Child, error: Exception) -> None:
         # At once, and not when the report is read: that may be never, when all is stopping.
         child.last_error = describe(error)
         if child.state is State.RUNNING:
-            logger.error("%s failed", child.spec.name, exc_info=error)
+            logger.error("%s failed", child.spec.name, exc_info=error, extra=_failed(child))
         else:
             logger.warning("%s failed while stopping", child.spec.name, exc_info=error)
 
-    def _serves(self, child: _Child) -> None:
+    def _serves(self, child: Child) -> None:
         child.started_at = trio.current_time()
         self._enter(child, State.RUNNING)
 
@@ -262,6 +263,7 @@ class Supervisor:
 
     async def _keep_up(self, nursery: trio.Nursery) -> None:
         while True:
+            self._pulse.beat()
             with trio.move_on_at(min((child.retry_at for child in self._children), default=inf)):
                 await self._news.wait()
             # No checkpoint between these two, so no report is lost between them.
@@ -272,7 +274,7 @@ class Supervisor:
                 await self._child_ended(*self._ended.popleft())
             await self._start_the_due(nursery)
 
-    async def _child_ended(self, child: _Child, error: Exception | None) -> None:
+    async def _child_ended(self, child: Child, error: Exception | None) -> None:
         if child.state is not State.RUNNING:
             return  # it depends on one that ended just before, and starts again with that one
         self._enter(child, State.DOWN)
@@ -284,7 +286,7 @@ class Supervisor:
         else:
             self._close_mailbox(child, "it has done its work" if error is None else "it failed")
 
-    async def _plan_restart(self, child: _Child) -> None:
+    async def _plan_restart(self, child: Child) -> None:
         """Decide when `child` starts again, and with whom; or that it was once too often."""
         now = trio.current_time()
         if self._window.exceeded_by(now):
@@ -300,7 +302,7 @@ class Supervisor:
             member.retry_at = retry_at
             self._enter(member, State.WAITING)
 
-    async def _stop_dependants(self, child: _Child) -> list[_Child]:
+    async def _stop_dependants(self, child: Child) -> list[Child]:
         """Stop those started after `child`; returns the ones that are started again with it."""
         if self._strategy is Strategy.ONE_FOR_ONE:
             return []
@@ -323,12 +325,13 @@ class Supervisor:
             error = await self._start(nursery, child)
             if error is not None:
                 child.last_error = describe(error)
-                logger.error("%s did not start again", child.spec.name, exc_info=error)
+                name, about = child.spec.name, _failed(child)
+                logger.error("%s did not start again", name, exc_info=error, extra=about)
                 await self._plan_restart(child)
 
     # Stopping
 
-    async def _stop_children(self, children: Iterable[_Child]) -> None:
+    async def _stop_children(self, children: Iterable[Child]) -> None:
         for child in children:
             child.retry_at = inf
             if child.state is State.RUNNING and not child.ended.is_set():
@@ -336,13 +339,14 @@ class Supervisor:
                 await self._stop_incarnation(child)
             self._enter(child, State.DOWN)
 
-    async def _stop_incarnation(self, child: _Child) -> None:
+    async def _stop_incarnation(self, child: Child) -> None:
+        self._pulse.beat(child.spec.grace)
         if child.spec.stop is not None and await self._stopped_in_time(child, child.spec.stop):
             return
         child.scope.cancel()
         await child.ended.wait()
 
-    async def _stopped_in_time(self, child: _Child, stop: Callable[[], None]) -> bool:
+    async def _stopped_in_time(self, child: Child, stop: Callable[[], None]) -> bool:
         try:
             stop()
         except Exception:  # whatever is wrong with it, the others are still stopped in order
@@ -357,12 +361,15 @@ class Supervisor:
 
     # Bookkeeping
 
-    def _enter(self, child: _Child, state: State) -> None:
+    def _look_again(self) -> None:
+        self._news.set()
+
+    def _enter(self, child: Child, state: State) -> None:
         if child.state is not state:
             child.state = state
             child.since = self._wall()
 
-    def _close_mailbox(self, child: _Child, why: str) -> None:
+    def _close_mailbox(self, child: Child, why: str) -> None:
         if child.spec.mailbox is not None:
             child.spec.mailbox.close(why)
 
@@ -377,6 +384,10 @@ class _Serving:
     def started(self, value: None = None) -> None:
         self._outer.started(value)  # first: it refuses a second call
         self._note()
+
+
+def _failed(child: Child) -> dict[str, object]:
+    return Event.PART_FAILED(actor=child.spec.name)
 
 
 def describe(error: BaseException) -> str:

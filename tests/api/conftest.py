@@ -198,9 +198,13 @@ class Conformity:
         where = f"{method} {path} → {answer.status_code}"
         assert answer.headers["cache-control"] == "no-store", where
         documented = self._responses(method, path, answer.status_code, where)
-        for name, header in documented.get("headers", {}).items():
-            assert name in answer.headers or not header["required"], f"{where}: no {name}"
-            assert int(answer.headers[name]) >= header["schema"]["minimum"]
+        for name, header in documented["headers"].items():
+            schema = self._header(header)["schema"]
+            assert name in answer.headers, f"{where}: no {name}"
+            if schema["type"] == "integer":
+                assert int(answer.headers[name]) >= schema["minimum"]
+            else:
+                assert schema["minLength"] <= len(answer.headers[name]) <= schema["maxLength"]
         ((media, content),) = documented["content"].items()
         assert answer.headers["content-type"].removesuffix("; charset=utf-8") == media, where
         if answer.request.method == "HEAD":
@@ -226,10 +230,17 @@ class Conformity:
             assert status in (403, 404, 405, 500, 503), where
             name = "CrewFailure" if path.startswith("/crews/") else "Failure"
             failure = {"$ref": f"#/components/schemas/{name}"}
-            return {"content": {"application/json": {"schema": failure}}}
+            headers = self._document["components"]["headers"]
+            return {"headers": headers, "content": {"application/json": {"schema": failure}}}
         assert str(status) in operation["responses"], f"{where} is not documented"
         documented: Json = operation["responses"][str(status)]
         return documented
+
+    def _header(self, described: Json) -> Json:
+        """A header's description, which every answer shares or which stands in its place."""
+        name = described.get("$ref", "").removeprefix("#/components/headers/")
+        found: Json = self._document["components"]["headers"][name] if name else described
+        return found
 
     def _operation(self, method: str, path: str) -> Json | None:
         for template, methods in self._document["paths"].items():

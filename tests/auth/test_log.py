@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from daemon.auth.actor import Auth, LoggedIn, SecondStep
 from daemon.auth.doorkeeper import Doorkeeper
-from daemon.errors import Refused
+from daemon.auth.throttle import FREE_FAILURES
+from daemon.errors import Refused, TooManyTries, WrongCredential
+from daemon.logs import Event
 
 HERE = "192.0.2.1"
 
@@ -83,6 +86,36 @@ async def test_the_log_tells_the_events_and_no_secret(
         "$argon2id$",
     ):
         assert secret not in said
+
+
+@pytest.mark.parametrize("what", ["a password", "a code"])
+async def test_who_has_to_wait_between_tries_is_told_of(
+    what: str,
+    auth: Auth,
+    enable: Callable[[Auth], Awaitable[tuple[str, str]]],
+    wrong_code: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret, _ = await enable(auth)
+    fails: dict[str, Callable[[], Awaitable[object]]] = {
+        "a password": partial(auth.login, "hunter2", HERE),
+        "a code": partial(auth.disable, wrong_code(secret), HERE),
+    }
+    caplog.clear()
+    for _ in range(FREE_FAILURES):
+        assert slowed(caplog) == []
+        with pytest.raises(WrongCredential):
+            await fails[what]()
+    assert slowed(caplog) == [f"{HERE} has failed too often, and has to wait between tries"]
+    for _ in range(5):
+        with pytest.raises(TooManyTries):
+            await auth.login("hunter2", HERE)
+    assert len(slowed(caplog)) == 1  # nothing is told of who is not heard
+
+
+def slowed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = (one for one in caplog.records if getattr(one, "event", None) is Event.GUESSES_SLOWED)
+    return [one.getMessage() for one in found]
 
 
 async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:

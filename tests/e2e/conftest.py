@@ -484,7 +484,7 @@ def _command_of(pid: int) -> str:
 
 def _new_folder() -> Path:
     # Not below pytest's own, which is closed to the user that Chromium runs as.
-    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-e2e-"))
+    folder = Path(tempfile.mkdtemp(prefix="e2e-"))
     folder.chmod(0o755)
     return folder
 

@@ -43,6 +43,7 @@ MODEL_KEY = "sk-canary-of-the-key-of-a-model"
 BEARER = "canary-of-a-receivers-bearer-token"
 BASIC = "canary-of-a-receiver's-password"
 WEBHOOK_PATH = "canary-in-the-path-of-a-webhook"
+NOTIFY_PATH = "canary-in-the-path-of-the-owners-own-address"
 
 WORKER = """
 say() { printf '%s\\n' "$1" >&3; }
@@ -296,12 +297,13 @@ async def test_no_canary_is_found_anywhere(
         open_api={"app_id": "123456", "secret": API_SECRET},
         products={"source": "none"},
         webhooks={"secret": WEBHOOK_SECRET, "allow": ["127.0.0.0/8"]},
+        notify={"url": f"{receiver}/{NOTIFY_PATH}", "command": ["/bin/false", NOTIFY_PATH]},
         crew_tokens={"master_secret": MASTER},
         crews=[crew],
     ) as daemon:
         scene = Scene(daemon, portal, portal.account(), receiver)
         given = (PASSWORD, WRONG_PASSWORD, SIGNING, MASTER, SYNC_KEY, API_SECRET, WEBHOOK_SECRET)
-        scene.canaries.plant(*given, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH)
+        scene.canaries.plant(*given, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH)
         daemon.wait_for_browser()
         await scene.log_in()
         await scene.convert()

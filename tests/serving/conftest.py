@@ -15,7 +15,7 @@ from quart import request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from daemon.serving import GuardedQuart, Limits, bind, serve
+from daemon.serving import GuardedQuart, Limits, Served, bind, serve
 
 PATIENCE = 8.0  # seconds; past it a client in these tests calls the server hung
 LARGE = 32 * 1024 * 1024
@@ -177,7 +177,7 @@ async def running(
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
         await serve(
-            app,
+            Served(app),
             sockets,
             grace=grace,
             stop=at.stop,

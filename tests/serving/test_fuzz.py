@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from tests.serving.mutation import mutated
+
 if TYPE_CHECKING:
     from daemon.serving import GuardedQuart
     from tests.serving.conftest import Serving
@@ -32,26 +34,6 @@ WELL_FORMED = [
     b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET http://user@[::1]:1/%2e%2e/%ff?%00 HTTP/1.1\r\nHost: \xff\r\nCookie: a=b;;=\r\n\r\n",
 ]
-TOKENS = [b"\r\n", b"\n", b"\0", b" ", b":", b"\xff", b"%", b"-1", b"99999999999999999999",
-          b"Host: b", b"Content-Length: 3", b"Transfer-Encoding: chunked", b"Connection: close",
-          b"Expect: 100-continue", b"Upgrade: websocket", b"HTTP/9.9", b"0\r\n\r\n",
-          b"x" * 20_000]  # fmt: skip
-
-
-def mutated(chance: random.Random) -> bytes:
-    data = b"".join(chance.choices(WELL_FORMED, k=chance.choice([1, 1, 1, 2, 3])))
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randint(0, len(data))
-        match chance.randrange(4):
-            case 0:
-                data = data[:at] + chance.choice(TOKENS) + data[at:]
-            case 1:
-                data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
-            case 2:
-                data = data[:at] + data[at + chance.randint(1, 20) :]
-            case 3:
-                data = data[:at]
-    return data
 
 
 async def test_no_mutated_request_hurts_the_next_client(
@@ -59,7 +41,7 @@ async def test_no_mutated_request_hurts_the_next_client(
 ) -> None:
     chance = random.Random(SEED)
     app.config["BODY_TIMEOUT"] = 0.02
-    requests = [(mutated(chance), chance.random() < 0.5) for _ in range(REQUESTS)]
+    requests = [(mutated(WELL_FORMED, chance), chance.random() < 0.5) for _ in range(REQUESTS)]
 
     async with serving(idle_seconds=0.02) as server:
 

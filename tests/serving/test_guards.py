@@ -12,7 +12,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
 
-from daemon.serving import GuardedQuart, bind, guards, serve
+from daemon.serving import GuardedQuart, Served, bind, guards, serve
 from daemon.serving.guards import Connection, Http1, Stream
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ async def test_the_sockets_stay_open_for_the_next_incarnation_and_uninherited(
         for _ in range(2):
             async with trio.open_nursery() as nursery:
                 stop = trio.Event()
-                await nursery.start(partial(serve, app, [listening], grace=0, stop=stop))
+                await nursery.start(partial(serve, Served(app), [listening], grace=0, stop=stop))
                 assert await client_of(listening).is_answered()
                 stop.set()
         assert not listening.get_inheritable()
@@ -356,7 +356,7 @@ async def test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address(
     with listening:
         async with trio.open_nursery() as nursery:
             stop = trio.Event()
-            await nursery.start(partial(serve, app, [listening], grace=0, stop=stop))
+            await nursery.start(partial(serve, Served(app), [listening], grace=0, stop=stop))
             answer = await client_of(listening).ask(LAST_GET.replace(b"small", b"who"))
             stop.set()
     assert answer.body == b"127.0.0.1"

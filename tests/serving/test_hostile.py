@@ -107,6 +107,7 @@ async def test_as_shipped_the_same_request_ends_the_server(
     client = client_of(listening)
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]
+    config.errorlog = logging.getLogger(__name__)  # its own would get a handler, for good
     ended = trio.Event()
 
     async def upstream(*, task_status: trio.TaskStatus[list[str]]) -> None:

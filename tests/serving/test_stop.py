@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
-from daemon.serving import bind, serve
+from daemon.serving import Served, bind, guards, serve
+from daemon.serving.guards import Connection
 
 if TYPE_CHECKING:
     from daemon.serving import GuardedQuart
-    from tests.serving.conftest import AnswerOf, ClientOf, Seen, Serving
+    from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -28,6 +30,50 @@ async def test_idle_clients_do_not_delay_it(serving: Serving, answer_of: AnswerO
         await stream.send_all(GET)
         await answer_of(stream)
         server.stop.set()
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+
+
+async def begin_to_stop(server: Running) -> None:
+    """Stop, and let it close what it closes at once."""
+    server.stop.set()
+    await trio.testing.wait_all_tasks_blocked(0.05)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "used before"])
+async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
+    *, serving: Serving, answer_of: AnswerOf, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client was let in: nobody else would answer it."""
+    monkeypatch.setattr(guards, "LAST_CALL_SECONDS", 60)
+    async with serving() as server, await server.connect() as stream:
+        if not is_new:
+            await stream.send_all(GET)
+            await answer_of(stream)
+        await begin_to_stop(server)
+        await stream.send_all(GET)
+        answer = await answer_of(stream)
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        with trio.fail_after(SOON):
+            assert await stream.receive_some() == b""
+            await server.ended.wait()
+
+
+async def test_without_the_guard_it_is_not(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Connection, "_idle_timeout")
+    async with serving() as server, await server.connect() as stream:
+        await begin_to_stop(server)
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(GET)
+            assert await stream.receive_some() == b""
+
+
+async def test_a_request_that_drips_in_is_not_waited_for(serving: Serving) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(GET[:-2])
+        await begin_to_stop(server)
         with trio.fail_after(SOON):
             await server.ended.wait()
 
@@ -90,7 +136,9 @@ async def test_cancelled_it_ends_at_once_and_leaves_nothing(
     with listening:
         async with await client_of(listening).connect() as stream:
             async with trio.open_nursery() as nursery:
-                await nursery.start(partial(serve, app, [listening], grace=60, stop=trio.Event()))
+                await nursery.start(
+                    partial(serve, Served(app), [listening], grace=60, stop=trio.Event())
+                )
                 await stream.send_all(WAIT)
                 await seen.started.wait()
                 nursery.cancel_scope.cancel()

@@ -1,20 +1,14 @@
-"""A child that does as it is told and notes its life, and a way to strike at every single step."""
+"""A child that does as it is told and notes its life."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
-from itertools import count
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from daemon.supervision.policy import Restart
 from daemon.supervision.supervisor import ChildSpec, Closable, Supervisor
-
-HANG = 10_000.0  # virtual seconds; what takes that long hangs
-SEEDS = 4  # orders in which trio steps the tasks that are ready at the same time
 
 
 class Child:
@@ -118,34 +112,6 @@ class Tree:
         self.over.set()
 
 
-class Strike(trio.abc.Instrument):
-    """Does its deed right before the `at`-th step that any task takes after `arm`."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.happened = False
-        self._steps = 0
-        self._deed: Callable[[], object] | None = None
-
-    def arm(self, deed: Callable[[], object]) -> None:
-        self._deed = deed
-
-    def disarm(self) -> None:
-        self._deed = None
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's call
-        if self._deed is None or self.happened:
-            return
-        self._steps += 1
-        if self._steps == self.at:
-            self.happened = True
-            self._deed()
-
-
-Scenario = Callable[[Strike], Awaitable[None]]
-AtEveryStep = Callable[[Scenario], int]
-
-
 Grow = Callable[[Supervisor], Tree]
 
 
@@ -180,37 +146,3 @@ def b(events: list[str]) -> Child:
 @pytest.fixture
 def c(events: list[str]) -> Child:
     return Child("c", events)
-
-
-@pytest.fixture
-def at_every_step(monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
-    """Runs a scenario again and again, with the strike one step later each time.
-
-    It ends when the scenario is through before the strike. Each run has a mock clock of its own
-    and the scheduler's dice are seeded, so a failure comes again. Returns how many steps there are,
-    so that a test can tell that it has not been idle.
-    """
-
-    def drive(scenario: Scenario) -> int:
-        fewest = HANG
-        for seed in range(SEEDS):
-            for at in count(1):
-                monkeypatch.setattr("trio._core._run._r", random.Random(seed))
-                strike = Strike(at)
-                clock = MockClock(autojump_threshold=0)
-                try:
-                    trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
-                except BaseException as error:
-                    error.add_note(f"strike at step {at}, seed {seed}")
-                    raise
-                if not strike.happened:
-                    fewest = min(fewest, at - 1)
-                    break
-        return int(fewest)
-
-    return drive
-
-
-async def _bounded(scenario: Scenario, strike: Strike) -> None:
-    with trio.fail_after(HANG):
-        await scenario(strike)

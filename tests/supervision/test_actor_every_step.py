@@ -16,7 +16,8 @@ from daemon.errors import Refused
 from daemon.supervision.actor import ActorGone, ActorRestarting, Mailbox
 
 if TYPE_CHECKING:
-    from tests.supervision.conftest import AtEveryStep, Strike
+    from tests.every_step.driver import AtEveryStep
+    from tests.every_step.strike import Strike
 
 
 class Counter:

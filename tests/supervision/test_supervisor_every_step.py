@@ -17,7 +17,8 @@ from daemon.supervision.policy import Backoff, Intensity, Strategy
 from daemon.supervision.supervisor import ChildSpec, State, Supervisor
 
 if TYPE_CHECKING:
-    from tests.supervision.conftest import AtEveryStep, Strike
+    from tests.every_step.driver import AtEveryStep
+    from tests.every_step.strike import Strike
 
 EVEN = Backoff(first=1.0, jitter=0.0)
 OFTEN = Intensity(restarts=100)

@@ -45,7 +45,7 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.metrics import Metrics
-from daemon.serving import Limits, bind, serve
+from daemon.serving import Limits, Served, bind, serve
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -420,9 +420,11 @@ async def opened(
     own = build_crew_app("alpha", known, metrics, max_body=MAX_BODY)
     stop = trio.Event()
     async with (
-        serving(nursery, partial(serve, app, limits=limits, stop=stop), conformity) as at_main,
         serving(
-            nursery, partial(serve, own, limits=limits, stop=stop), conformity, own=True
+            nursery, partial(serve, Served(app), limits=limits, stop=stop), conformity
+        ) as at_main,
+        serving(
+            nursery, partial(serve, Served(own), limits=limits, stop=stop), conformity, own=True
         ) as at_own,
     ):
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}

@@ -26,25 +26,20 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import trio
-from pydantic import SecretBytes
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Crew, Input
-from daemon.crews.executor import Executor
-from daemon.crews.worker import WorkerSettings
+from daemon.crews.crew import BrokenCrew, Input
 from daemon.errors import Unavailable
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention, Status
+from daemon.journal.model import Status
+from tests.api.crews.staff import alpha, run_executor
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, House, OpenHouse, StandIn
@@ -53,21 +48,6 @@ SOON = 15.0  # seconds; whatever takes longer hangs
 WAITING = "waiting_for_human_input"
 
 WORKER = """\
-import json, os, socket, sys
-
-ends = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
-heard, line = ends.makefile("r", encoding="utf-8"), ends.makefile("w", encoding="utf-8")
-
-
-def say(type, **fields):
-    print(json.dumps({"type": type, **fields}), file=line, flush=True)
-
-
-def hear():
-    message = json.loads(heard.readline())
-    return sys.exit("stopped") if message["type"] == "stop" else message
-
-
 inputs = hear()["inputs"]
 say("started", total_tasks=1)
 say("task_started", task_id="write", name="write", agent="writer")
@@ -89,22 +69,9 @@ say("result", output=text)
 
 @pytest.fixture
 def crews(tmp_path: Path) -> Catalog:
-    program = tmp_path / "worker.py"
-    program.write_text(WORKER)
-    command = (sys.executable, "-S", str(program))
-    alpha = Crew(
-        name="alpha",
-        worker=WorkerSettings(command, {}, memory=256 * 1024 * 1024, grace=2.0),
-        inputs=(Input("topic"), Input("region", required=False, default="global")),
-        max_running=2,
-        queue=2,
-        deadline=60,
-        human_deadline=60,
-        on_restart="fail",
-        users=("ann", "bob"),
-        tools=(),
-    )
-    return Catalog({"alpha": alpha}, broken=(BrokenCrew("gamma", (), users=()),), default="alpha")
+    region = Input("region", required=False, default="global")
+    crew = alpha(tmp_path, WORKER, other=region, max_running=2)
+    return Catalog({"alpha": crew}, broken=(BrokenCrew("gamma", (), users=()),), default="alpha")
 
 
 @pytest.fixture
@@ -112,14 +79,7 @@ async def whole(
     nursery: trio.Nursery, open_house: OpenHouse, crews: Catalog, tmp_path: Path
 ) -> AsyncIterator[House]:
     """The crew above, with the real executor."""
-    journal = Journal(
-        tmp_path / "journal.sqlite3",
-        key=SecretBytes(bytes(32)),
-        retention=Retention(timedelta(days=1), 100),
-    )
-    executor = Executor(crews, journal, tools={}, runs=tmp_path / "runs", queued=lambda: None)
-    await nursery.start(journal.run)
-    await nursery.start(executor.run)
+    executor = await run_executor(nursery, crews, tmp_path)
     async with open_house(executor) as made:
         yield made
 

@@ -19,24 +19,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 import trio
-from pydantic import SecretBytes
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.crew import BrokenCrew, Input
 from daemon.crews.executor import Executor
-from daemon.crews.worker import WorkerSettings
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
+from tests.api.crews.staff import alpha, run_executor
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, OpenHouse
@@ -44,21 +39,6 @@ if TYPE_CHECKING:
 SOON = 15.0  # seconds; whatever takes longer hangs
 
 WORKER = """\
-import json, os, socket, sys
-
-ends = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
-heard, line = ends.makefile("r", encoding="utf-8"), ends.makefile("w", encoding="utf-8")
-
-
-def say(type, **fields):
-    print(json.dumps({"type": type, **fields}), file=line, flush=True)
-
-
-def hear():
-    message = json.loads(heard.readline())
-    return sys.exit("stopped") if message["type"] == "stop" else message
-
-
 topic = hear()["inputs"]["topic"]
 say("started", total_tasks=1)
 if topic == "fail":
@@ -78,24 +58,10 @@ say("result", output=text, output_json={"topic": topic})
 
 @pytest.fixture
 def crews(tmp_path: Path) -> Catalog:
-    program = tmp_path / "worker.py"
-    program.write_text(WORKER)
-    alpha = Crew(
-        name="alpha",
-        worker=WorkerSettings(
-            (sys.executable, "-S", str(program)), {}, memory=256 * 1024 * 1024, grace=2.0
-        ),
-        inputs=(Input("topic"), Input("style", required=False, default="plain")),
-        max_running=1,
-        queue=2,
-        deadline=60,
-        human_deadline=60,
-        on_restart="fail",
-        users=("ann", "bob"),
-        tools=(),
-    )
+    style = Input("style", required=False, default="plain")
+    first = alpha(tmp_path, WORKER, other=style, max_running=1)
     return Catalog(
-        crews={"alpha": alpha, "beta": replace(alpha, name="beta")},
+        crews={"alpha": first, "beta": replace(first, name="beta")},
         broken=(BrokenCrew("gamma", (), users=()),),
         default="alpha",
     )
@@ -103,15 +69,7 @@ def crews(tmp_path: Path) -> Catalog:
 
 @pytest.fixture
 async def real(nursery: trio.Nursery, crews: Catalog, tmp_path: Path) -> Executor:
-    journal = Journal(
-        tmp_path / "journal.sqlite3",
-        key=SecretBytes(bytes(32)),
-        retention=Retention(timedelta(days=1), 100),
-    )
-    made = Executor(crews, journal, tools={}, runs=tmp_path / "runs", queued=lambda: None)
-    await nursery.start(journal.run)
-    await nursery.start(made.run)
-    return made
+    return await run_executor(nursery, crews, tmp_path)
 
 
 @pytest.fixture

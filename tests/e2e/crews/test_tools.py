@@ -14,31 +14,38 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.chromium
 
+EXAMPLE = {
+    "runner": "command",
+    "command": [sys.executable, "-m", "daemon.crews.deal_post"],
+    "inputs": ["links"],
+    "grace": 1,
+}
+GRANTED = {**EXAMPLE, "name": "deal-post", "tools": ["convert_links"]}
+
 
 @pytest.fixture(scope="module")
 def writing(running: Running) -> Iterator[Daemon]:
     """A daemon with the example crew, once with its tool and once without."""
-    example = {
-        "runner": "command",
-        "command": [sys.executable, "-m", "daemon.crews.deal_post"],
-        "inputs": ["links"],
-        "grace": 1,
-    }
-    granted = {**example, "name": "deal-post", "tools": ["convert_links"]}
-    with running(crews=[granted, {**example, "name": "no-tools"}]) as daemon:
+    with running(crews=[GRANTED, {**EXAMPLE, "name": "no-tools"}]) as daemon:
         daemon.wait_for_browser()
         yield daemon
 
 
-async def test_a_post_needs_a_cookie(writing: Daemon, portal: Portal, meet: Meet) -> None:
-    crew, account = await meet(writing, "deal-post"), portal.account()
-    items = [portal.item() for _ in range(2)]
-    inputs = {"links": [portal.link(item) for item in items]}
-    refused = await crew.ended(await crew.kick_off(inputs))
+async def test_without_a_cookie_there_is_no_post(
+    running: Running, portal: Portal, meet: Meet
+) -> None:
+    with running(crews=[GRANTED]) as daemon:
+        crew = await meet(daemon, "deal-post")
+        refused = await crew.ended(await crew.kick_off({"links": [portal.link(portal.item())]}))
     assert (refused["state"], refused["status"]) == ("FAILED", "error")
     assert "no affiliate cookie is stored" in refused["error"]
     assert refused["result"] == refused["error"]
 
+
+async def test_with_a_cookie_there_is_one(writing: Daemon, portal: Portal, meet: Meet) -> None:
+    crew, account = await meet(writing, "deal-post"), portal.account()
+    items = [portal.item() for _ in range(2)]
+    inputs = {"links": [portal.link(item) for item in items]}
     await writing.sync(account)
     kickoff_id = await crew.kick_off(inputs)
     written = await crew.ended(kickoff_id)

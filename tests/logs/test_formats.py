@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from daemon import logs
+from daemon.logs import Event, Work, acting_as, working_for
 
 logger = logging.getLogger("daemon.test")
 
@@ -17,17 +17,6 @@ logger = logging.getLogger("daemon.test")
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level, ours = root.handlers[:], root.level, logging.getLogger("daemon").level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("daemon").setLevel(ours)
-    logging.captureWarnings(False)
 
 
 def fail(error: Exception) -> None:
@@ -65,6 +54,9 @@ def test_a_pipe_gets_one_object_a_line() -> None:
             "level": "info",
             "logger": "daemon.test",
             "message": "ready after 46 ms\ngiá",
+            "code_file": "",
+            "code_line": "0",
+            "code_func": "",
         }
     ]
 
@@ -130,3 +122,61 @@ def test_setting_up_again_does_not_double_lines() -> None:
     logs.set_up("info", second)
     logger.info("once")
     assert (len(lines(first)), len(lines(second))) == (0, 1)
+
+
+WORK = Work(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
+
+
+def test_a_line_says_what_where_and_for_whom() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    with acting_as("conversion"), working_for((WORK, Work(request_id="other"))):
+        logger.warning("account %s is paused", "7", extra=Event.ACCOUNT_PAUSED(account="7"))
+    (line,) = lines(stream)
+    del line["time"], line["code_line"]
+    assert line == {
+        "level": "warning",
+        "logger": "daemon.test",
+        "message": "account 7 is paused",
+        "event": "account_paused",
+        "message_id": Event.ACCOUNT_PAUSED.message_id,
+        "actor": "conversion",
+        "request_id": ["0123456789abcdef", "other"],
+        "crew": "post",
+        "kickoff_id": "4711",
+        "account": "7",
+        "code_file": __file__,
+        "code_func": "test_a_line_says_what_where_and_for_whom",
+    }
+
+
+def test_what_a_record_is_about_comes_before_whom_it_is_for() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    with acting_as("supervisor"), working_for((WORK,)):
+        about = Event.PART_FAILED(actor="journal", kickoff_id="1234", crew="post")
+        logger.error("failed", extra=about)
+    (line,) = lines(stream)
+    assert line["actor"] == "journal"
+    assert line["kickoff_id"] == ["1234", "4711"]
+    assert line["crew"] == "post"
+
+
+def test_a_field_that_is_too_long_loses_its_middle() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    with working_for((Work(request_id="<" + 5000 * "x" + ">"),)):
+        logger.info("x")
+    (line,) = lines(stream)
+    told = str(line["request_id"])
+    assert len(told) < 300
+    assert told[0] + told[-1] == "<>"
+
+
+def test_a_terminal_shows_whom_a_line_is_for_and_nothing_more() -> None:
+    stream = Terminal()
+    logs.set_up("info", stream)
+    with acting_as("crews"), working_for((WORK, Work(request_id="\x1b[2J"))):
+        logger.info("the work", extra=Event.STARTED())
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(" INFO    test: the work [0123456789abcdef \\x1b[2J, 4711]")

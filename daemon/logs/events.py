@@ -1,0 +1,63 @@
+"""The log records worth finding: each kind has an id of its own that never changes.
+
+The text of a message is for people and may be improved at any time; whoever searches, counts or
+raises an alarm goes by the id (`MESSAGE_ID` in the journal, `message_id` in JSON) or by the name
+(`EVENT`, `event`):
+
+    logger.warning("account %s is now paused", name, extra=Event.ACCOUNT_PAUSED(account=name))
+
+The ids were made once at random (`journalctl --new-id128`). A kind that is no longer logged keeps
+its place here, and a new kind gets a new id. What the owner should do about each is told in
+`docs/operating.md`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+
+
+@unique
+class Event(Enum):
+    """A kind of record: its id, and what it means."""
+
+    STARTED = "5af15582ecc44c6aa0ce431f60e04494", "the addresses answer"
+    STOPPING = "be88d6f382e147888f6e10040145ed7d", "the daemon was told to stop"
+    STOPPED = "506bdbee83474d83b319260de30785da", "everything has ended in order"
+    ESCALATED = "6045edbd866a484ba356639ec5f034ee", "a part cannot be kept up: the daemon ends"
+    PART_FAILED = "df92b725f26b401e80ed2feafb58a775", "a part crashed, and is started again"
+    WATCHDOG = "6b7772ce62164f818826aa35c4dab26a", "a part is stuck: no more pings to the manager"
+    CONFIG_RELOADED = "0a90602673a24ea2bfc4e5831d1b7baf", "a changed configuration is in force"
+    CONFIG_REFUSED = "0aa3134e55b3403e89cde1bb3726c180", "a changed one is wrong: the old one stays"
+    COOKIE_KEPT = "104db5d4a03f4347b66c60a66f5d8f1b", "the cookie is kept for the next start"
+    COOKIE_RESTORED = "fc7569adbb6a4e3f8b5fa1e01c71ce20", "the cookie of before the restart is here"
+    BROWSER_READY = "41ac5fa2f5ab4ab4ac52b6839c46a5a0", "a Chromium is up and runs script"
+    BROWSER_RESTARTED = "992dd1d8a3ff410db5d72fb615706e11", "a Chromium has ended, or is replaced"
+    BROWSER_DOWN = "578e8eb5ef4444ab82426870e4ddb075", "Chromium cannot be kept up"
+    BROWSER_BACK = "6a9d4303fcfb4784b13448eb46b55983", "Chromium stays up again, after that"
+    SESSION_LOST = (
+        "8acd24b25add47eab51c7ac76e416401",
+        "the portal wants a login again",
+    )
+    ACCOUNT_PAUSED = "9aa559799a5b4aef88ecb07652b4a6e3", "the portal wants a person"
+    ACCOUNT_BACK = "741f02f3a6234c3abb447016700b3e96", "an account's trouble is over"
+    EXECUTION_ACCEPTED = "7e6b0b0ad2ad4e87ac8e30a6121d1759", "an execution is on disk and will run"
+    EXECUTION_FINISHED = "9e9f1cea24bf46f29c9f5db683389eb9", "an execution came to an end"
+    EXECUTION_INTERRUPTED = "1aeb92df900d465fa44aaf3c574d8107", "the daemon's end was one's end too"
+    WEBHOOK_GIVEN_UP = "17dda1bcff124d449f0a9e7c67abf628", "a webhook call will never be made"
+    DISK_FULL = "d3b11e791aff4527a154fc3a7a517ee7", "the state directory takes no more"
+    DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635", "it takes more again"
+    GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef", "an address has to wait between passwords"
+    NOTICE_LOST = "a901083df0e84ae8928e74d31af6afbc", "the owner could not be told of something"
+    RECORDS_LOST = "22911530a7d1451db41d0d394712794b", "the journal did not take some records"
+
+    def __init__(self, message_id: str, meaning: str) -> None:
+        self.message_id = message_id
+        self.meaning = meaning
+
+    def __call__(
+        self, *, actor: str = "", account: str = "", crew: str = "", kickoff_id: str = ""
+    ) -> dict[str, object]:
+        """What `extra=` is given, with what the record is about. `account` is its shown name;
+        `actor` is for who tells of another part."""
+        about = {"actor": actor, "account": account, "crew": crew, "kickoff_id": kickoff_id}
+        return {"event": self, "about": {name: value for name, value in about.items() if value}}

@@ -1,0 +1,172 @@
+"""Request ids through the whole daemon: in each answer of each app, and in the parts' log lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+
+from daemon import logs
+from daemon.control import call
+from daemon.logs.context import InContext
+from daemon.sandbox.running import Sandbox
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Daemon, Start
+
+CREW = {"name": "echo", "runner": "command", "bind": "127.0.0.1:0"}
+WORKER = """
+import os, socket
+ends = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+ends.recv(65536)
+ends.sendall(b'{"type": "started"}\\n{"type": "result", "output": "done"}\\n')
+"""
+PATIENCE = 15.0
+
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """What the daemon has logged, as a pipe would have it."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonLines())
+    handler.addFilter(InContext())
+    ours = logging.getLogger("daemon")
+    before = ours.level
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    ours.removeHandler(handler)
+    ours.setLevel(before)
+
+
+@pytest.fixture
+async def whole(start: Start) -> Daemon:
+    """A daemon with a crew that has an address of its own, too."""
+    return await start(crews=[{**CREW, "command": [sys.executable, "-c", WORKER]}])
+
+
+async def crew_url(daemon: Daemon) -> str:
+    report = await daemon.get("/api/status", token=await daemon.login())
+    (crew,) = report.json()["crews"]
+    return str(crew["baseAddress"])
+
+
+async def crew_token(daemon: Daemon) -> str:
+    answer = await call(daemon.state, "crew token", {"name": "echo"})
+    return str(answer["token"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/livez", 200),
+        ("GET", "/docs", 200),
+        ("GET", "/dashboard", 200),
+        ("GET", "/metrics", 200),
+        ("GET", "/openapi.json", 200),
+        ("GET", "/api/status", 403),
+        ("GET", "/nothing", 404),
+        ("POST", "/api/health", 405),
+        ("POST", "/api/login", 404),
+        ("GET", "/crews/echo/inputs", 401),
+        ("POST", "/crews/echo/kickoff", 401),
+    ],
+)
+async def test_the_main_address_says_the_id(
+    whole: Daemon, method: str, path: str, status: int
+) -> None:
+    answer = await whole.ask(method, path, X_Request_Id="mine")
+    assert (answer.status_code, answer.headers["X-Request-Id"]) == (status, "mine")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/inputs", 401), ("GET", "/nothing", 404)]
+)
+async def test_a_crews_own_address_says_it_and_keeps_the_shape_of_its_errors(
+    whole: Daemon, method: str, path: str, status: int
+) -> None:
+    url = await crew_url(whole)
+    transport = httpx.AsyncHTTPTransport(verify=False)
+    async with httpx.AsyncClient(transport=transport, base_url=url, trust_env=False) as client:
+        answer = await client.request(method, path, headers={"X-Request-Id": "mine"})
+    assert (answer.status_code, answer.headers["X-Request-Id"]) == (status, "mine")
+    assert set(answer.json()) == {"error", "message"}
+
+
+async def test_the_lines_that_other_parts_write_for_a_request_have_its_id(
+    selling: Daemon, sandbox: Sandbox, lines: Lines
+) -> None:
+    token = await selling.login()
+    short = f"{sandbox.short_url}/nowhere"
+    body = {"links": [short]}
+    answer = await selling.ask("POST", "/api/convert", body, token=token, X_Request_Id="mine")
+    assert answer.status_code == 200
+    (line,) = [line for line in lines() if "/nowhere" in line["message"]]
+    assert (line["request_id"], line["actor"]) == ("mine", "conversion")
+
+
+async def test_a_bug_is_told_with_the_id_that_the_client_got(
+    whole: Daemon, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("daemon.metrics.Metrics.text", fail)
+    answer = await whole.get("/metrics")
+    assert answer.status_code == 500
+    assert set(answer.json()) == {"ok", "error"}
+    (line,) = [line for line in lines() if line["message"] == "GET /metrics failed"]
+    assert line["request_id"] == answer.headers["X-Request-Id"]
+    assert line["actor"] == "http"
+
+
+async def test_an_execution_is_tied_to_its_request_and_then_has_an_id_of_its_own(
+    whole: Daemon, lines: Lines
+) -> None:
+    token = await crew_token(whole)
+    body: dict[str, object] = {"inputs": {}}
+    answer = await whole.ask("POST", "/crews/echo/kickoff", body, token=token, X_Request_Id="mine")
+    kickoff_id = answer.json()["kickoff_id"]
+    state = "PENDING"
+    with trio.fail_after(PATIENCE):
+        while state in ("PENDING", "RUNNING"):
+            status = await whole.get(f"/crews/echo/status/{kickoff_id}?wait=10", token=token)
+            state = status.json()["state"]
+    assert state == "SUCCESS"
+    by_event = {line["event"]: line for line in lines() if "event" in line}
+    accepted, finished = by_event["execution_accepted"], by_event["execution_finished"]
+    for line in (accepted, finished):
+        assert (line["crew"], line["kickoff_id"], line["actor"]) == ("echo", kickoff_id, "executor")
+    assert accepted["request_id"] == "mine"
+    runs = [line for line in lines() if line.get("kickoff_id") == kickoff_id]
+    assert [line.get("request_id") for line in runs[1:]] == [None] * (len(runs) - 1)
+    assert len(runs) >= 3
+
+
+async def test_each_command_of_the_shell_has_an_id(whole: Daemon, lines: Lines) -> None:
+    for _ in range(2):
+        await call(whole.state, "account clear")
+    asked = [line for line in lines() if line["message"] == "control command: account clear"]
+    assert len({line["request_id"] for line in asked}) == 2
+    assert {line["actor"] for line in asked} == {"control"}
+
+
+async def test_the_document_mentions_the_header_with_every_answer(daemon: Daemon) -> None:
+    document = (await daemon.get("/openapi.json")).json()
+    header = document["components"]["headers"]["X-Request-Id"]
+    assert header["required"] is True
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for answer in operation["responses"].values():
+                reference = answer["headers"]["X-Request-Id"]
+                assert reference == {"$ref": "#/components/headers/X-Request-Id"}

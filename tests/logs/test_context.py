@@ -1,0 +1,214 @@
+"""Who a line is for: through tasks, threads and mailboxes, over a part's restart, and together."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from daemon import logs
+from daemon.conversion.sharing import Shared
+from daemon.errors import Invalid
+from daemon.logs import Together, Work, acting_as, new_request_id, working_for, works
+from daemon.logs.context import MOST
+from daemon.supervision.actor import ActorRestarting, Mailbox
+from daemon.supervision.policy import Backoff
+from daemon.supervision.supervisor import ChildSpec, Supervisor
+
+logger = logging.getLogger("daemon.test")
+
+ONE, TWO = Work(request_id="one"), Work(request_id="two")
+
+
+@pytest.fixture
+def said() -> io.StringIO:
+    stream = io.StringIO()
+    logs.set_up("info", stream)
+    return stream
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def told(stream: io.StringIO) -> list[tuple[object, object, object]]:
+    """Message, part and requests of each line."""
+    return [(line["message"], line.get("actor"), line.get("request_id")) for line in lines(stream)]
+
+
+class Clerk:
+    """An actor whose work logs, here and in a thread."""
+
+    async def do(self, what: str) -> None:
+        logger.info("%s begins", what)
+        await trio.to_thread.run_sync(logger.info, "%s in a thread", what)
+        if what == "refused":
+            raise Invalid("no")
+        if what == "crashed":
+            raise ZeroDivisionError
+        await trio.lowlevel.checkpoint()
+        logger.info("%s ends", what)
+
+
+async def test_nobody_in_particular(said: io.StringIO) -> None:
+    logger.info("x")
+    (line,) = lines(said)
+    assert {"actor", "request_id", "crew", "kickoff_id"} & set(line) == set()
+
+
+async def test_tasks_and_threads_take_it_over(said: io.StringIO) -> None:
+    async def task(name: str) -> None:
+        logger.info(name)
+        await trio.to_thread.run_sync(logger.info, f"thread of {name}")
+
+    async with trio.open_nursery() as nursery:
+        with acting_as("a"), working_for((ONE,)):
+            nursery.start_soon(task, "first")
+        with acting_as("b"), working_for((TWO,)):
+            nursery.start_soon(task, "second")
+    logger.info("after")
+    assert sorted(told(said)) == sorted(
+        [
+            ("first", "a", "one"),
+            ("thread of first", "a", "one"),
+            ("second", "b", "two"),
+            ("thread of second", "b", "two"),
+            ("after", None, None),
+        ]
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_a_part_works_for_who_asked_it(
+    said: io.StringIO, nursery: trio.Nursery, at_once: int
+) -> None:
+    mailbox = Mailbox[Clerk]("clerk")
+
+    async def clerk() -> None:
+        with acting_as("clerk"), working_for((Work(request_id="of its start"),)):
+            await mailbox.serve(Clerk(), at_once=at_once)
+
+    async def ask(work: Work, what: str) -> None:
+        with working_for((work,)):
+            try:
+                await mailbox.ask(Clerk.do, what)
+            except Invalid:
+                logger.info("%s is over", what)
+
+    nursery.start_soon(clerk)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask, ONE, "done")
+        asking.start_soon(ask, TWO, "refused")
+    nursery.cancel_scope.cancel()
+    assert sorted(told(said)) == sorted(
+        [
+            ("done begins", "clerk", "one"),
+            ("done in a thread", "clerk", "one"),
+            ("done ends", "clerk", "one"),
+            ("refused begins", "clerk", "two"),
+            ("refused in a thread", "clerk", "two"),
+            ("refused is over", None, "two"),
+        ]
+    )
+
+
+async def test_a_request_is_the_same_when_another_incarnation_takes_it(
+    said: io.StringIO, nursery: trio.Nursery
+) -> None:
+    mailbox = Mailbox[Clerk]("clerk")
+
+    async def clerk(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await mailbox.serve(Clerk())
+
+    supervisor = Supervisor(
+        "top", [ChildSpec("clerk", clerk, mailbox=mailbox)], backoff=Backoff(first=0.01)
+    )
+    await nursery.start(supervisor.run)
+
+    async def ask(work: Work, what: str) -> None:
+        with working_for((work,)):
+            try:
+                await mailbox.ask(Clerk.do, what)
+            except ActorRestarting:
+                logger.info("%s failed", what)
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask, ONE, "crashed")
+        await trio.testing.wait_all_tasks_blocked()
+        asking.start_soon(ask, TWO, "waiting")
+    supervisor.stop()
+    found = told(said)
+    assert ("crashed begins", "clerk", "one") in found
+    assert ("crashed failed", None, "one") in found
+    assert ("waiting ends", "clerk", "two") in found
+    (failed,) = [line for line in lines(said) if line.get("event") == "part_failed"]
+    assert (failed["message"], failed["actor"]) == ("clerk failed", "clerk")
+
+
+async def test_what_is_done_once_for_many_names_them_all(
+    said: io.StringIO, nursery: trio.Nursery
+) -> None:
+    shared = Shared[str, int](nursery)
+    go_on = trio.Event()
+
+    async def work() -> int:
+        logger.info("begun")
+        await go_on.wait()
+        logger.info("done")
+        return 1
+
+    async def ask(one: Work) -> None:
+        with working_for((one,)):
+            await shared.get("key", work)
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask, ONE)
+        await trio.testing.wait_all_tasks_blocked()
+        asking.start_soon(ask, TWO)
+        await trio.testing.wait_all_tasks_blocked()
+        go_on.set()
+    assert told(said) == [("begun", None, "one"), ("done", None, ["one", "two"])]
+
+
+def test_together_has_each_once_and_those_of_its_parts() -> None:
+    part = Together()
+    whole = Together(part)
+    with working_for((ONE, TWO)):
+        part.join()
+        part.join()
+    with working_for((ONE, Work(crew="post"))):
+        whole.join()
+    assert list(whole) == [ONE, Work(crew="post"), TWO]
+    assert len(whole) == 3
+    assert TWO in whole
+    assert Work() not in whole
+
+
+def test_together_is_bounded() -> None:
+    part = Together()
+    whole = Together(part)
+    for number in range(3 * MOST):
+        with working_for((Work(request_id=f"{number}"),)):
+            (part if number % 2 else whole).join()
+    assert len(list(whole)) == MOST
+    assert len(part._joined) == MOST
+
+
+def test_what_was_bound_ends_with_the_block() -> None:
+    with working_for((ONE,)):
+        with working_for(()):
+            assert works() == ()
+        assert works() == (ONE,)
+    assert works() == ()
+
+
+def test_ids_of_ours_are_unlike() -> None:
+    made = {new_request_id() for _ in range(1000)}
+    assert len(made) == 1000
+    assert {len(each) for each in made} == {16}

@@ -1,0 +1,184 @@
+"""What systemd's own journal makes of our records, and the daemon's of a service's standard error.
+
+A journal of its own runs in a mount namespace of its own, with a /run that nobody else sees: for
+that one has to be root, and systemd has to be installed. It need not be what runs this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.logs import Event
+
+JOURNALD = "/lib/systemd/systemd-journald"
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path(JOURNALD).exists() or not shutil.which("unshare"),
+    reason="needs root, systemd's journal and unshare",
+)
+
+# Standard error becomes a stream of the journal's, as that of a service is (the lines are those of
+# sd_journal_stream_fd): identifier, unit, priority, whether lines have a prefix, and three targets.
+IN_A_NAMESPACE = """
+set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/journal /run/log/journal
+{journald} >/run/journald.log 2>&1 &
+journald=$!
+for _ in $(seq 100); do [ -S /run/systemd/journal/stdout ] && break; sleep 0.05; done
+code=0
+"$@" || code=$?
+sleep 0.3
+journalctl --sync 2>/dev/null || true
+kill $journald
+wait $journald || true
+journalctl --directory /run/log/journal --output json --all --no-pager --quiet _TRANSPORT=journal \\
+    + _TRANSPORT=stdout
+exit $code
+"""
+
+AS_A_SERVICE = """
+import os, socket, sys
+
+stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+stream.connect("/run/systemd/journal/stdout")
+stream.sendall(b"of-the-unit\\nsmartlinkd.service\\n6\\n1\\n0\\n0\\n0\\n")
+os.dup2(stream.fileno(), 2)
+status = os.fstat(2)
+os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
+stream.close()
+"""
+
+
+def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any]]:
+    """Run Python as a service; the journal's entries."""
+    program = [sys.executable, "-c", AS_A_SERVICE + script, *arguments]
+    done = subprocess.run(
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            IN_A_NAMESPACE.format(journald=JOURNALD),
+            "sh",
+            *program,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_journal_has_our_records_with_their_fields() -> None:
+    script = """
+import logging
+from daemon import logs
+from daemon.logs import Event, Work, acting_as, working_for
+
+logs.formats.LONGEST_MESSAGE = 1 << 20
+logs.set_up("info")
+logger = logging.getLogger("daemon.test")
+with acting_as("conversion"), working_for((Work("r1", "post", "k1"), Work("r2"))):
+    logger.warning("account 7 is paused", extra=Event.ACCOUNT_PAUSED(account="7"))
+try:
+    1 / 0
+except ZeroDivisionError:
+    logger.exception("failed\\nPRIORITY=0")
+logger.info("x" * 600_000)
+print("by hand", file=sys.stderr)
+"""
+    paused, failed, large, by_hand = run(script)
+    assert {name: paused[name] for name in sorted(set(paused)) if not name.startswith("_")} == {
+        "MESSAGE": "account 7 is paused",
+        "PRIORITY": "4",
+        "SYSLOG_IDENTIFIER": "smartlinkd",
+        "LOGGER": "daemon.test",
+        "EVENT": "account_paused",
+        "MESSAGE_ID": Event.ACCOUNT_PAUSED.message_id,
+        "ACTOR": "conversion",
+        "REQUEST_ID": ["r1", "r2"],
+        "CREW": "post",
+        "KICKOFF_ID": "k1",
+        "ACCOUNT": "7",
+        "CODE_FILE": "<string>",
+        "CODE_LINE": paused["CODE_LINE"],
+        "CODE_FUNC": "<module>",
+    }
+    assert failed["MESSAGE"] == "failed\nPRIORITY=0: ZeroDivisionError: division by zero"
+    assert failed["PRIORITY"] == "3"
+    assert failed["EXCEPTION"].startswith("Traceback (most recent call last):\n")
+    assert large["MESSAGE"] == "x" * 600_000
+    assert by_hand["SYSLOG_IDENTIFIER"] == "of-the-unit"
+
+
+def test_without_the_socket_the_journal_has_lines_with_their_priority() -> None:
+    script = """
+import logging
+from daemon import logs
+
+logs.set_up("info")
+os.unlink("/run/systemd/journal/socket")
+logging.getLogger("daemon.test").error("one\\ntwo")
+"""
+    (entry,) = run(script)
+    assert (entry["_TRANSPORT"], entry["PRIORITY"]) == ("stdout", "3")
+    assert json.loads(entry["MESSAGE"])["message"] == "one\ntwo"
+
+
+def test_the_daemon_logs_to_the_journal(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f"""
+[server]
+bind = "127.0.0.1:0"
+[state]
+directory = "{tmp_path / "state"}"
+[auth]
+password_hash = "{hash_password("correct horse")}"
+[links]
+source = "open_api"
+[products]
+source = "none"
+[open_api]
+app_id = "1"
+secret = "a-secret-of-the-api"
+url = "http://127.0.0.1:1/"
+"""
+    )
+    config.chmod(0o600)
+    script = """
+import signal, subprocess, time
+from pathlib import Path
+
+daemon = subprocess.Popen([sys.executable, "-m", "daemon", "serve", "--config", sys.argv[1]])
+control = Path(sys.argv[2], "control.sock")
+for _ in range(400):
+    if control.exists():
+        break
+    time.sleep(0.05)
+ask = [sys.executable, "-m", "daemon", "account", "clear", "--config", sys.argv[1]]
+subprocess.run(ask, check=True, stdout=subprocess.DEVNULL)
+daemon.send_signal(signal.SIGTERM)
+sys.exit(daemon.wait())
+"""
+    entries = run(script, str(config), str(tmp_path / "state"), timeout=60)
+    assert {entry["_TRANSPORT"] for entry in entries} == {"journal"}
+    events = [entry["EVENT"] for entry in entries if "EVENT" in entry]
+    assert events == ["started", "stopping", "stopped"]
+    (asked,) = [entry for entry in entries if entry["MESSAGE"] == "control command: account clear"]
+    assert asked["ACTOR"] == "control"
+    assert len(asked["REQUEST_ID"]) == 16
