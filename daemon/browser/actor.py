@@ -23,7 +23,9 @@ import trio
 from daemon.browser.contexts import Place
 from daemon.browser.generation import EndKind, Generation, GenerationSettings
 from daemon.browser.page import Page
+from daemon.browser.upkeep import Down, Upkeep, tell_nobody
 from daemon.errors import Refused, Unavailable
+from daemon.logs import Event
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Backoff
 
@@ -77,17 +79,20 @@ class Browser:
         queue: int,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         chance: random.Random | None = None,
+        down: Down = tell_nobody,
     ) -> None:
+        """`down` is told when Chromium cannot be kept up, and when it can be again."""
         self.mailbox = Mailbox[_Browser]("browser", size=queue)
         self._settings = settings
         self._backoff = backoff
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._upkeep = Upkeep(down)
         self._incarnation: _Browser | None = None
         self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
-        browser = _Browser(self._settings, self._backoff, self._chance, self.restarts)
+        browser = _Browser(self._settings, self._backoff, self._chance, self.restarts, self._upkeep)
         self._incarnation = browser
         try:
             async with trio.open_nursery() as nursery:
@@ -139,12 +144,13 @@ class _Browser:
         backoff: Backoff,
         chance: random.Random,
         restarts: dict[str, int],
+        upkeep: Upkeep,
     ) -> None:
         self._settings = settings
         self._backoff = backoff
         self._chance = chance
         self._restarts = restarts
-        self._failures = 0  # in a row
+        self._upkeep = upkeep
         self._waiting = False
         self.generation: Generation | None = None
         self.since = datetime.now(UTC)
@@ -175,8 +181,9 @@ class _Browser:
                 try:
                     await nursery.start(generation.run)
                 except Refused as refusal:
-                    self._count(_LAUNCH_FAILED, f"{_LAUNCH_FAILED}: {refusal}")
-                    await self._wait()
+                    why = f"{_LAUNCH_FAILED}: {refusal}"
+                    self._count(_LAUNCH_FAILED, why)
+                    await self._wait(why)
                     continue
                 await self._live(generation)
 
@@ -186,30 +193,33 @@ class _Browser:
         if self.generation is not None:
             self.generation.retire()
         self.generation, self.since = generation, datetime.now(UTC)
-        logger.info("the browser is ready: %s, pid %d", generation.version, generation.pid)
-        began = trio.current_time()
+        what = (generation.version, generation.pid)
+        logger.info("the browser is ready: %s, pid %d", *what, extra=Event.BROWSER_READY())
+        with trio.move_on_after(self._backoff.healthy) as early:
+            await generation.ended()
+        healthy = early.cancelled_caught
+        if healthy:
+            self._upkeep.steady()
         end = await generation.ended()
         self._count(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:
-            self._failures = 0
+            self._upkeep.steady()
             return
         generation.retire()
         self.generation, self.since = None, datetime.now(UTC)
-        if trio.current_time() - began >= self._backoff.healthy:
-            self._failures = 0  # and the next launch is at once
-        else:
-            await self._wait()
+        if not healthy:  # else the next launch is at once
+            await self._wait(str(end))
 
     def _count(self, kind: str, text: str) -> None:
         self._restarts[kind] += 1
         self.last_end = text
-        logger.warning("the browser is restarted: %s", text)
+        logger.warning("the browser is restarted: %s", text, extra=Event.BROWSER_RESTARTED())
 
-    async def _wait(self) -> None:
-        self._failures += 1
+    async def _wait(self, why: str) -> None:
+        self._upkeep.failed(why)
         self._waiting = True
         try:
-            await trio.sleep(self._backoff.wait(self._failures, self._chance))
+            await trio.sleep(self._backoff.wait(self._upkeep.failures, self._chance))
         finally:
             self._waiting = False
 

@@ -193,7 +193,12 @@ class _Call:
         result = message.get("result")
         self.result = result if isinstance(result, dict) else {}
         self.settled.set()
-        if self.abandoned and self.undo is not None:
+        if self.abandoned:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Undo what the browser has done, if it has, since nobody is there who would."""
+        if self.result is not None and self.undo is not None:
             self.undo(self.result)
 
     def fail(self, error: BrowserFailed) -> None:
@@ -242,6 +247,10 @@ class Connection:
                 await call.settled.wait()
         except trio.BrokenResourceError:
             pass  # it ended while there was no room: the call has been failed
+        except trio.Cancelled:
+            # Its answer may have come since it was cancelled, for a caller who does not see it.
+            call.take_back()
+            raise
         finally:
             call.abandoned = not call.settled.is_set()
             to_undo = call.abandoned and call.sent and call.undo is not None

@@ -158,6 +158,8 @@ class Contexts:
     async def _leave(self, warm: _Warm) -> None:
         warm.users -= 1
         warm.last_used = trio.current_time()
+        if warm.context is None and warm.users == 0:
+            self._spoil(warm)  # who left before it was made: there is nothing to keep warm
         if self._is_spoiled(warm):
             if warm.users == 0:
                 await self._dispose(warm)

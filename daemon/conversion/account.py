@@ -2,12 +2,13 @@
 
 A pause is a promise: nothing more goes upstream until the owner has seen to it. The desk is allowed
 to crash and to be started again; the promise is not. So an `Account` belongs to whoever outlives
-the desk's incarnations, and a line only refers to it.
+the desk's incarnations, and a line only refers to it. Each change is told to the owner.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,6 +16,7 @@ from math import inf
 
 import trio
 
+from daemon.logs import Event
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import Cookie
 
@@ -42,11 +44,32 @@ class AccountState:
     reason: str | None
 
 
+AccountChanged = Callable[[str, AccountState], None]
+"""Called with an account's shown name and its new standing."""
+
+
+def tell_nobody(_account: str, _state: AccountState) -> None:
+    """For an owner who wants to be told of nothing."""
+
+
+_EVENTS = {
+    Standing.ACTIVE: Event.ACCOUNT_BACK,
+    Standing.SESSION_LOST: Event.SESSION_LOST,
+    Standing.PAUSED: Event.ACCOUNT_PAUSED,
+}
+
+
+def shown_name(name: str) -> str:
+    """An account's name as people and logs may see it."""
+    return name[:_SHOWN]
+
+
 class Account:
     """One account: its trouble, if it has any, and which cookie that was with."""
 
-    def __init__(self, name: str) -> None:
-        self.shown = name[:_SHOWN]
+    def __init__(self, name: str, changed: AccountChanged = tell_nobody) -> None:
+        self.shown = shown_name(name)
+        self._changed = changed
         self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._digest: str | None = None  # of the cookie that the last trouble was with
@@ -99,5 +122,7 @@ class Account:
         self._digest = cookie.digest if cookie else None
         if standing is not self.state.standing:
             why = f": {reason}" if reason else ""
-            logger.warning("account %s is now %s%s", self.shown, standing, why)
+            about = _EVENTS[standing](account=self.shown)
+            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self.state = AccountState(standing, datetime.now(UTC), reason)
+            self._changed(self.shown, self.state)

@@ -17,7 +17,7 @@ from functools import partial
 
 import trio
 
-from daemon.conversion.account import Account, AccountState
+from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
 from daemon.conversion.line import Line, Lines, SubIds
 from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
 from daemon.conversion.sharing import Remembered, Shared
@@ -80,13 +80,15 @@ class DeskStatus:
 
 @dataclass(frozen=True)
 class DeskSetup:
-    """What the desk works with. Without `products` no product data is read."""
+    """What the desk works with. Without `products` no product data is read. `account_changed` is
+    told of every account's trouble, and of its end."""
 
     market: Market
     links: LinkSource
     products: ProductSource | None
     resolver: Resolver
     limits: DeskLimits
+    account_changed: AccountChanged = tell_nobody
 
 
 class Desk:
@@ -141,7 +143,12 @@ class _Desk:
         self._resolver = setup.resolver
         self._limits = limits = setup.limits
         self._lines = Lines(
-            self._submit, accounts, chunk=limits.chunk, queue=limits.queue, nursery=nursery
+            self._submit,
+            accounts,
+            chunk=limits.chunk,
+            queue=limits.queue,
+            nursery=nursery,
+            changed=setup.account_changed,
         )
         # What work finds is remembered by the work itself and not by those who wait for it: they
         # may leave, and between its end and their waking somebody else may ask for the same.

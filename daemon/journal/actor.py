@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -21,6 +22,8 @@ import trio
 from pydantic import SecretBytes
 
 from daemon.errors import Unavailable
+from daemon.journal.disk import LOOK_EVERY, Disk, Full, tell_nobody
+from daemon.journal.errors import DiskFull
 from daemon.journal.model import (
     Change,
     Created,
@@ -62,13 +65,16 @@ class Journal:
         key: SecretBytes,
         retention: Retention,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        disk_full: Full = tell_nobody,
     ) -> None:
-        """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials."""
+        """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials.
+        `disk_full` is told when its disk takes no more, and when it does again."""
         self.mailbox = Mailbox[_Desk]("journal", size=QUEUE)
         self._path = path
         self._key = key
         self._retention = retention
         self._wall = wall
+        self._disk = Disk(path.parent, disk_full)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: opens the file, answers, and forgets what is beyond its retention.
@@ -81,11 +87,16 @@ class Journal:
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
+                nursery.start_soon(self._watch_disk)
                 task_status.started()
-                await self.mailbox.serve(_Desk(store, limiter))
+                await self.mailbox.serve(_Desk(store, limiter, self._disk))
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(store.close, limiter=limiter)
+
+    def keep(self, retention: Retention) -> None:
+        """Forget by these rules from the next round on."""
+        self._retention = retention
 
     async def create(self, new: NewExecution, *, idempotency: IdempotencyKey | None) -> Created:
         """Put an execution on disk, unless its idempotency key stands for one already.
@@ -209,13 +220,26 @@ class Journal:
                 logger.warning("could not forget old executions: %s", error)
             await trio.sleep(PRUNE_EVERY)
 
+    async def _watch_disk(self) -> None:
+        while True:
+            await self._disk.wait_full()
+            await trio.sleep(LOOK_EVERY)
+            with suppress(Unavailable):
+                if await self._do(Store.has_room):
+                    self._disk.has_room()
+
 
 class _Desk:
     """The state of one incarnation."""
 
-    def __init__(self, store: Store, limiter: trio.CapacityLimiter) -> None:
+    def __init__(self, store: Store, limiter: trio.CapacityLimiter, disk: Disk) -> None:
         self._store = store
         self._limiter = limiter
+        self._disk = disk
 
     async def do(self, work: Callable[[Store], object]) -> object:
-        return await trio.to_thread.run_sync(work, self._store, limiter=self._limiter)
+        try:
+            return await trio.to_thread.run_sync(work, self._store, limiter=self._limiter)
+        except DiskFull:
+            self._disk.is_full()
+            raise

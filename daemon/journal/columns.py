@@ -48,7 +48,7 @@ def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
     try:
         content = to_json(value, inf_nan_mode="constants")
         check_size(name, len(content), limit)
-        from_json(content, allow_inf_nan=False)
+        from_json(content, allow_inf_nan=False, cache_strings="keys")
     except ValueError:
         raise Invalid(
             f"{name}: cannot be kept as JSON; leave out NaN, Infinity, half characters (lone "
@@ -62,7 +62,7 @@ def decode(content: str | None) -> JsonValue:
     if content is None:
         return None
     try:
-        value: JsonValue = from_json(content)
+        value: JsonValue = from_json(content, cache_strings="keys")
     except ValueError:
         raise Damaged("text that should be JSON") from None
     return value

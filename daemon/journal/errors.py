@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemon.errors import Invalid, Unprocessable
+from daemon.errors import Invalid, Unavailable, Unprocessable
 
 
 class KeyReused(Unprocessable):
@@ -15,6 +15,10 @@ class AlreadyFinished(Invalid):
 
 class TooLarge(Invalid):
     """A value is over one of the journal's own limits. Nothing was recorded."""
+
+
+class DiskFull(Unavailable):
+    """There is no room for it. Nothing was changed."""
 
 
 class UnusableJournal(Exception):  # noqa: N818 - it is the journal that is wrong

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from daemon.errors import Unavailable
-from daemon.journal.errors import UnusableJournal
+from daemon.journal.disk import has_room
+from daemon.journal.errors import DiskFull, UnusableJournal
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +45,20 @@ def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal
     why = _PASSING.get(_code(error))
     if why is None:
         return None
-    logger.warning("%s: %s (%s, %s)", path, why, error, error.sqlite_errorname)
-    # Without the path: a client reads this.
-    return Unavailable(
-        f"the daemon's journal could not be used: {why}; nothing was changed, try again once the "
-        "operator has seen to it",
-        retry_after=RETRY_AFTER,
+    # Where the file that the readers share cannot grow, SQLite calls a full disk an I/O error.
+    is_full = _code(error) == sqlite3.SQLITE_FULL or (
+        _code(error) == sqlite3.SQLITE_IOERR and not has_room(path.parent)
     )
+    why = _PASSING[sqlite3.SQLITE_FULL] if is_full else why
+    logger.warning("%s: %s (%s, %s)", path, why, error, error.sqlite_errorname)
+    return _refusal(DiskFull if is_full else Unavailable, why)
+
+
+def not_there(path: Path) -> Unavailable:
+    """The open file has lost its name: what is written to it ends with this process."""
+    why = "its file was removed, or moved away"
+    logger.warning("%s: %s", path, why)
+    return _refusal(Unavailable, why)
 
 
 def explained_at_start(error: sqlite3.Error, path: Path) -> UnusableJournal | None:
@@ -72,6 +80,15 @@ def damaged(path: Path, why: str) -> UnusableJournal:
         f"{path} is damaged ({why}): stop the daemon and put back a backup, or save what can be "
         f"read with `sqlite3 {path} .recover`; moving it away, with the -wal file beside it, "
         "begins an empty one and forgets every execution"
+    )
+
+
+def _refusal(kind: type[Unavailable], why: str) -> Unavailable:
+    # Without the path: a client reads this.
+    return kind(
+        f"the daemon's journal could not be used: {why}; nothing was changed, try again once the "
+        "operator has seen to it",
+        retry_after=RETRY_AFTER,
     )
 
 

@@ -12,6 +12,7 @@ reading of a slow disk less, for a snapshot that may be older than what its aske
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +21,12 @@ from pathlib import Path
 
 from pydantic import SecretBytes
 
+from daemon import logs
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
+from daemon.journal.disk import has_room
 from daemon.journal.errors import UnusableJournal
-from daemon.journal.faults import damaged, explained
+from daemon.journal.faults import damaged, explained, not_there
 from daemon.journal.model import (
     Change,
     Created,
@@ -58,6 +61,7 @@ class Store:
         self._credentials = Seal(key, "webhook credentials")
         self._cursors = Seal(key, "list cursors")
         self._connection = open_database(path)
+        self._file = path.stat()
         try:
             with self._reading() as connection:
                 _refuse_other_key(connection, self._credentials, path)
@@ -157,16 +161,29 @@ class Store:
             else:
                 deliveries.put_off(connection, delivery_id, next_at, why)
         if next_at is None:
-            logger.warning("gave up webhook delivery %d: %s", delivery_id, why)
+            about = logs.Event.WEBHOOK_GIVEN_UP()
+            logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
 
     def prune_some(self, now: datetime, kept: Retention) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         with self._writing() as connection:
             return retention.forget_some(connection, now, kept)
 
+    def has_room(self) -> bool:
+        """Whether the disk takes more: something is written for that."""
+        if not has_room(self._path.parent):
+            return False
+        with self._writing() as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
+        return True
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         connection = self._connection
+        # SQLite does not notice, and whatever is promised would be forgotten with us.
+        if not _is_there(self._path, self._file):
+            raise not_there(self._path)
         with self._reading():
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -189,6 +206,13 @@ class Store:
             raise told from error
         except (Damaged, NotSealed) as error:
             raise damaged(self._path, str(error)) from error
+
+
+def _is_there(path: Path, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), file)
+    except OSError:
+        return False
 
 
 def _refuse_other_key(connection: sqlite3.Connection, seal: Seal, path: Path) -> None:

@@ -221,6 +221,7 @@ async def guarded(
     working_folder: Path,
     user: User | None = None,
     remove: Path | None = None,
+    stdin: int = subprocess.DEVNULL,
     channel: int | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[Guarded]:
@@ -228,9 +229,10 @@ async def guarded(
 
     `environment` is all of its environment. `user` is whom it drops to, which only root can do.
     `remove` is a folder that belongs to this run: it is gone after the block, also when the
-    daemon is killed in it, and also when nothing could be started. `channel` is a descriptor of the
-    caller's that the command gets as its descriptor 3; once in the block the caller's is of no more
-    use. Standard input is /dev/null, the ends of standard output and error are kept.
+    daemon is killed in it, and also when nothing could be started. `stdin` and `channel` are
+    descriptors of the caller's that the command gets as its standard input (else it is /dev/null)
+    and as its descriptor 3; once in the block the caller's are of no more use. The ends of standard
+    output and error are kept.
     """
     try:
         with _spawned(
@@ -239,6 +241,7 @@ async def guarded(
             working_folder=working_folder,
             user=user,
             remove=remove,
+            stdin=stdin,
             channel=channel,
             limits=limits,
         ) as process:
@@ -263,6 +266,7 @@ def _spawned(
     working_folder: Path,
     user: User | None,
     remove: Path | None,
+    stdin: int,
     channel: int | None,
     limits: Limits | None,
 ) -> Iterator[Guarded]:
@@ -293,7 +297,7 @@ def _spawned(
                         str(remove) if remove else "",
                         *command,
                     ],
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=stdout_end,
                     stderr=stderr_end,
                     env=environment,

@@ -25,6 +25,7 @@ from daemon.browser.cdp import Connection, connect, converse
 from daemon.browser.chromium import LaunchSettings, SandboxState, launch
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed
 from daemon.browser.page import BrowserContext, CookieParam, Page
+from tests.hygiene.at_once import held
 
 
 class Peer:
@@ -159,28 +160,20 @@ async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
     nursery.cancel_scope.cancel()
 
 
-def _descriptors_and_children() -> tuple[set[str], set[str]]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return (
-        {entry.name for entry in os.scandir("/proc/self/fd")},
-        {pid for one in lists for pid in one.read_text(encoding="ascii").split()},
-    )
-
-
 @pytest.fixture
 def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
     """The folder for profiles. After the test nothing of any browser with one in it is left.
 
     A guardian waits for the end of all that it guards, or complains.
     """
-    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-test-"))
+    folder = Path(tempfile.mkdtemp(prefix="test-"))
     folder.chmod(0o755)
-    before = _descriptors_and_children()
+    before = held()
     yield folder
     left = [entry.name for entry in os.scandir(folder)]
     shutil.rmtree(folder)
     assert left == []
-    assert _descriptors_and_children() == before
+    assert held() == before
     assert "its guardian" not in caplog.text
 
 

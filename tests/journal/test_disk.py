@@ -120,6 +120,27 @@ def test_a_lock_of_another_program_is_the_askers_error(
     assert impatient.create(given, None).is_new
 
 
+@pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
+def test_a_file_that_was_moved_away_takes_no_promise(
+    store: Store, new: New, path: Path, open_store: Callable[..., Store], another: bool
+) -> None:
+    """SQLite goes on writing to it, and all of that would be gone with the daemon."""
+    before, after = new(), new()
+    store.create(before, None)
+    moved = path.rename(path.with_name("moved"))
+    if another:
+        path.touch()
+
+    with pytest.raises(Unavailable, match="its file was removed, or moved away") as refusal:
+        store.create(after, None)
+
+    assert str(path) not in str(refusal.value)  # a client reads it
+    assert [each.id for each in store.unfinished()] == [before.id]
+    moved.replace(path)
+    assert store.create(after, None).is_new
+    assert [each.id for each in open_store().unfinished()] == [before.id, after.id]
+
+
 def test_a_disk_that_may_not_be_written_to_is_the_askers_error(
     connections: Connections, open_store: Callable[..., Store], new: New
 ) -> None:

@@ -1,0 +1,70 @@
+"""Whether the disk under the journal takes more, and the one place that says so when that changes.
+
+A full disk is every asker's refusal, of which there may be hundreds. The owner is told once, when
+the first write is refused, and once when there is room again. For that nobody waits until a client
+comes: while the disk is full the journal itself looks every few seconds, and writes something.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from daemon.logs import Event
+
+logger = logging.getLogger(__name__)
+
+ROOM: Final = 1024 * 1024
+"""Bytes that have to be free: SQLite writes over old pages without needing any, for a while."""
+LOOK_EVERY: Final = 5.0
+"""Seconds between two looks while it is full."""
+
+Full = Callable[[bool], None]
+"""Called with True when the disk is full, with False when there is room again."""
+
+
+def tell_nobody(_full: bool) -> None:
+    """For an owner who wants to be told of nothing."""
+
+
+def has_room(folder: Path) -> bool:
+    """Whether its file system has room for our user, as far as it tells. Blocks."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return True  # whatever is wrong with it, that is another matter
+    return status.f_bavail * status.f_frsize >= ROOM
+
+
+class Disk:
+    """What is known of it; outlives the journal's incarnations."""
+
+    def __init__(self, folder: Path, tell: Full) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._full = trio.Event()
+
+    async def wait_full(self) -> None:
+        """Wait until it is full."""
+        await self._full.wait()
+
+    def is_full(self) -> None:
+        """A write was refused for it."""
+        if not self._full.is_set():
+            self._full.set()
+            text = "the disk of %s is full: nothing new can be kept until there is room"
+            logger.error(text, self._folder, extra=Event.DISK_FULL())
+            self._tell(True)
+
+    def has_room(self) -> None:
+        """A write was made again, and there is room for more."""
+        if self._full.is_set():
+            self._full = trio.Event()
+            text = "the disk of %s has room again"
+            logger.warning(text, self._folder, extra=Event.DISK_HAS_ROOM())
+            self._tell(False)

@@ -1,0 +1,118 @@
+"""What the owner is told, and when: no I/O in here.
+
+The problem: an account that loses its session, gets it back and loses it again within a minute is
+three messages on a phone at night, and a disk that is just full may come and go all day. Yet the
+last word has to be the true one.
+
+The choice: of each subject (an account, the browser, the disk) a `Board` remembers what was told
+last and when. A change is told at once when nothing was told of its subject for a while, else when
+that time is over, and only if it is still a change then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from math import inf
+from typing import Final
+from uuid import uuid4
+
+from daemon.logs import Event
+from daemon.wire import timestamp
+
+DISTANCE: Final = 30.0
+"""Seconds between two notices of one subject at the least."""
+MOST_SUBJECTS: Final = 256
+"""As many accounts as the desk knows at a time."""
+LONGEST_TEXT: Final = 500
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One change. `subject` is what it is about, `state` how that stands since then.
+
+    `fine` says that there is no trouble with it any more.
+    """
+
+    subject: str
+    state: str
+    event: Event
+    since: datetime
+    text: str
+    account: str = ""
+    fine: bool = False
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which daemon tells: its host's name, and its state directory, of which each has its own."""
+
+    host: str
+    state_directory: str
+
+
+def body_of(notice: Notice, place: Place) -> dict[str, str]:
+    """The fields of a notice, all text. An account that there is none of is an empty one."""
+    told = "".join(char if char.isprintable() else " " for char in notice.text)
+    return {
+        "id": notice.id,
+        "event": notice.event.name.lower(),
+        "account": notice.account,
+        "state": notice.state,
+        "since": timestamp(notice.since),
+        "text": told[:LONGEST_TEXT],
+        **asdict(place),
+    }
+
+
+@dataclass
+class _Subject:
+    """`told` is the last notice, None before the first."""
+
+    told: Notice | None = None
+    told_at: float = -inf
+    news: Notice | None = None
+
+    @property
+    def is_fine(self) -> bool:
+        """There is nothing to tell of it, and as far as the owner knows no trouble."""
+        return self.news is None and (self.told is None or self.told.fine)
+
+    def note(self, notice: Notice) -> None:
+        known = self.told.state == notice.state if self.told is not None else notice.fine
+        self.news = None if known else notice
+
+    def due_at(self, distance: float) -> float:
+        return inf if self.news is None else self.told_at + distance
+
+
+class Board:
+    """What is still to be told. Times are in seconds, on one clock that the caller has."""
+
+    def __init__(self, *, distance: float = DISTANCE) -> None:
+        self._distance = distance
+        self._subjects: dict[str, _Subject] = {}
+
+    def note(self, notice: Notice) -> bool:
+        """Take in a change. False when it cannot be told: there is trouble with too many others."""
+        if notice.subject not in self._subjects and len(self._subjects) >= MOST_SUBJECTS:
+            known = self._subjects.items()
+            self._subjects = {name: each for name, each in known if not each.is_fine}
+            if len(self._subjects) >= MOST_SUBJECTS:
+                return False
+        self._subjects.setdefault(notice.subject, _Subject()).note(notice)
+        return True
+
+    def due_at(self) -> float:
+        """When the next notice is due; `inf` when there is none."""
+        return min((each.due_at(self._distance) for each in self._subjects.values()), default=inf)
+
+    def take(self, now: float) -> Notice | None:
+        """A notice that is due, the one that waits for the longest; it counts as told from now."""
+        due = [each for each in self._subjects.values() if each.due_at(self._distance) <= now]
+        first = min(due, key=lambda each: each.due_at(self._distance), default=None)
+        if first is None:
+            return None
+        first.told, first.told_at, first.news = first.news, now, None
+        return first.told

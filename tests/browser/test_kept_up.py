@@ -1,0 +1,100 @@
+"""The browser actor tells when Chromium cannot be kept up, and when it can be again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.browser.actor import Browser
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.generation import GenerationSettings
+from daemon.browser.upkeep import TOO_MANY
+from daemon.logs import Event
+from daemon.supervision.policy import Backoff
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import PlayedChromiums
+
+HEALTHY = 60.0
+BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
+LONG_ENOUGH = TOO_MANY * (1.0 + BACKOFF.longest)
+"""Seconds for so many launches, each with the wait behind it."""
+
+
+class Watched(Browser):
+    """Keeps what it has told of Chromium."""
+
+    def __init__(self) -> None:
+        settings = GenerationSettings(
+            launch=LaunchSettings(),
+            contexts=2,
+            idle=10_000,
+            recycle_after=10_000,
+            recycle_memory=1 << 30,
+        )
+        self.told: list[str | None] = []
+        super().__init__(settings, queue=2, backoff=BACKOFF, down=self.told.append)
+
+
+@pytest.fixture
+def browser() -> Watched:
+    return Watched()
+
+
+async def test_one_that_never_starts_is_told_once_and_its_return_when_it_has_lasted(
+    browser: Watched,
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    chromiums.launch_fails = "no Chromium was found"
+    await nursery.start(browser.run)
+    await trio.sleep(10 * LONG_ENOUGH)
+    assert browser.told == ["launch failed: no Chromium was found"]
+    chromiums.launch_fails = ""
+    await trio.sleep(5)
+    assert browser.ready
+    assert len(browser.told) == 1  # it may be gone in a moment
+    await trio.sleep(HEALTHY)
+    assert browser.told[1:] == [None]
+
+
+async def test_one_that_ends_again_and_again_is_told_also_over_a_restart_of_the_actor(
+    browser: Watched,
+    chromiums: PlayedChromiums,
+    autojump_clock: MockClock,
+) -> None:
+    for turn in range(TOO_MANY):
+        assert browser.told == []
+        async with trio.open_nursery() as incarnation:
+            await incarnation.start(browser.run)
+            while not browser.ready:  # noqa: ASYNC110 - it tells nobody
+                await trio.sleep(0.1)
+            chromiums.launched[-1].exit()
+            await trio.sleep(0.1)
+            incarnation.cancel_scope.cancel()
+        assert len(chromiums.launched) == turn + 1
+    assert browser.told == ["crashed: Chromium ended: signal 9"]
+
+
+async def test_one_that_ends_now_and_then_is_nothing_to_tell(
+    browser: Watched,
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await nursery.start(browser.run)
+    for _ in range(2 * TOO_MANY):
+        await trio.sleep(HEALTHY + 5)
+        chromiums.launched[-1].exit()
+    assert browser.told == []
+    caplog.set_level(logging.INFO, "daemon")
+    caplog.clear()
+    await trio.sleep(5)
+    events = [record.event for record in caplog.records if hasattr(record, "event")]
+    assert events == [Event.BROWSER_RESTARTED, Event.BROWSER_READY]

@@ -1,0 +1,64 @@
+"""When Chromium counts as one that cannot be kept up: said once, and once that it is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.browser.upkeep import TOO_MANY, Upkeep
+from daemon.logs import Event
+
+
+@pytest.fixture
+def told() -> list[str | None]:
+    return []
+
+
+@pytest.fixture
+def upkeep(told: list[str | None]) -> Upkeep:
+    return Upkeep(told.append)
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[Event]:
+    return [record.event for record in caplog.records if hasattr(record, "event")]
+
+
+def test_a_few_ends_are_an_everyday_event(
+    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(1, TOO_MANY):
+        upkeep.failed("crashed")
+        assert upkeep.failures == number
+    assert (told, events(caplog)) == ([], [])
+
+
+def test_too_many_in_a_row_are_told_once(
+    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3 * TOO_MANY):
+        upkeep.failed(f"crash {number}")
+    assert told == [f"crash {TOO_MANY - 1}"]
+    assert events(caplog) == [Event.BROWSER_DOWN]
+    assert f"{TOO_MANY} times in a row" in caplog.text
+
+
+def test_a_healthy_time_begins_the_count_anew(upkeep: Upkeep, told: list[str | None]) -> None:
+    for _ in range(TOO_MANY - 1):
+        upkeep.failed("crashed")
+    upkeep.steady()
+    assert upkeep.failures == 0
+    for _ in range(TOO_MANY - 1):
+        upkeep.failed("crashed")
+    assert told == []
+
+
+def test_its_end_is_told_once_and_then_all_begins_again(
+    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(TOO_MANY):
+        upkeep.failed("first")
+    upkeep.steady()
+    upkeep.steady()
+    for _ in range(TOO_MANY):
+        upkeep.failed("second")
+    assert told == ["first", None, "second"]
+    assert events(caplog) == [Event.BROWSER_DOWN, Event.BROWSER_BACK, Event.BROWSER_DOWN]

@@ -1,0 +1,106 @@
+"""Changes of an account's standing are told; and the log names all that a submit was made for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.account import Account, AccountState, Standing
+from daemon.conversion.line import Line
+from daemon.errors import UpstreamFailed
+from daemon.logs import Event, Work, working_for, works
+from daemon.marketplace.errors import HumanCheck, SessionLost
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from daemon.marketplace.answers import Row
+    from daemon.vault.cookie import Cookie
+    from tests.conversion.conftest import FakeLinks
+
+COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
+NAME = COOKIE.account
+SHOWN = NAME[:12]
+
+Told = list[tuple[str, AccountState]]
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def account(told: Told) -> Account:
+    return Account(NAME, lambda name, state: told.append((name, state)))
+
+
+def standings(told: Told) -> list[Standing]:
+    return [state.standing for _, state in told]
+
+
+def test_each_change_is_told_once_with_the_name_that_may_be_shown(
+    account: Account, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    account.made_links()
+    account.cookie_synced(COOKIE)
+    account.lost_session(SessionLost(), COOKIE)
+    account.lost_session(SessionLost(), COOKIE)
+    account.pause(HumanCheck(), COOKIE)
+    account.pause(HumanCheck(), COOKIE)
+    account.clear()
+    account.clear()
+    assert standings(told) == [Standing.SESSION_LOST, Standing.PAUSED, Standing.ACTIVE]
+    assert {name for name, _ in told} == {SHOWN}
+    assert told[-1][1] == account.state
+    logged = [record for record in caplog.records if hasattr(record, "event")]
+    assert [(record.event, record.about) for record in logged] == [  # type: ignore[attr-defined]
+        (event, {"account": SHOWN})
+        for event in (Event.SESSION_LOST, Event.ACCOUNT_PAUSED, Event.ACCOUNT_BACK)
+    ]
+
+
+def test_a_session_that_works_again_is_told(account: Account, told: Told) -> None:
+    account.lost_session(SessionLost(), COOKIE)
+    account.made_links()
+    assert standings(told) == [Standing.SESSION_LOST, Standing.ACTIVE]
+
+
+async def test_a_submit_is_made_for_all_who_hold_its_tickets(
+    links: FakeLinks,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[set[str]] = []
+
+    async def submit(
+        cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+    ) -> Sequence[Row]:
+        begun = works()
+        try:
+            return await links.create(cookie, products, sub_ids)
+        finally:
+            seen.append({work.request_id for work in begun})
+
+    async def want(request_id: str, number: int) -> None:
+        with working_for((Work(request_id=request_id),)):
+            try:
+                await line.row(line.ticket(COOKIE, Product(7, number), ()))
+            except UpstreamFailed:
+                logging.getLogger("daemon.test").info("%s was refused", request_id)
+
+    line = Line(submit, Account(NAME), chunk=2, nursery=nursery)
+    for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
+        nursery.start_soon(want, request_id, number)
+        await wait_all_tasks_blocked()
+    await trio.sleep(0.5)  # the first is under way; another one joins it
+    nursery.start_soon(want, "e", 1)
+    await trio.sleep(10)
+    assert seen == [{"a", "e"}, {"b", "c", "d"}]

@@ -1,0 +1,167 @@
+"""The owner is told once that the disk is full, and once that there is room again."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from daemon.journal import actor as actor_module
+from daemon.journal import executions, faults
+from daemon.journal.actor import Journal
+from daemon.journal.disk import ROOM, has_room
+from daemon.journal.errors import DiskFull
+from daemon.journal.model import Created, NewExecution, Retention
+from daemon.journal.store import Store
+from daemon.logs import Event
+
+New = Callable[..., NewExecution]
+PATIENCE = 10.0
+
+
+class PlayedDisk:
+    """A disk that takes no execution while `full`; so many bytes of it are said to be `free`."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.free = ROOM
+        self._create = executions.create
+
+    def statvfs(self, _: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_bavail=self.free // 512, f_frsize=512)
+
+    def create(self, *args: Any) -> Created:
+        if self.full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
+            raise error
+        return self._create(*args)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
+    made = PlayedDisk()
+    monkeypatch.setattr(os, "statvfs", made.statvfs)
+    monkeypatch.setattr(executions, "create", made.create)
+    monkeypatch.setattr(actor_module, "LOOK_EVERY", 0.01)
+    return made
+
+
+@pytest.fixture
+def told() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+async def journal(path: Path, told: list[bool], nursery: trio.Nursery) -> Journal:
+    kept = Retention(age=timedelta(days=30), count=1000)
+    made = Journal(path, key=SecretBytes(b"k" * 32), retention=kept, disk_full=told.append)
+    await nursery.start(made.run)
+    return made
+
+
+async def until(told: list[bool], count: int) -> None:
+    with trio.fail_after(PATIENCE):
+        while len(told) < count:  # noqa: ASYNC110 - a plain list tells nobody
+            await trio.sleep(0.01)
+
+
+async def test_it_is_told_once_however_many_are_refused(
+    journal: Journal,
+    full_disk: PlayedDisk,
+    new: New,
+    told: list[bool],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    for _ in range(5):
+        with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
+            await journal.create(new(), idempotency=None)
+    await trio.sleep(0.1)
+    assert told == [True]
+    events = [record.event for record in caplog.records if hasattr(record, "event")]
+    assert events == [Event.DISK_FULL]
+
+
+async def test_its_end_is_told_although_nobody_asks_for_anything(
+    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    full_disk.full, full_disk.free = False, ROOM
+    await until(told, 2)
+    assert told == [True, False]
+    await journal.create(new(), idempotency=None)
+    await trio.sleep(0.1)
+    assert len(told) == 2
+
+
+async def test_a_little_room_is_none(
+    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    full_disk.full, full_disk.free = False, ROOM - 512
+    await trio.sleep(0.2)
+    assert told == [True]
+
+
+async def test_room_that_cannot_be_written_to_is_none(
+    journal: Journal,
+    full_disk: PlayedDisk,
+    new: New,
+    told: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: Store) -> bool:
+        raise DiskFull("no", retry_after=1)
+
+    full_disk.full = True
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "has_room", refuse)
+        with pytest.raises(DiskFull):
+            await journal.create(new(), idempotency=None)
+        await trio.sleep(0.2)
+        assert told == [True]
+    await until(told, 2)
+
+
+def test_looking_for_room_writes_to_the_file(store: Store, path: Path) -> None:
+    def written() -> int:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+
+    before = written()
+    assert store.has_room()
+    assert written() > before
+    assert store.unfinished() == []
+
+
+def test_an_io_error_on_a_full_disk_is_a_full_disk(
+    path: Path, full_disk: PlayedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    full_disk.free = 0
+    assert isinstance(faults.explained(error, path), DiskFull)
+    full_disk.free = ROOM
+    told = faults.explained(error, path)
+    assert told is not None
+    assert not isinstance(told, DiskFull)
+
+
+def test_a_folder_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
+    assert has_room(tmp_path / "gone")
+    assert has_room(tmp_path) == (
+        os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize >= ROOM
+    )

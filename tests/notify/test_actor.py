@@ -1,0 +1,252 @@
+"""The actor: nobody waits for it, what fails is tried again, and one way never holds up another."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from daemon.conversion.account import AccountState, Standing
+from daemon.logs import Event
+from daemon.notify.actor import ATTEMPTS, Notifier
+from daemon.notify.notice import DISTANCE, MOST_SUBJECTS, Place
+from daemon.notify.ways import NotTold, Way
+from daemon.supervision.policy import Backoff
+from daemon.supervision.supervisor import ChildSpec, Supervisor
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+PAUSED = AccountState(Standing.PAUSED, NOON, "a human check")
+ACTIVE = AccountState(Standing.ACTIVE, NOON, None)
+LOST = AccountState(Standing.SESSION_LOST, NOON, "wants a login")
+
+
+class Played:
+    """A way whose outcomes are given; None is a success. It keeps what was told, and when."""
+
+    def __init__(self, name: str = "notify.played", *outcomes: Exception | None) -> None:
+        self.name = name
+        self.outcomes = list(outcomes)
+        self.told: list[tuple[float, str]] = []
+        self.bodies: list[Mapping[str, str]] = []
+        self.hangs = False
+
+    async def tell(self, body: Mapping[str, str]) -> None:
+        self.told.append((trio.current_time(), body["event"]))
+        self.bodies.append(body)
+        if self.hangs:
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if outcome is not None:
+            raise outcome
+
+    @property
+    def events(self) -> list[str]:
+        return [event for _, event in self.told]
+
+
+@pytest.fixture
+def way() -> Played:
+    return Played()
+
+
+def notifier(*ways: Way) -> Notifier:
+    return Notifier(ways, Place("here", "/state"), chance=random.Random(1), wall=lambda: NOON)
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_each_change_is_told_with_its_fields(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    made = notifier(way)
+    await nursery.start(made.run)
+    made.account_changed("7", PAUSED)
+    made.browser_down("launch failed: no such file")
+    made.disk_full(True)
+    await trio.sleep(DISTANCE + 1)
+    made.account_changed("7", ACTIVE)
+    made.browser_down(None)
+    made.disk_full(False)
+    await trio.sleep(1)
+    told = [
+        (body["event"], body["account"], body["state"], body["since"], body["text"])
+        for body in way.bodies
+    ]
+    noon = "2026-11-21T12:00:00.000Z"
+    assert sorted(told) == sorted(
+        [
+            ("account_paused", "7", "paused", noon, "account 7 is now paused: a human check"),
+            (
+                "browser_down",
+                "",
+                "down",
+                noon,
+                "Chromium cannot be kept up, so no links are made: launch failed: no such file",
+            ),
+            (
+                "disk_full",
+                "",
+                "full",
+                noon,
+                "the disk is full: crews cannot be kicked off, and what runs is held up",
+            ),
+            ("account_back", "7", "active", noon, "account 7 is now active"),
+            ("browser_back", "", "up", noon, "Chromium stays up again"),
+            ("disk_has_room", "", "has room", noon, "the disk has room again"),
+        ]
+    )
+    assert {(body["host"], body["state_directory"]) for body in way.bodies} == {("here", "/state")}
+
+
+async def test_what_changed_before_it_ran_is_told(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    made = notifier(way)
+    made.account_changed("7", LOST)
+    await nursery.start(made.run)
+    await trio.sleep(1)
+    assert way.events == ["session_lost"]
+
+
+async def test_flapping_is_damped(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    made = notifier(way)
+    await nursery.start(made.run)
+    began = trio.current_time()
+    for _ in range(100):
+        made.account_changed("7", LOST)
+        await trio.sleep(1)
+        made.account_changed("7", ACTIVE)
+        await trio.sleep(1)
+    await trio.sleep(2 * DISTANCE)
+    assert 2 <= len(way.told) <= 200 / DISTANCE + 2
+    assert way.told[0][0] - began < 1
+    assert way.events[-1] == "account_back"
+    for (before, one), (after, other) in pairwise(way.told):
+        assert after - before >= DISTANCE
+        assert one != other
+
+
+async def test_what_fails_is_tried_again_after_growing_waits(
+    autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    way = Played("notify.url", NotTold("HTTP 503"), NotTold("HTTP 503"))
+    made = notifier(way)
+    await nursery.start(made.run)
+    made.disk_full(True)
+    await trio.sleep(60)
+    times = [moment for moment, _ in way.told]
+    assert len({body["id"] for body in way.bodies}) == 1
+    assert [4 <= times[1] - times[0] <= 5, 8 <= times[2] - times[1] <= 10] == [True, True]
+    assert len(times) == 3
+    assert "notify.url: told that the disk is full" in caplog.text
+    assert [record for record in caplog.records if hasattr(record, "event")] == []
+
+
+@pytest.mark.parametrize("final", [False, True])
+async def test_what_goes_on_failing_is_given_up_and_the_log_says_so(
+    autojump_clock: MockClock,
+    nursery: trio.Nursery,
+    caplog: pytest.LogCaptureFixture,
+    final: bool,
+) -> None:
+    tries = 1 if final else ATTEMPTS
+    way = Played("notify.url", *[NotTold("HTTP 404", final=final)] * tries)
+    made = notifier(way)
+    await nursery.start(made.run)
+    made.account_changed("7", PAUSED)
+    await trio.sleep(120)
+    assert len(way.told) == tries
+    (lost,) = [one for one in caplog.records if getattr(one, "event", None) is Event.NOTICE_LOST]
+    assert lost.getMessage() == (
+        "notify.url: gave up telling that account 7 is now paused: a human check: HTTP 404 "
+        f"(attempt {tries})"
+    )
+    made.account_changed("7", ACTIVE)
+    await trio.sleep(DISTANCE)
+    assert way.events[-1] == "account_back"  # it goes on with the next
+
+
+async def test_a_way_that_hangs_holds_up_no_other(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    other = Played("notify.other")
+    other.hangs = True
+    made = notifier(other, way)
+    await nursery.start(made.run)
+    for subject in range(5):
+        made.account_changed(f"{subject}", PAUSED)
+    await trio.sleep(1)
+    assert way.events == ["account_paused"] * 5
+    assert len(other.told) == 1
+
+
+async def test_a_bug_in_a_way_is_a_failure_and_tells_no_address(
+    autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    way = Played("notify.url", *[ValueError("https://tell.example/key")] * ATTEMPTS)
+    made = notifier(way)
+    await nursery.start(made.run)
+    made.disk_full(True)
+    await trio.sleep(120)
+    assert "a bug of the daemon's own (ValueError) (attempt 4)" in caplog.text
+    assert "tell.example" not in caplog.text
+
+
+async def test_too_much_trouble_is_told_as_far_as_there_is_room(
+    autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, way: Played
+) -> None:
+    made = notifier(way)
+    for subject in range(MOST_SUBJECTS + 3):
+        made.account_changed(f"{subject}", PAUSED)
+    assert caplog.text.count("too much else is wrong already") == 3
+    await nursery.start(made.run)
+    await trio.sleep(1)
+    assert len(way.told) == MOST_SUBJECTS
+
+
+async def test_what_is_on_the_board_outlives_an_incarnation(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    way.hangs = True
+    made = notifier(way)
+    dying = trio.Event()
+
+    async def run(task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as inner:
+            await inner.start(made.run)
+            task_status.started()
+            if not dying.is_set():
+                await dying.wait()
+                raise ZeroDivisionError
+
+    supervisor = Supervisor("top", [ChildSpec("notify", run)], backoff=Backoff())
+    await nursery.start(supervisor.run)
+    made.account_changed("7", PAUSED)
+    await settle()
+    made.disk_full(True)
+    way.hangs = False
+    dying.set()
+    await trio.sleep(DISTANCE)
+    assert way.events == ["account_paused", "disk_full"]
+    supervisor.stop()
+    await settle()
+
+
+def test_without_a_way_it_is_nothing() -> None:
+    made = notifier()
+    made.disk_full(True)
+    assert not made
+    assert notifier(Played())

@@ -1,0 +1,137 @@
+"""What is told and when: once for each change, not too often, and in the end the truth."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import inf
+
+import pytest
+
+from daemon.logs import Event
+from daemon.notify.notice import LONGEST_TEXT, MOST_SUBJECTS, Board, Notice, Place, body_of
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
+LOST = Notice("account 7", "session lost", Event.SESSION_LOST, NOON, "7 wants a login")
+BACK = Notice("account 7", "active", Event.ACCOUNT_BACK, NOON, "7 is back", fine=True)
+DOWN = Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium")
+
+
+def test_a_change_is_told_at_once() -> None:
+    board = Board(distance=30)
+    assert board.due_at() == inf
+    assert board.take(0) is None
+    board.note(PAUSED)
+    assert board.due_at() == -inf
+    assert board.take(0) == PAUSED
+    assert board.due_at() == inf
+    assert board.take(inf) is None
+
+
+def test_the_next_change_of_the_same_subject_waits_its_time() -> None:
+    board = Board(distance=30)
+    board.note(PAUSED)
+    board.take(100)
+    board.note(BACK)
+    assert board.due_at() == 130
+    assert board.take(129.9) is None
+    assert board.take(130) == BACK
+
+
+def test_other_subjects_do_not_wait_for_it() -> None:
+    board = Board(distance=30)
+    board.note(PAUSED)
+    board.take(100)
+    board.note(DOWN)
+    assert board.take(100) == DOWN
+
+
+def test_what_came_and_went_is_not_told() -> None:
+    board = Board(distance=30)
+    board.note(PAUSED)
+    board.note(BACK)
+    assert board.due_at() == inf  # nobody knows of it, so nobody need know that it is over
+    board.note(PAUSED)
+    board.take(100)
+    board.note(BACK)
+    board.note(replace(PAUSED, text="again"))
+    assert board.due_at() == inf
+
+
+def test_the_last_of_several_changes_is_the_one_that_is_told() -> None:
+    board = Board(distance=30)
+    board.note(PAUSED)
+    board.take(100)
+    board.note(BACK)
+    board.note(LOST)
+    assert board.take(130) == LOST
+
+
+def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
+    board = Board(distance=30)
+    board.note(BACK)
+    assert board.due_at() == inf
+
+
+def test_subjects_are_bounded_and_those_without_trouble_go_first() -> None:
+    board = Board(distance=0)
+    trouble = [replace(PAUSED, subject=f"account {n}") for n in range(MOST_SUBJECTS)]
+    assert all(board.note(each) for each in trouble)
+    assert not board.note(DOWN)
+    while board.take(0):
+        pass
+    assert not board.note(DOWN)  # all are known to be in trouble, which is not to be forgotten
+    assert board.note(replace(BACK, subject="account 5"))
+    assert board.take(1) == replace(BACK, subject="account 5")
+    assert board.note(DOWN)
+    assert len(board._subjects) == MOST_SUBJECTS
+
+
+STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int) -> None:
+    chance = random.Random(seed)
+    board, now, state = Board(distance=30), 0, "active"
+    told: list[tuple[int, str]] = []
+    for change in range(60):
+        changed = state if change > 50 else chance.choice(sorted(STATES))
+        if changed != state:
+            state = changed
+            board.note(STATES[changed])
+        for _ in range(chance.choice([0, 1, 5, 20, 45])):
+            while notice := board.take(now):
+                told.append((now, notice.state))
+            now += 1
+    assert len(told) > 5
+    assert told[-1][1] == state
+    assert told[0][1] != "active"
+    for (before, one), (after, other) in pairwise(told):
+        assert after - before >= 30
+        assert one != other
+
+
+def test_the_fields_are_text_on_one_line_and_bounded() -> None:
+    odd = replace(PAUSED, text="a\nb\x1b[2J" + "x" * 2000)
+    body = body_of(odd, Place("here", "/var/lib/smartlinkd"))
+    assert body == {
+        "id": odd.id,
+        "event": "account_paused",
+        "account": "7",
+        "state": "paused",
+        "since": "2026-11-21T12:00:00.000Z",
+        "text": ("a b [2J" + "x" * 2000)[:LONGEST_TEXT],
+        "host": "here",
+        "state_directory": "/var/lib/smartlinkd",
+    }
+
+
+def test_each_notice_has_an_id_of_its_own() -> None:
+    first, second = (
+        Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium") for _ in range(2)
+    )
+    assert first.id != second.id

@@ -1,0 +1,165 @@
+"""The two ways, with a real receiver and real programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+from pydantic import SecretStr
+
+from daemon.notify import ways
+from daemon.notify.ways import ByCommand, ByRequest, NotTold
+
+if TYPE_CHECKING:
+    from tests.notify.conftest import Program, Receiver, Report
+
+BODY = {"event": "account_paused", "account": "7", "text": "account 7, giá", "state": "paused"}
+
+
+def is_there(pid: str) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def to(receiver: Receiver) -> ByRequest:
+    return ByRequest(SecretStr(receiver.url))
+
+
+async def test_a_request_carries_the_notice(receiver: Receiver) -> None:
+    await to(receiver).tell(BODY)
+    assert receiver.bodies == [BODY]
+    (head,) = receiver.heads
+    assert head.startswith("POST /a-key-in-the-path?x=1 HTTP/1.1\r\n")
+    assert "Content-Type: application/json" in head
+    assert "authorization" not in head.lower()
+
+
+@pytest.mark.parametrize(
+    ("answer", "final"),
+    [
+        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 429 No\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 302 No\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", True),
+        (b"", False),
+    ],
+)
+async def test_an_answer_that_is_no_success(receiver: Receiver, answer: bytes, final: bool) -> None:
+    receiver.answers.append(answer)
+    with pytest.raises(NotTold) as raised:
+        await to(receiver).tell(BODY)
+    assert raised.value.final is final
+    assert "a-key-in-the-path" not in str(raised.value)
+    assert len(receiver.bodies) == 1  # no redirect was followed
+
+
+async def test_a_receiver_that_hangs_is_left(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.crews.sending.DEADLINE", 0.2)
+    receiver.hangs = True
+    with trio.fail_after(5), pytest.raises(NotTold, match="no answer within"):
+        await to(receiver).tell(BODY)
+
+
+async def test_nobody_there(receiver: Receiver) -> None:
+    with pytest.raises(NotTold, match=r"127\.0\.0\.1 cannot be connected to") as raised:
+        await ByRequest(SecretStr("http://127.0.0.1:1/secret")).tell(BODY)
+    assert "secret" not in str(raised.value)
+
+
+async def test_a_program_gets_the_notice_twice_and_nothing_of_ours(
+    program: Program, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_DAEMON", "x")
+    kept = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(kept, True)
+    try:
+        await ByCommand(program(report.script)).tell(BODY)
+    finally:
+        os.close(kept)
+    seen = report.read()
+    assert json.loads(seen["stdin"]) == BODY
+    assert seen["environment"] == {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "SMARTLINKD_EVENT": "account_paused",
+        "SMARTLINKD_ACCOUNT": "7",
+        "SMARTLINKD_TEXT": "account 7, giá",
+        "SMARTLINKD_STATE": "paused",
+    }
+    assert seen["descriptors"] == ["0", "1", "2", "3"]  # the last is the listing's own
+    assert (seen["session"], seen["group"], seen["folder"]) == (True, True, "/")
+
+
+async def test_arguments_are_not_for_a_shell(program: Program, tmp_path: Path) -> None:
+    script = f"import sys; open({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv[1:]))"
+    words = ("$(touch /tmp/no)", "a b", "; exit 1", "")
+    await ByCommand((*program(script), *words)).tell(BODY)
+    assert (tmp_path / "seen").read_text() == repr(list(words))
+
+
+async def test_a_program_need_not_read(program: Program) -> None:
+    await ByCommand(program("import os; os.close(0)")).tell(BODY)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("import sys; sys.exit(3)", "exit code 3; without a word on standard error"),
+        ("import sys; sys.exit('first\\nno network')", "exit code 1; no network"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9 .*"),
+    ],
+)
+async def test_a_program_that_fails(program: Program, script: str, why: str) -> None:
+    with pytest.raises(NotTold, match=f"^{why}$") as raised:
+        await ByCommand(program(script)).tell(BODY)
+    assert not raised.value.final
+
+
+async def test_a_program_that_repeats_its_arguments_tells_no_key(program: Program) -> None:
+    script = "import sys; sys.exit('cannot reach ' + sys.argv[1])"
+    with pytest.raises(NotTold) as raised:
+        await ByCommand((*program(script), "https://tell.example/key")).tell(BODY)
+    assert str(raised.value) == "exit code 1; cannot reach [argument 5]"
+
+
+async def test_a_program_that_there_is_not() -> None:
+    with pytest.raises(NotTold, match=r"could not be started: .*No such file"):
+        await ByCommand(("/nowhere/tell-me",)).tell(BODY)
+
+
+async def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ways, "COMMAND_DEADLINE", 1.0)
+    script = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+time.sleep(60)
+"""
+    began = time.monotonic()
+    with pytest.raises(NotTold, match="did not end within 1 s"):
+        await ByCommand(program(script)).tell(BODY)
+    assert time.monotonic() - began < 8
+    assert not is_there((tmp_path / "pid").read_text())
+
+
+async def test_nothing_is_left_open(program: Program, receiver: Receiver) -> None:
+    def descriptors() -> list[str]:
+        return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
+
+    before = descriptors()
+    await to(receiver).tell(BODY)
+    await ByCommand(program("")).tell(BODY)
+    with pytest.raises(NotTold):
+        await ByCommand(("/nowhere",)).tell(BODY)
+    await trio.testing.wait_all_tasks_blocked()
+    assert descriptors() == before
