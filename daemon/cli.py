@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from daemon import __version__
-from daemon.config import ConfigError, Settings, load
+from daemon.config import ConfigError, Settings, load, state_directory
 from daemon.config.values import HIGHEST_PORT
 from daemon.errors import Refused, leaves
 
@@ -143,14 +143,19 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _settings(path: Path) -> Settings:
-    return load(path, os.environ)
+def _settings(path: Path, *, by_hand: bool = False) -> Settings:
+    return load(path, os.environ, by_hand=by_hand)
 
 
 def _serve(chosen: argparse.Namespace) -> int:
+    from daemon.processes.allocator import return_large_blocks
     from daemon.processes.privacy import keep_private
 
     keep_private()  # before any secret is read
+    return_large_blocks()
+    from daemon.service_manager.given import take_over
+
+    given = take_over(os.environ)  # before a descriptor's number can be somebody else's
     settings = _settings(chosen.config)
     import trio
 
@@ -161,10 +166,11 @@ def _serve(chosen: argparse.Namespace) -> int:
     logs.set_up(settings.logging.level)
     code = OK
     try:
-        trio.run(tree.serve, settings)
+        trio.run(tree.serve, settings, given, partial(_settings, chosen.config))
     except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
         for error in leaves(expected):
-            logger.critical("%s", error)
+            about = logs.Event.ESCALATED() if isinstance(error, Escalated) else None
+            logger.critical("%s", error, extra=about)
         code = FAILED
     except* Exception as bug:
         # One record: a bare traceback is thirty to whoever collects the log.
@@ -192,7 +198,7 @@ def _hash_password(chosen: argparse.Namespace) -> int:  # noqa: ARG001 - it has 
 
 
 def _check_config(chosen: argparse.Namespace) -> int:
-    settings = _settings(chosen.config)
+    settings = _settings(chosen.config, by_hand=True)
     from daemon.commands.check_config import check_config
 
     return check_config(chosen.config, settings)
@@ -202,7 +208,7 @@ def _doctor(chosen: argparse.Namespace) -> int:
     path = chosen.config or (CONFIG if os.access(CONFIG, os.R_OK) else None)
     from daemon import doctor
 
-    return doctor.main(partial(_settings, path) if path else None)
+    return doctor.main(partial(_settings, path, by_hand=True) if path else None)
 
 
 def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
@@ -212,7 +218,7 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
     """
 
     def ask(chosen: argparse.Namespace) -> int:
-        directory = _settings(chosen.config).state.directory
+        directory = state_directory(chosen.config, os.environ)
         from daemon.commands.running import ask_running
 
         given = {name: getattr(chosen, name) for name in arguments}

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from daemon.errors import Invalid, Refused
 from daemon.faults import tell
+from daemon.logs import Work, new_request_id, working_for
 from daemon.patience import patience
 
 logger = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class Control:
 
     async def _converse(self, stream: trio.SocketStream, hands: trio.Semaphore) -> None:
         try:
-            with trio.move_on_after(DEADLINE):
+            with trio.move_on_after(DEADLINE), working_for((Work(request_id=new_request_id()),)):
                 async with stream:
                     answer = await self._answer(await _read_line(stream, MAX_QUESTION))
                     await stream.send_all(json.dumps(answer).encode() + b"\n")

@@ -2,13 +2,16 @@
 
 They are opened before anything is started, so that a port that is taken ends the start at once. A
 crew's own is no reason to: that crew is then served at the main address alone, and the log says so.
+
+Where the service manager has opened one already, that one is used, and outlives the daemon.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from socket import socket
@@ -17,7 +20,9 @@ import trio
 
 from daemon.config.values import Bind
 from daemon.errors import Invalid
-from daemon.serving import GuardedQuart, bind, serve
+from daemon.service_manager.given import Descriptor
+from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
+from daemon.serving import GuardedQuart, Served, bind, serve
 
 logger = logging.getLogger(__name__)
 
@@ -46,25 +51,57 @@ class Doors:
 
 
 @contextmanager
-def open_doors(main: Bind, crews: Mapping[str, Bind]) -> Iterator[Doors]:
-    """Listen for the length of the block. Blocks. Raises `Invalid` for the main address."""
-    doors = Doors(bind(main.host, main.port), _crew_doors(crews))
-    try:
+def open_doors(
+    main: Bind, crews: Mapping[str, Bind], given: Sockets = NO_SOCKETS
+) -> Iterator[Doors]:
+    """Listen for the length of the block. Blocks. Raises `Invalid` for the main address.
+
+    `given` are the service manager's sockets, which go before what is configured.
+    """
+    with ExitStack() as opened:
+        doors = Doors(
+            _open(main, given.main, "server.bind", opened), _crew_doors(crews, given.crews, opened)
+        )
         yield doors
-    finally:
-        for door in chain(doors.main, *doors.crews.values()):
-            door.close()
 
 
-def _crew_doors(crews: Mapping[str, Bind]) -> dict[str, Sequence[socket]]:
+def _open(
+    where: Bind, given: Sequence[Descriptor], setting: str, opened: ExitStack
+) -> Sequence[socket]:
+    if given:
+        lent = lend(given)
+        if not agree(where, lent):
+            listening = ", ".join(_url(each) for each in lent)
+            logger.warning(
+                "%s is %s, but the service manager's socket %r listens at %s, which counts: give "
+                "its unit and the configuration the same address",
+                *(setting, where, given[0].name, listening),
+            )
+    sockets: Sequence[socket] = lent if given else bind(where.host, where.port, setting=setting)
+    for each in sockets:
+        opened.callback(each.close)
+    return sockets
+
+
+def _crew_doors(
+    crews: Mapping[str, Bind], given: Mapping[str, Sequence[Descriptor]], opened: ExitStack
+) -> dict[str, Sequence[socket]]:
     doors: dict[str, Sequence[socket]] = {}
     for name, where in crews.items():
         try:
-            doors[name] = bind(where.host, where.port, setting=f"crew {name}: bind")
+            doors[name] = _open(where, given.get(name, ()), f"crew {name}: bind", opened)
         except Invalid as fault:
             logger.error(  # noqa: TRY400 - its text is all there is to tell
                 "%s; until then it is served at /crews/%s of the main address alone", fault, name
             )
+    for name in given.keys() - crews.keys():
+        logger.error(
+            "the service manager has a socket for crew %s, and no crew of that name has a `bind`: "
+            "who connects there waits in vain",
+            name,
+        )
+        for descriptor in given[name]:
+            os.close(descriptor.number)
     return doors
 
 
@@ -75,27 +112,32 @@ class Facade:
     """
 
     def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
-        self._app = app
+        self._served = Served(app)
         self._sockets = sockets
-        self._grace = grace
+        self.grace = grace
         self._stop = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation."""
         self._stop = trio.Event()
         await serve(
-            self._app,
+            self._served,
             self._sockets,
-            grace=self._grace,
+            grace=self.grace,
             stop=self._stop,
             task_status=task_status,
         )
+
+    def take(self, app: GuardedQuart) -> None:
+        """Serve another app from now on. Requests under way end as they began."""
+        self._served.take(app)
 
     def stop(self) -> None:
         """Answer what was asked, and return."""
         self._stop.set()
         # Whoever connects from now on is refused at once, and not kept waiting by the kernel for a
-        # daemon that will never look.
+        # daemon that will never look. At a socket of the service manager's they do wait there, and
+        # rightly so, for the next daemon: closing ours, without a shutdown, takes nothing from it.
         for listening in self._sockets:
             listening.close()
 

@@ -13,8 +13,8 @@ from daemon import __version__
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
 from daemon.control import Answer, Arguments, Command, Commands, plain
+from daemon.conversion.account import shown_name
 from daemon.conversion.desk import Desk, DeskStatus
-from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
 from daemon.crews.lines import CrewLoad
 from daemon.crews.tokens import CrewTokens
@@ -28,6 +28,10 @@ T = TypeVar("T")
 
 SECTION_PATIENCE = 1.0
 """Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
+
+
+NOT_USED_YET = "not used yet"
+"""The state of an account whose cookie is stored, and that no link was made for since the start."""
 
 
 class PartReport(Body):
@@ -70,6 +74,7 @@ class CookieReport(Body):
 
     account_name: str
     synced_at: Timestamp
+    kept: bool = Field(description="by the service manager, over restarts of the daemon")
 
 
 class ConversionReport(Body):
@@ -130,25 +135,25 @@ class Operator:
         desk: Desk,
         browser: Browser | None,
         parts: Callable[[], list[ChildSnapshot]],
-        catalog: Catalog,
         tokens: CrewTokens,
         executor: Executor,
         url: str,
         crew_urls: Mapping[str, str],
+        cookie_kept: Callable[[], bool] = lambda: False,
     ) -> None:
         """`url` is the daemon's main address; `crew_urls` are those that crews have of their own,
-        by name.
+        by name. `cookie_kept` tells whether somebody keeps the stored cookie over a restart.
         """
         self._auth = auth
         self._vault = vault
         self._desk = desk
         self._browser = browser
         self._parts = parts
-        self._catalog = catalog
         self._tokens = tokens
         self._executor = executor
         self._url = url
         self._crew_urls = crew_urls
+        self._cookie_kept = cookie_kept
         self._started_at = datetime.now(UTC)
 
     async def status(self) -> StatusReport:
@@ -172,8 +177,8 @@ class Operator:
             ],
             browser=_browser_report(self._browser) if self._browser else None,
             conversion=_conversion_report(desk) if desk else None,
-            cookie=_cookie_report(cookie) if cookie else None,
-            accounts=_account_reports(desk) if desk else None,
+            cookie=self._cookie_report(cookie) if cookie else None,
+            accounts=_account_reports(desk, cookie) if desk else None,
             crews=self._crew_reports(),
         )
 
@@ -205,8 +210,10 @@ class Operator:
         record = await self._vault.current()
         desk = await self._desk.status()
         return {
-            "cookie": _cookie_report(record).model_dump(mode="json") if record else None,
-            "accounts": [account.model_dump(mode="json") for account in _account_reports(desk)],
+            "cookie": self._cookie_report(record).model_dump(mode="json") if record else None,
+            "accounts": [
+                account.model_dump(mode="json") for account in _account_reports(desk, record)
+            ],
         }
 
     async def _clear_accounts(self) -> Answer:
@@ -215,10 +222,20 @@ class Operator:
     async def _list_crews(self) -> Answer:
         return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
 
+    def _cookie_report(self, record: Record) -> CookieReport:
+        return CookieReport(
+            account_name=record.account_name,
+            synced_at=record.synced_at,
+            kept=self._cookie_kept(),
+        )
+
     def _crew_reports(self) -> list[CrewReport]:
         return [
-            *(self._crew_report(c.name, "ready", c.users) for c in self._catalog.crews.values()),
-            *(self._crew_report(c.name, "broken", c.users) for c in self._catalog.broken),
+            *(
+                self._crew_report(c.name, "ready", c.users)
+                for c in self._executor.catalog.crews.values()
+            ),
+            *(self._crew_report(c.name, "broken", c.users) for c in self._executor.catalog.broken),
         ]
 
     def _crew_report(
@@ -231,7 +248,7 @@ class Operator:
         return CrewReport(
             name=name,
             state=state,
-            default=name is not None and name == self._catalog.default,
+            default=name is not None and name == self._executor.catalog.default,
             base_address=self._crew_urls.get(name or "", address),
             users=list(users),
             running=load.running,
@@ -268,10 +285,6 @@ async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
     return None
 
 
-def _cookie_report(record: Record) -> CookieReport:
-    return CookieReport(account_name=record.account_name, synced_at=record.synced_at)
-
-
 def _conversion_report(desk: DeskStatus) -> ConversionReport:
     return ConversionReport(
         requests_waiting=desk.waiting_requests,
@@ -281,8 +294,9 @@ def _conversion_report(desk: DeskStatus) -> ConversionReport:
     )
 
 
-def _account_reports(desk: DeskStatus) -> list[AccountReport]:
-    return [
+def _account_reports(desk: DeskStatus, stored: Record | None) -> list[AccountReport]:
+    """Those that something was done for, and in any case the stored cookie's."""
+    reports = [
         AccountReport(
             account=account,
             state=state.standing,
@@ -291,6 +305,14 @@ def _account_reports(desk: DeskStatus) -> list[AccountReport]:
         )
         for account, state in desk.accounts.items()
     ]
+    if stored is not None:
+        name = shown_name(stored.cookie.account)
+        if name not in desk.accounts:
+            unused = AccountReport(
+                account=name, state=NOT_USED_YET, since=stored.synced_at, reason=None
+            )
+            reports.append(unused)
+    return reports
 
 
 def _browser_report(browser: Browser) -> BrowserReport:

@@ -6,6 +6,7 @@ one place that knows both. Who starts and stops the parts is the tree's business
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +14,6 @@ from functools import partial
 from typing import Final
 
 import httpx
-from pydantic import SecretBytes
 
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
@@ -26,7 +26,7 @@ from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
 from daemon.conversion.through_http import HttpResolver
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
-from daemon.crews.secret import derive
+from daemon.crews.secret import derive, load_master_secret
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.tools import tools
 from daemon.crews.webhooks import Webhooks
@@ -35,12 +35,29 @@ from daemon.journal.model import Retention
 from daemon.marketplace.markets import Market, market
 from daemon.marketplace.open_api import OpenApi
 from daemon.marketplace.third_party import ThirdParty
+from daemon.notify.actor import Notifier
+from daemon.notify.notice import Place
+from daemon.notify.ways import ByCommand, ByRequest
 from daemon.vault.actor import Vault
 
 STANDARD_PORTS: Final = (80, 443)
 
 
-def make_browser(settings: Settings, *, own_ports: Collection[int]) -> Browser | None:
+def make_notifier(settings: Settings) -> Notifier:
+    """Who tells the owner, by the ways that are configured; there may be none."""
+    wanted = settings.notify
+    return Notifier(
+        [
+            *([ByRequest(wanted.url)] if wanted.url else []),
+            *([ByCommand(wanted.command)] if wanted.command else []),
+        ],
+        Place(socket.gethostname(), str(settings.state.directory)),
+    )
+
+
+def make_browser(
+    settings: Settings, notifier: Notifier, *, own_ports: Collection[int]
+) -> Browser | None:
     """The browser, or None where nothing of the configuration needs one.
 
     Its pages do not reach the daemon's `own_ports`, but for those that the marketplace has too (80,
@@ -64,10 +81,13 @@ def make_browser(settings: Settings, *, own_ports: Collection[int]) -> Browser |
             recycle_memory=wanted.recycle_memory,
         ),
         queue=wanted.queue,
+        down=notifier.browser_down,
     )
 
 
-def make_desk(settings: Settings, client: httpx.AsyncClient, browser: Browser | None) -> Desk:
+def make_desk(
+    settings: Settings, notifier: Notifier, client: httpx.AsyncClient, browser: Browser | None
+) -> Desk:
     """The conversion desk over the sources that are configured."""
     place = _market(settings)
     return Desk(
@@ -77,6 +97,7 @@ def make_desk(settings: Settings, client: httpx.AsyncClient, browser: Browser | 
             products=_product_source(settings, client, place, browser),
             resolver=HttpResolver(client, place),
             limits=_limits(settings),
+            account_changed=notifier.account_changed,
         )
     )
 
@@ -93,16 +114,23 @@ class Crews:
 
 
 def make_crews(
-    settings: Settings, catalog: Catalog, master: SecretBytes, desk: Desk, vault: Vault
+    settings: Settings,
+    notifier: Notifier,
+    catalog: Catalog,
+    desk: Desk,
+    vault: Vault,
 ) -> Crews:
-    """All that crews need. `master` is the crews' master secret."""
+    """All that crews need.
+
+    Blocks for the disk. Raises what `load_master_secret` raises.
+    """
     directory = settings.state.directory
+    master = load_master_secret(directory, settings.crew_tokens.master_secret)
     journal = Journal(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
-        retention=Retention(
-            timedelta(days=settings.journal.retention_days), settings.journal.retention_count
-        ),
+        retention=retention(settings),
+        disk_full=notifier.disk_full,
     )
     webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
@@ -119,6 +147,12 @@ def make_crews(
         executor=executor,
         webhooks=webhooks,
     )
+
+
+def retention(settings: Settings) -> Retention:
+    """How long ended executions are kept."""
+    kept = settings.journal
+    return Retention(timedelta(days=kept.retention_days), kept.retention_count)
 
 
 def _market(settings: Settings) -> Market:

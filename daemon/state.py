@@ -10,6 +10,7 @@ All functions here block for as long as the disk takes; actors call them in a th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -23,6 +24,7 @@ from typing import Final
 from pydantic import SecretBytes, SecretStr
 
 from daemon.errors import Unavailable
+from daemon.logs import Event
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +121,11 @@ def replace_file(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether an error says that there is no room: on the disk, or for this user."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 @contextmanager
 def saving() -> Iterator[None]:
     """Save in the body, for somebody who waits. `NotSaved` is logged, and leaves as `Unavailable`.
@@ -129,7 +136,8 @@ def saving() -> Iterator[None]:
     try:
         yield
     except NotSaved as error:
-        logger.error("%s", error)  # noqa: TRY400 - the text is the whole of it
+        about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
+        logger.error("%s", error, extra=about)  # noqa: TRY400 - the text is the whole of it
         raise Unavailable(
             "the daemon could not write to its state directory, so nothing was changed; "
             "see its log, make room, and try again",

@@ -1,5 +1,7 @@
 """The supervision tree: who starts, in what order, and on whom each part depends.
 
+    service…      what the service manager is told all of the below; only where there is one
+    notify        what the owner is told of        nobody; only where it is configured
     auth          tokens, second factor            nobody
     vault         the cookie                       nobody
     browser       a Chromium                       nobody
@@ -11,6 +13,7 @@
       webhooks    calls to other people's servers  journal
     http          the facade                       all of the above
     http of …     that of a crew with a `bind`     crews, crew tokens
+    reloading     SIGHUP                           all of the above
     control       the owner's shell                all of the above
 
 They start from top to bottom and stop from bottom to top, so that whoever is asked is there before
@@ -23,27 +26,31 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import httpx
 import trio
 
-from daemon.api.access import Neighbourhood
-from daemon.api.app import build_app
-from daemon.api.crews.app import build_crew_app
 from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
 from daemon.config.settings import Settings
 from daemon.control import Control
 from daemon.crews.catalog import Catalog, read_catalog
-from daemon.crews.secret import load_master_secret
-from daemon.doors import Doors, Facade, open_doors
+from daemon.doors import Doors, open_doors
+from daemon.front import Front, neighbourhood
+from daemon.logs import Event
 from daemon.marketplace.plain_http import open_client
 from daemon.metrics import Metrics
 from daemon.operator import Operator
-from daemon.parts import Crews, make_browser, make_crews, make_desk
+from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
+from daemon.reloading import Reloader, Reread, Takers
+from daemon.service_manager.given import NOTHING, Given
+from daemon.service_manager.link import Link
+from daemon.service_manager.reporter import GRACE, Reporter
+from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
+from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Strategy
 from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor, sole_error
 from daemon.vault.actor import Vault
@@ -54,6 +61,10 @@ LAST_WRITES = 5.0
 """Seconds beyond a grace: for answers under way to clients that read slowly, and for what is to be
 written down of a worker that was stopped."""
 
+DISK_PATIENCE = 60.0
+"""Seconds more than others that the journal may hang: in one transaction, on a disk that stalls. To
+start the daemon anew mends no disk, and ends what crews are working on."""
+
 
 @dataclass(frozen=True)
 class Listening:
@@ -63,31 +74,38 @@ class Listening:
 
 
 async def serve(
-    settings: Settings, *, task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED
+    settings: Settings,
+    given: Given = NOTHING,
+    reread: Reread | None = None,
+    *,
+    task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up. A second signal ends
     it without the grace.
 
-    `started()` comes when the address answers; Chromium may still be on its way. Raises
-    `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
+    `given` is what the service manager gave at the start; it is told how things are. `reread` reads
+    the configuration again, for SIGHUP. `started()` comes when the address answers; Chromium may
+    still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
-    with claim(settings.state.directory):
+    link = Link(given)
+    with link.telling_why(), claim(settings.state.directory):
         catalog = await trio.to_thread.run_sync(read_catalog, settings)
         for broken in catalog.broken:
             for problem in broken.problems:
                 logger.error("a crew cannot run: %s", problem)
-        with open_doors(settings.server.bind, catalog.binds()) as doors:
+        with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
             async with open_client() as client, sole_error(), trio.open_nursery() as nursery:
-                supervisor = _plant(settings, client, catalog, doors)
+                supervisor = _plant(settings, client, catalog, doors, link, reread=reread)
                 await nursery.start(_stop_on_signals, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
-                logger.info("serving on %s", ", ".join(doors.urls))
+                logger.info("serving on %s", ", ".join(doors.urls), extra=Event.STARTED())
                 for name, url in doors.crew_urls.items():
                     logger.info("crew %s has an address of its own: %s", name, url)
+                link.ready()
                 task_status.started(Listening(doors.urls))
-    logger.info("stopped")
+    logger.info("stopped", extra=Event.STOPPED())
 
 
 async def _supervise(
@@ -99,20 +117,27 @@ async def _supervise(
 
 
 def _plant(
-    settings: Settings, client: httpx.AsyncClient, catalog: Catalog, doors: Doors
+    settings: Settings,
+    client: httpx.AsyncClient,
+    catalog: Catalog,
+    doors: Doors,
+    link: Link | None = None,
+    *,
+    reread: Reread | None = None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
+    link = Link(NOTHING) if link is None else link
     directory = settings.state.directory
     auth = Auth(
         directory,
         password_hash=settings.auth.password_hash,
         signing_secret=settings.auth.signing_secret,
     )
-    vault = Vault()
-    browser = make_browser(settings, own_ports=doors.ports)
-    desk = make_desk(settings, client, browser)
-    master = load_master_secret(directory, settings.crew_tokens.master_secret)
-    crews = make_crews(settings, catalog, master, desk, vault)
+    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
+    notifier = make_notifier(settings)
+    browser = make_browser(settings, notifier, own_ports=doors.ports)
+    desk = make_desk(settings, notifier, client, browser)
+    crews = make_crews(settings, notifier, catalog, desk, vault)
     over_crews = _over(crews)
 
     def parts() -> list[ChildSnapshot]:
@@ -130,11 +155,11 @@ def _plant(
             desk=desk,
             browser=browser,
             parts=parts,
-            catalog=catalog,
             tokens=crews.tokens,
             executor=crews.executor,
             url=doors.urls[0],
             crew_urls=doors.crew_urls,
+            cookie_kept=lambda: link.cookies.kept,
         ),
         metrics=Metrics(browser, crews.executor, parts),
         crews=CrewServices(
@@ -144,52 +169,72 @@ def _plant(
             webhook_networks=settings.webhooks.allow,
             own_addresses=doors.crew_urls,
         ),
-        neighbourhood=Neighbourhood(
-            open_to=settings.cookie.open_to,
-            trusted_proxies=settings.server.trusted_proxies,
-            public_hosts=frozenset(settings.server.public_hosts),
-        ),
+        neighbourhood=neighbourhood(settings),
         sync_key=settings.cookie.sync_key,
         extension_origins=frozenset(settings.cookie.extension_origins),
         max_body=settings.server.max_body,
     )
+    front = Front(services, doors, grace=settings.server.grace)
     control = Control(directory, services.operator.commands())
+    reporter = Reporter(
+        link,
+        status=services.operator.status,
+        parts=parts,
+        whole=lambda: supervisor,
+    )
+    takers = Takers(auth, crews, front, link)
+    reloader = Reloader(reread, settings, takers) if reread is not None else None
+    longest_job = settings.browser.job_timeout + LAST_WRITES
     supervisor = Supervisor(
         "smartlinkd",
         [
-            ChildSpec("auth", auth.run, mailbox=auth.mailbox),
-            ChildSpec("vault", vault.run, mailbox=vault.mailbox),
-            *([ChildSpec("browser", browser.run, mailbox=browser.mailbox)] if browser else []),
-            ChildSpec("conversion", desk.run, mailbox=desk.mailbox),
-            ChildSpec("crew tokens", crews.tokens.run, mailbox=crews.tokens.mailbox),
+            # The first, since it tells of the end of all others.
+            *([ChildSpec(TELLER, reporter.run, stop=reporter.stop, grace=GRACE)] if link else []),
+            *([ChildSpec("notify", notifier.run)] if notifier else []),
+            _actor("auth", auth),
+            _actor("vault", vault),
+            *([_actor("browser", browser, busy=longest_job)] if browser else []),
+            _actor("conversion", desk),
+            _actor("crew tokens", crews.tokens),
             ChildSpec(
                 "crews",
                 over_crews.run,
                 stop=over_crews.stop,
                 grace=_longest_grace(catalog) + LAST_WRITES,
+                vitals=over_crews.vitals,
             ),
-            *_facades(settings, services, doors),
+            *(
+                ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
+                for name, each in front.facades().items()
+            ),
+            *([ChildSpec("reloading", reloader.run)] if reloader else []),
             ChildSpec("control", control.run),
         ],
     )
     return supervisor
 
 
+class _Actor(Protocol):
+    mailbox: Mailbox[Any]
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
+
+
+def _actor(name: str, actor: _Actor, **more: Any) -> ChildSpec:
+    mailbox = actor.mailbox
+    return ChildSpec(name, actor.run, mailbox=mailbox, pulse=mailbox.pulse, **more)
+
+
 def _over(crews: Crews) -> Supervisor:
     """The supervisor of the parts that crews are run by."""
-    executor = crews.executor
+    executor, grace = crews.executor, _longest_grace(crews.catalog)
     return Supervisor(
         "crews",
         [
-            ChildSpec("journal", crews.journal.run, mailbox=crews.journal.mailbox),
-            ChildSpec(
-                "executor",
-                executor.run,
-                stop=executor.stop_all,
-                grace=_longest_grace(crews.catalog),
-                mailbox=executor.mailbox,
-            ),
-            ChildSpec("webhooks", crews.webhooks.run),
+            _actor("journal", crews.journal, busy=DISK_PATIENCE),
+            # All its hands may be at work on stops, each of which takes as long as its worker.
+            _actor("executor", executor, stop=executor.stop_all, grace=grace, busy=grace),
+            ChildSpec("webhooks", crews.webhooks.run, pulse=crews.webhooks.pulse),
         ],
         strategy=Strategy.REST_FOR_ONE,
     )
@@ -201,24 +246,14 @@ def _longest_grace(catalog: Catalog) -> float:
     return max(graces, default=0.0) + LAST_WRITES
 
 
-def _facades(settings: Settings, services: Services, doors: Doors) -> Iterator[ChildSpec]:
-    """The facade, and those of crews that have an address of their own."""
-    grace = settings.server.grace
-    main = Facade(build_app(services), doors.main, grace=grace)
-    yield ChildSpec("http", main.run, stop=main.stop, grace=grace + LAST_WRITES)
-    for name, sockets in doors.crews.items():
-        app = build_crew_app(name, services.crews, services.metrics, max_body=services.max_body)
-        own = Facade(app, sockets, grace=grace)
-        yield ChildSpec(f"http of {name}", own.run, stop=own.stop, grace=grace + LAST_WRITES)
-
-
 async def _stop_on_signals(
     supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
 ) -> None:
     """The first signal lets requests end; whoever sends a second one does not want to wait."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
-        logger.info("stopping on %s", signal.Signals(await anext(signals)).name)
+        name = signal.Signals(await anext(signals)).name
+        logger.info("stopping on %s", name, extra=Event.STOPPING())
         supervisor.stop()
         logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
         around.cancel()

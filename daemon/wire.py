@@ -10,7 +10,11 @@ from pydantic.alias_generators import to_camel
 
 
 class Body(BaseModel):
-    """A body. Unknown fields are ignored, types are not coerced, and errors show no values."""
+    """A body. Unknown fields are ignored, types are not coerced, and errors show no values.
+
+    Of the text in it nothing is kept: pydantic would keep 16 384 short ones for the next time they
+    come, the owner's password among them.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -18,6 +22,7 @@ class Body(BaseModel):
         serialize_by_alias=True,
         strict=True,
         hide_input_in_errors=True,
+        cache_strings="keys",
     )
 
 

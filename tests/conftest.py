@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults.summary import summaries
+from tests.every_step.driver import at_every_step
+from tests.faults.summary import struck, summaries
 
 if TYPE_CHECKING:
     import pytest
+
+__all__ = ["at_every_step"]  # a fixture for everybody
+
+# The first makes the folder for all temporary files, before the daemon's modules ask for it.
+pytest_plugins = [
+    "tests.hygiene.folder",
+    "tests.hygiene.leaks",
+    "tests.hygiene.deadline",
+    "tests.hygiene.reports",
+]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -18,3 +29,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     for line in summaries(outcomes):
         terminalreporter.write_line(line)
+    for line in struck(outcomes) if terminalreporter.verbosity > 0 else ():
+        terminalreporter.write_line(line)
+    seed = terminalreporter.config.getoption("randomly_seed", None)
+    if seed is not None and {"failed", "error"} & terminalreporter.stats.keys():
+        terminalreporter.write_line(f"the same order again: --randomly-seed={seed}")

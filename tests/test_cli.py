@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from daemon.auth.passwords import hash_password
 from daemon.cli import main
 from daemon.config import Settings
 from daemon.errors import Invalid
+from daemon.logs import Event
+from daemon.service_manager.given import Given
 from daemon.state import StateUnusable
 from daemon.supervision.supervisor import Escalated
 
@@ -84,9 +87,6 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     [
         ["check-config", "FILE"],
         ["serve", "--config", "FILE"],
-        ["status", "--config", "FILE"],
-        ["account", "show", "--config", "FILE"],
-        ["2fa", "off", "--config", "FILE"],
     ],
 )
 def test_a_wrong_configuration_is_2_and_all_of_it_is_told(
@@ -102,6 +102,24 @@ def test_a_wrong_configuration_is_2_and_all_of_it_is_told(
         "server.bind",
         "auth.password_hash",
     ]
+
+
+@pytest.mark.parametrize("words", [["status"], ["account", "show"], ["2fa", "off"]])
+def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nothing else: they are not given its secrets, and its file may be half edited."""
+    path = tmp_path / "config.toml"
+    path.write_text('[server]\nbind = "8787"\n[state]\ndirectory = "state"\n')
+    assert main([*words, "--config", str(path)]) == 2
+    _, err = capsys.readouterr()
+    assert [line.partition(":")[0] for line in err.splitlines()] == [
+        "smartlinkd",
+        "state.directory",
+    ]
+    path.write_text(f'[server]\nbind = "8787"\n[state]\ndirectory = "{tmp_path}"\n')
+    assert main([*words, "--config", str(path)]) == 1
+    assert f"no daemon answers on {tmp_path}/control.sock" in capsys.readouterr().err
 
 
 def test_a_good_configuration_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +206,7 @@ def test_serve_runs_the_tree(
 ) -> None:
     served: list[Settings] = []
 
-    async def serve(settings: Settings) -> None:
+    async def serve(settings: Settings, *_: object) -> None:
         served.append(settings)
 
     monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
@@ -198,12 +216,28 @@ def test_serve_runs_the_tree(
     assert levels == ["debug"]
 
 
+@pytest.mark.usefixtures("levels")
+def test_serve_takes_over_what_the_service_manager_gave(
+    config: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+
+    async def serve(_: Settings, of_manager: object, *__: object) -> None:
+        given.append(of_manager)
+
+    monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
+    stand_in("tree", serve=serve)
+    assert main(["serve", "--config", str(config)]) == 0
+    assert given == [Given(notify_socket="@manager")]
+    assert "NOTIFY_SOCKET" not in os.environ
+
+
 def test_serve_is_closed_to_others_before_it_reads_a_secret(
     config: Path, kept_private: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
 
-    def load(*_: object) -> Settings:
+    def load(*_: object, **__: object) -> Settings:
         seen.extend(kept_private)
         raise Invalid("config: enough")
 
@@ -224,7 +258,7 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
 def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     error: Exception, config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def serve(_: Settings) -> None:
+    async def serve(*_: object) -> None:
         raise error
 
     stand_in("tree", serve=serve)
@@ -232,13 +266,16 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     assert [(r.levelno, r.getMessage(), r.exc_info) for r in caplog.records] == [
         (logging.CRITICAL, "in use", None)
     ]
+    (record,) = caplog.records
+    escalated = "Escalated" in repr(error)
+    assert getattr(record, "event", None) is (Event.ESCALATED if escalated else None)
 
 
 @pytest.mark.usefixtures("levels")
 def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
     config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def serve(_: Settings) -> None:
+    async def serve(*_: object) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
     stand_in("tree", serve=serve)

@@ -237,7 +237,7 @@ def test_a_secret_is_read_from_its_file(write: Write, secret_file: Path) -> None
 def test_a_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
     found = problems(write(AUTH + f'password_hash_file = "{secret_file}"'))
     assert found == {
-        "auth.password_hash_file": "stands beside auth.password_hash; keep one of the two"
+        "auth.password_hash_file": "stands beside auth.password_hash; keep one of them"
     }
 
 
@@ -276,7 +276,7 @@ def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b" \n", "names an empty file"),
+        (b" \n", "has an empty file"),
         (b"x" * 4097, "is longer than"),
         (b"\xff", "is not UTF-8"),
         (b"hunter2", "is no argon2id hash"),

@@ -91,7 +91,6 @@ class Parts:
             desk=self.desk,
             browser=None,
             parts=self._snapshot,
-            catalog=CATALOG,
             tokens=self.tokens,
             executor=Executor(
                 CATALOG,
@@ -157,6 +156,20 @@ async def test_a_digest_in_place_of_an_account_is_cut(
     await parts.desk.convert(Order(ORDER.links, (), cookie))
     (account,) = (await parts.do("account show"))["accounts"]
     assert account["account"] == cookie.digest[:12]
+
+
+async def test_a_stored_cookies_account_is_named_before_anything_was_done_for_it(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    record = await parts.vault.store(COOKIE, "mine")
+    for report in (await parts.do("account show"), await parts.do("status")):
+        (account,) = report["accounts"]
+        assert (account["account"], account["state"]) == ("4711", "not used yet")
+        assert account["since"].startswith(f"{record.synced_at:%Y-%m-%dT%H:%M:%S}.")
+    await parts.desk.convert(ORDER)
+    (account,) = (await parts.do("status"))["accounts"]
+    assert (account["account"], account["state"]) == ("4711", "active")
 
 
 async def test_the_status_has_both_and_the_parts(

@@ -25,7 +25,7 @@ TEST_TOOLS = (CHROMIUM, "chromium", "oathtool", "zbarimg")
 
 PYTHON = f"""
 case "$*" in
-"-m venv --clear .venv" | "-m venv --clear .venv-crewai" | "-m venv --clear .venv-mutation")
+"-m venv --clear .venv" | "-m venv --clear .venv-"[a-z]*)
     note "${{4#.}}"
     rm -f "$4/made-from"
     mkdir -p "$4/bin"
@@ -96,6 +96,7 @@ def clone(tmp_path: Path) -> Clone:
         shutil.copy(ROOT / name, made.folder / name)
     for path in ROOT.glob("requirements*.txt"):
         shutil.copy(path, made.folder)
+    shutil.copytree(ROOT / "systemd", made.folder / "systemd")
     for name in ESSENTIAL:
         found = shutil.which(name)
         assert found is not None
@@ -295,6 +296,14 @@ def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
     assert err.splitlines()[-1] == last
 
 
+def test_the_fast_tests_are_repeated(clone: Clone) -> None:
+    for tool in TEST_TOOLS:
+        clone.put(tool)
+    code, _, _ = clone.run("test", "--repeat", "50", "-k", "two words")
+    assert code == 0
+    assert clone.calls() == [*SET_UP, "tests.hygiene.repeat 50 -k two words"]
+
+
 def test_the_tests_with_crewai_have_an_environment_more_and_nothing_of_debian(
     clone: Clone,
 ) -> None:
@@ -354,6 +363,58 @@ def test_mutants_are_made_afresh_in_an_environment_of_their_own_and_counted(clon
     ]
 
 
+def test_a_soak_has_an_environment_of_its_own_and_a_chromium(clone: Clone) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    code, _, _ = clone.run("soak", "--minutes", "1")
+    assert code == 0
+    assert [call for call in clone.calls() if not call.startswith("apt-get")] == [
+        *SET_UP,
+        "venv-measure",
+        f"{PIP} install -r requirements-measure.txt",
+        "tests.soak --minutes 1",
+    ]
+    assert clone.run("soak")[0] == 0
+    assert clone.calls()[-1] == "tests.soak"
+
+
+@pytest.mark.parametrize("action", ["install", "uninstall"])
+def test_only_root_can_install(clone: Clone, action: str) -> None:
+    clone.put("id", "echo 1000")
+    code, _, err = clone.run(action)
+    assert code == 1
+    assert err == f"run: only root can do that: sudo ./run {action}\n"
+    assert clone.calls() == []
+
+
+def test_the_tests_under_systemd_are_prepared_outside_and_run_in_a_container(clone: Clone) -> None:
+    for tool in ("systemd-nspawn", "dpkg-deb"):
+        clone.put(tool, f'note "{tool} ${{2##*/}}"')
+    clone.put("apt-get", 'note "apt-get $*"; case "$*" in *download*) touch nginx.deb; esac')
+    code, _, err = clone.run("test", "--systemd", "-k", "install")
+    assert code == 0, err
+    *begins, downloaded, updated, debs, unpacked, ran = clone.calls()
+    assert begins == SET_UP
+    assert downloaded.startswith(f"{PIP} download --only-binary=:all: --python-version 3.")
+    assert " -c requirements.txt trio>=0.35,<0.36 hypercorn==0.18.* " in downloaded
+    assert (updated[-7:], debs[-14:]) == (" update", "download nginx caddy"[-14:])
+    assert unpacked == "dpkg-deb nginx.deb"
+    prepared = clone.folder / ".container"
+    assert ran == f"--wheels {prepared}/wheels --proxies {prepared}/proxies -k install"
+    clone.run("test", "--systemd")
+    assert clone.calls() == [ran.removesuffix(" -k install")]
+
+
+def test_without_what_they_need_the_tests_under_systemd_are_skipped(clone: Clone) -> None:
+    code, _, err = clone.run("test", "--systemd")
+    assert code == 0
+    assert "the tests under systemd are SKIPPED: what they need comes from Debian's" in err
+    clone.put("id", "echo 1000")
+    code, _, err = clone.run("test", "--systemd")
+    assert code == 0
+    assert "the tests under systemd are SKIPPED: only root can boot a container" in err
+    assert not (clone.folder / ".container").exists()
+
+
 def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:
     with clone.start("./run", "demo") as waiting:
         assert waiting.stderr is not None
@@ -373,10 +434,20 @@ def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
     assert "locked" not in clone.calls()
 
 
-def test_ci_runs_the_tests(clone: Clone) -> None:
+def test_ci_runs_the_tests_and_then_those_under_systemd(clone: Clone) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
     clone.environment["CI"] = "true"
-    code, _, _ = clone.run(program=".ci/run")
+    code, _, err = clone.run(program=".ci/run")
     assert code == 0
     assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
+    assert err.splitlines()[-1].startswith("run: the tests under systemd are SKIPPED: ")
+
+
+def test_ci_ends_with_the_tests_that_fail(clone: Clone) -> None:
+    for tool in TEST_TOOLS:
+        clone.put(tool)
+    clone.environment["BROKEN"] = "pytest"
+    code, _, err = clone.run(program=".ci/run")
+    assert code == 3
+    assert "SKIPPED" not in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -14,6 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from daemon.errors import Unavailable
+from daemon.logs import Event
 from daemon.state import (
     LOCK_NAME,
     NotSaved,
@@ -315,6 +317,18 @@ def test_what_is_not_saved_is_told_to_the_log_and_to_who_waits(
             f"{tmp_path}/gone/file could not be written: No such file or directory",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)]
+)
+def test_a_full_disk_is_an_event(
+    error: int, full: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Unavailable), saving():
+        raise NotSaved("no") from OSError(error, "x")
+    (record,) = caplog.records
+    assert getattr(record, "event", None) is (Event.DISK_FULL if full else None)
 
 
 def test_a_disk_of_which_nobody_knows_what_it_has_is_not_told_as_nothing_changed() -> None:

@@ -1,19 +1,19 @@
 """`smartlinkd check-config FILE`: whether the daemon would start with it, and what it would do.
 
 Whether a file can be read depends on who reads it. So this command, when it is run by root, first
-becomes the owner of the state directory, which is who the daemon runs as. It stays that for its
-short rest: an interpreter that a crew names is started, and should not be by root.
+becomes who the daemon runs as (see `as_service.py`). It stays that for its short rest: an
+interpreter that a crew names is started, and should not be by root.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from pathlib import Path
 
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
+from daemon.commands.as_service import become_the_daemon
 from daemon.config import Problem, Settings
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.crews.crew import BrokenCrew, Crew
@@ -28,8 +28,9 @@ def check_config(path: Path, settings: Settings) -> int:
     told when the file was read (see `daemon/cli.py`).
     """
     warnings = list(settings.warnings)
-    if settings.crews:
-        warnings += _become_the_daemon(settings.state.directory)
+    if settings.crews or settings.notify.command:
+        warnings += become_the_daemon(settings.state.directory)
+    warnings += _nobody_told(settings)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     # No fault of the file, which may be for another machine: here it would never be ready.
@@ -46,6 +47,14 @@ def check_config(path: Path, settings: Settings) -> int:
     for crew in catalog.broken:
         _tell(crew)
     return BROKEN if broken else GOOD
+
+
+def _nobody_told(settings: Settings) -> list[Problem]:
+    """Why the owner would not be told of anything by the program that is for that."""
+    if not settings.notify.command or os.access(settings.notify.command[0], os.X_OK):
+        return []
+    fault = "names a program that is not there, or that the daemon may not run"
+    return [Problem("notify.command", fault, "correct the path, or `chmod 755` the program")]
 
 
 def _summary(settings: Settings) -> list[str]:
@@ -85,24 +94,3 @@ def _where(crew: Crew, catalog: Catalog) -> str:
 def _tell(crew: BrokenCrew) -> None:
     for problem in crew.problems:
         print(problem, file=sys.stderr)
-
-
-def _become_the_daemon(directory: Path) -> list[Problem]:
-    """Give up being root for who owns the state directory; say so when nobody can be told."""
-    if os.geteuid() != 0:
-        return []
-    try:
-        owner = directory.stat()
-    except OSError:
-        fault = "is not there yet, so crews are looked at as root, who may read everything"
-        remedy = "check again as the daemon's user"
-        return [Problem("state.directory", fault, remedy)]
-    if owner.st_uid != 0:
-        try:
-            groups = os.getgrouplist(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
-        except KeyError:  # a user that systemd makes for the time of the service
-            groups = [owner.st_gid]
-        os.setgroups(groups)
-        os.setgid(owner.st_gid)
-        os.setuid(owner.st_uid)
-    return []

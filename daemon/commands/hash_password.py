@@ -17,20 +17,17 @@ SHORTEST = 8  # characters; NIST SP 800-63B, section 5.1.1.2. The throttle does 
 
 def hash_password_command() -> int:
     """Ask for the password, or read it from a pipe; print its hash. 1 when it is refused."""
-    password = _prompt() if sys.stdin.isatty() else _piped()
+    password = ask_password() if sys.stdin.isatty() else _piped()
     if password is None:
         return 1
-    if not password:
-        return _refuse("the password is empty")
-    if len(password) < SHORTEST:
-        return _refuse(f"the password is shorter than {SHORTEST} characters")
-    if len(password) > MAX_PASSWORD:
-        return _refuse(f"the password is longer than {MAX_PASSWORD} characters")
+    if why := fault_of(password):
+        return _refuse(why)
     print(hash_password(password))
     return 0
 
 
-def _prompt() -> str | None:
+def ask_password() -> str | None:
+    """The password that is typed twice at the terminal; None, and why, when there is none."""
     try:
         password = getpass.getpass("Password: ")
         again = getpass.getpass("Again: ")
@@ -41,6 +38,17 @@ def _prompt() -> str | None:
         _refuse("the two passwords differ")
         return None
     return password
+
+
+def fault_of(password: str) -> str:
+    """Why it cannot be one; nothing when it can."""
+    if not password:
+        return "the password is empty"
+    if len(password) < SHORTEST:
+        return f"the password is shorter than {SHORTEST} characters"
+    if len(password) > MAX_PASSWORD:
+        return f"the password is longer than {MAX_PASSWORD} characters"
+    return ""
 
 
 def _piped() -> str | None:

@@ -69,7 +69,8 @@ def _needed(
 
 def _given(draft: Draft, section: str, key: str) -> bool:
     """Whether there is a value, in place or by a file; a file without one was reported already."""
-    return bool(draft.value(section, key) or draft.value(section, f"{key}_file"))
+    by_file = draft.value(section, f"{key}_file") or (section, key) in draft.files
+    return bool(draft.value(section, key) or by_file)
 
 
 def _is_local(origin: str) -> bool:

@@ -3,9 +3,9 @@ of environment variables for crews.
 
 A file is opened without waiting (a FIFO would hang the start), has to be a regular one, and has a
 greatest size. Secrets that group or others can read are used, with a warning at every start: a
-backup job or a second service reads them by accident. What lies in `$CREDENTIALS_DIRECTORY` is not
-warned of: systemd guards that folder itself, and gives the service access by an ACL, whose mask
-shows as group permission in the mode.
+backup job or a second service reads them by accident. What lies in `$CREDENTIALS_DIRECTORY` (see
+`credentials.py`) is not warned of: systemd guards that folder itself, and gives the service access
+by an ACL, whose mask shows as group permission in the mode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from daemon.config import env_file
+from daemon.config import credentials, env_file
+from daemon.config.credentials import Credentials
 from daemon.config.crews import CrewDraft, drafts
 from daemon.config.draft import Draft, secret_keys
 from daemon.config.problems import MANY, Problem
@@ -46,34 +47,36 @@ def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
     return found
 
 
-def read_secrets(draft: Draft, credentials: Path | None) -> None:
-    """Put the content of each secret's file into the secret's own key.
-
-    `credentials` is the folder that systemd guards, when there is one.
-    """
+def read_secrets(draft: Draft, given: Credentials | None) -> None:
+    """Put the content of each secret's file, or of its credential, into the secret's own key."""
+    found = given.find(draft) if given else {}
     for section, key in secret_keys():
         try:
-            path = optional_path(draft.value(section, f"{key}_file"))
+            named = optional_path(draft.value(section, f"{key}_file"))
         except Fault:
             continue  # the section's own check reports it
+        # Each way in which it is given, as the operator calls it.
+        ways = {
+            draft.name(section, key): bool(draft.value(section, key)),
+            draft.name(section, f"{key}_file"): named is not None,
+            credentials.called(section, key): (section, key) in found,
+        }
+        *others, name = [way for way, is_given in ways.items() if is_given] or [""]
+        path = found.get((section, key), named)
         if path is None:
             continue
-        name = draft.name(section, f"{key}_file")
-        if draft.value(section, key):
-            draft.problems.append(
-                Problem(name, f"stands beside {draft.name(section, key)}", "keep one of the two")
-            )
+        if others:
+            fault = f"stands beside {' and '.join(others)}"
+            draft.problems.append(Problem(name, fault, "keep one of them"))
             continue
+        draft.files[section, key] = name
         try:
-            secret, mode = _read_secret(path)
-            draft.put(section, key, secret)
-            draft.files[section, key] = name
-            _warn_if_open(draft, name, path, mode, credentials)
+            draft.put(section, key, _read_secret(draft, name, path, given))
         except Fault as fault:
             draft.problems.append(Problem(name, fault.fault, fault.remedy))
 
 
-def read_environments(draft: Draft, credentials: Path | None) -> None:
+def read_environments(draft: Draft, given: Credentials | None) -> None:
     """Give each crew the variables in its `environment_file`. Its faults are that crew's."""
     for crew in draft.crews:
         try:
@@ -81,31 +84,34 @@ def read_environments(draft: Draft, credentials: Path | None) -> None:
         except Fault:
             continue  # the crew's own check reports it
         if path is not None:
-            _read_environment(draft, crew, path, credentials)
+            _read_environment(draft, crew, path, given)
 
 
-def _read_environment(draft: Draft, crew: CrewDraft, path: Path, credentials: Path | None) -> None:
+def _read_environment(draft: Draft, crew: CrewDraft, path: Path, given: Credentials | None) -> None:
     try:
         content, mode = read_file(path, LONGEST_ENVIRONMENT)
         crew.variables = env_file.parse(content)
     except Fault as fault:
         crew.add("environment_file", fault.fault, fault.remedy)
         return
-    _warn_if_open(draft, crew.key("environment_file"), path, mode, credentials)
+    _warn_if_open(draft, crew.key("environment_file"), path, mode, given)
 
 
-def _warn_if_open(draft: Draft, name: str, path: Path, mode: int, credentials: Path | None) -> None:
-    guarded = credentials is not None and path.is_relative_to(credentials)
+def _warn_if_open(
+    draft: Draft, name: str, path: Path, mode: int, given: Credentials | None
+) -> None:
+    guarded = given is not None and given.guards(path)
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
         fault = f"is open to other users (mode {mode:04o})"
         draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
 
 
-def _read_secret(path: Path) -> tuple[str, int]:
+def _read_secret(draft: Draft, name: str, path: Path, given: Credentials | None) -> str:
     content, mode = read_file(path, LONGEST_SECRET)
     if not content.strip():
-        raise Fault("names an empty file", f"put the secret, one line, into {path}")
-    return content.strip(), mode
+        raise Fault("has an empty file", "write the secret into it, one line")
+    _warn_if_open(draft, name, path, mode, given)
+    return content.strip()
 
 
 def read_file(path: Path, longest: int) -> tuple[str, int]:

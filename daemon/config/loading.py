@@ -1,10 +1,10 @@
 """From a file and the environment to `Settings`, or to all that is wrong with them.
 
-The order: the TOML file, then the variables over it, then the files that hold secrets, then the
-rules. Nothing stops at the first fault: each step adds its problems and hands on what it
-understood. Only a file that is no TOML ends it early, since every required key would then be
-"missing", which is not what is wrong. What is wrong with a crew is kept with that crew, and is
-raised only in the company of other faults.
+The order: the TOML file, then the variables over it, then the files that hold secrets and the
+service manager's credentials, then the rules. Nothing stops at the first fault: each step adds its
+problems and hands on what it understood. Only a file that is no TOML ends it early, since every
+required key would then be "missing", which is not what is wrong. What is wrong with a crew is kept
+with that crew, and is raised only in the company of other faults.
 
 Rejected: pydantic-settings. It stops at a variable that is no JSON, knows neither unknown
 variables nor files of secrets, and reports by location instead of by the operator's own words.
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from daemon.config import checks, crews
+from daemon.config import checks, credentials, crews
 from daemon.config.draft import Draft
-from daemon.config.environment import override
+from daemon.config.environment import override, variable_for
 from daemon.config.files import read_environments, read_secrets, read_tables
 from daemon.config.problems import (
     MANY,
@@ -32,12 +32,16 @@ from daemon.config.problems import (
     unknown_section,
 )
 from daemon.config.section import Section
-from daemon.config.settings import SECTIONS, TABLES, Settings
+from daemon.config.settings import SECTIONS, TABLES, Settings, State
+
+_STATE_DIRECTORY = variable_for("state", "directory")
 
 
-def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
+def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False) -> Settings:
     """The settings in the TOML file `path`, overridden by `environ`.
 
+    `by_hand` is for commands that judge a configuration for a service which they are not: without
+    credentials of their own they see those that the service would be given.
     Raises `ConfigError` with every problem that was found.
     """
     draft = Draft()
@@ -47,11 +51,32 @@ def load(path: Path | str, environ: Mapping[str, str]) -> Settings:
     override(draft, environ)
     if found is None:
         raise ConfigError(one_a_key(draft.problems))
-    folder = environ.get("CREDENTIALS_DIRECTORY")
-    credentials = Path(folder) if folder else None
-    read_secrets(draft, credentials)
-    read_environments(draft, credentials)
+    given = credentials.of_service(environ)
+    if given is None and by_hand:
+        given = credentials.beside(Path(path))
+    read_secrets(draft, given)
+    read_environments(draft, given)
     return _settings(draft)
+
+
+def state_directory(path: Path | str, environ: Mapping[str, str]) -> Path:
+    """Where the daemon with this configuration keeps its state, and nothing else of it.
+
+    So its owner's shell can speak to a running daemon without being shown its secrets, and also
+    while the file is being changed. Raises `ConfigError` with what is wrong with this one section.
+    """
+    draft = Draft()
+    found = read_tables(draft, Path(path))
+    if found is None:
+        raise ConfigError(draft.problems)
+    given = found.get("state")
+    draft.tables["state"] = dict(given) if isinstance(given, Mapping) else {}
+    override(draft, {name: value for name, value in environ.items() if name == _STATE_DIRECTORY})
+    try:
+        return State.model_validate(draft.tables["state"]).directory
+    except ValidationError as error:
+        problems = from_pydantic(error, "state", TABLES, draft.name, draft.remedy)
+        raise ConfigError(list(problems)) from None
 
 
 def build(tables: Mapping[str, object]) -> Settings:

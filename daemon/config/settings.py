@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, SecretBytes, SecretStr
+from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
-from daemon.config import values
+from daemon.config import crew_values, values
 from daemon.config.crews import CrewEntry, CrewSection
 from daemon.config.problems import Problem
 from daemon.config.section import (
@@ -175,6 +175,26 @@ class CrewTokens(Section):
     master_secret_file: SecretFile = None
 
 
+def _starts_with_path(words: tuple[str, ...]) -> tuple[str, ...]:
+    if words and not words[0].startswith("/"):
+        raise values.Fault("must begin with the program's absolute path")
+    return words
+
+
+class Notify(Section):
+    """How the owner is told of what needs them."""
+
+    url: Annotated[SecretStr, PlainValidator(values.whole_url)] = Field(
+        default=SecretStr(""), examples=["https://tell.example/a-topic"]
+    )
+    url_file: SecretFile = None
+    command: Annotated[
+        tuple[Annotated[str, PlainValidator(crew_values.argument)], ...],
+        Field(strict=False),
+        AfterValidator(_starts_with_path),
+    ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
+
+
 class Logging(Section):
     """What is worth a log line."""
 
@@ -202,6 +222,7 @@ class Settings:
     journal: Journal = field(default_factory=Journal)
     webhooks: Webhooks = field(default_factory=Webhooks)
     crew_tokens: CrewTokens = field(default_factory=CrewTokens)
+    notify: Notify = field(default_factory=Notify)
     logging: Logging = field(default_factory=Logging)
     crews: tuple[CrewEntry, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -222,6 +243,7 @@ SECTIONS: dict[str, type[Section]] = {
     "journal": Journal,
     "webhooks": Webhooks,
     "crew_tokens": CrewTokens,
+    "notify": Notify,
     "logging": Logging,
 }
 

@@ -290,6 +290,16 @@ def answer_field(value: object) -> str:
     return name
 
 
+def whole_url(value: object) -> SecretStr:
+    """An address with all that stands behind its host, which may be a key; empty: not given."""
+    given = _secret_text(value)
+    if given:
+        _whole_url(given)
+        if "#" in given:
+            raise Fault("must not have a fragment", "leave out what begins with #")
+    return SecretStr(given)
+
+
 def place(value: object) -> str:
     """Where something stands in a JSON answer: keys, with dots between them."""
     given = text(value)

@@ -101,6 +101,17 @@ class Executor:
         """Have workers end, and `run` return. What they did is for the next start to go on with."""
         self._stopping.set()
 
+    @property
+    def catalog(self) -> Catalog:
+        """The crews as they are now."""
+        return self._catalog
+
+    async def take(self, catalog: Catalog) -> None:
+        """Have these crews from now on: see `Lines.take`. Also when it raises: then the next
+        incarnation begins with them."""
+        self._catalog = catalog
+        await self.mailbox.ask(Lines.take, catalog)
+
     async def kickoff(
         self, caller: Caller, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
     ) -> str:

@@ -249,7 +249,7 @@ def _fields(message: FromWorker) -> JsonValue:
 def _object(text: str) -> JsonValue:
     """The JSON object that a text is, else None."""
     try:
-        value: JsonValue = from_json(text, allow_inf_nan=False)
+        value: JsonValue = from_json(text, allow_inf_nan=False, cache_strings="keys")
         json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
     except ValueError:
         return None

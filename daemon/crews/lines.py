@@ -32,6 +32,7 @@ from daemon.journal.model import (
     Summary,
     WebhookTarget,
 )
+from daemon.logs import Event
 from daemon.supervision.actor import Request
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class _Line:
     running: dict[str, Run] = field(default_factory=dict)
     door: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
     """Held from the look for room to the entry, so that the line has the order of the journal."""
+    held: bool = False
+    """Nothing more is started: its crew was broken, or taken out, by a reload."""
 
     @property
     def full(self) -> bool:
@@ -116,6 +119,23 @@ class Lines:
             else:
                 await self._errands.start(self._take_up, line, list(executions))
 
+    async def take(self, catalog: Catalog) -> None:
+        """Go by another catalog from now on. What runs, runs on as it was started; what waits, is
+        run as its crew is then. Of a crew that is broken now it waits until that is mended, and of
+        one that there is no more it ends."""
+        for name, crew in catalog.crews.items():
+            if name in self._lines:
+                line = self._lines[name]
+                line.crew, line.held = crew, False
+                self._start_more(line)
+            else:
+                line = self._lines[name] = _Line(crew)
+                await self._errands.start(self._take_up_mended, line)
+        self._catalog = catalog  # after their lines are there, and before others are closed
+        for line in list(self._lines.values()):
+            if line.crew.name not in catalog.crews:
+                await self._close(line)
+
     def leave_off(self) -> None:
         """Have all workers end; what they worked on stays unfinished in the journal."""
         for line in self._lines.values():
@@ -147,6 +167,34 @@ class Lines:
                     continue
                 line.waiting[execution.id] = None
                 self._start_more(line)
+
+    async def _take_up_mended(self, line: _Line, task_status: trio.TaskStatus[None]) -> None:
+        """Go on with what has waited for this crew since before it had a line."""
+        async with line.door:
+            task_status.started()
+            ending = set(self._ending)  # by a stop, which cannot have come since: see `stop`
+            found = await self._workplace.insist("going on", self._journal.unfinished)
+            for execution in sorted(found, key=attrgetter("sequence")):
+                waits = execution.state is State.PENDING and execution.id not in ending
+                if waits and execution.crew == line.crew.name:
+                    line.waiting[execution.id] = None
+            self._start_more(line)
+
+    async def _close(self, line: _Line) -> None:
+        async with line.door:
+            line.held = True
+            if line.crew.name in self._catalog.names():
+                return
+            for kickoff_id in line.waiting:
+                self._ending[kickoff_id] = trio.Event()
+                self._errands.start_soon(self._end, kickoff_id, Status.INTERRUPTED, NEVER_RUN)
+            line.waiting.clear()
+        self._drop_if_over(line)
+
+    def _drop_if_over(self, line: _Line) -> None:
+        name = line.crew.name
+        if name not in self._catalog.names() and not line.running and not line.waiting:
+            self._lines.pop(name, None)
 
     async def _again(self, line: _Line, interrupted: Summary) -> bool:
         """Put it back to its beginning, or end it, as its crew says."""
@@ -202,6 +250,9 @@ class Lines:
         by = f"user {caller.user}" if caller.user else "a holder of the organization token"
         line = await self._settled_line(caller.crew)
         waits = line is None and await self._waits_for_a_crew(kickoff_id)
+        if waits:  # but for a reload that has mended it meanwhile
+            line = await self._settled_line(caller.crew)
+            waits = line is None
         if line is not None and (run := line.running.get(kickoff_id)) is not None:
             run.cut_short(Status.STOPPED, f"stopped by {by}")
             await run.ended.wait()
@@ -247,6 +298,7 @@ class Lines:
     ) -> str:
         """Put a new execution into the journal, then into its line. Closes the door behind it."""
         try:
+            self._catalog.crew(line.crew.name)  # it may be another catalog by now
             if line.full and (earlier := await self._created_by(caller, key)) is not None:
                 return earlier  # by the one that took the last place just now
             _refuse_when_full(line)
@@ -261,6 +313,9 @@ class Lines:
             )
             created = await self._journal.create(new, idempotency=key)
             if created.is_new:
+                crew = line.crew.name
+                about = Event.EXECUTION_ACCEPTED(crew=crew, kickoff_id=new.id)
+                logger.info("crew %s: execution %s is accepted", crew, new.id, extra=about)
                 line.waiting[new.id] = None
                 self._start_more(line)
             return created.id
@@ -286,7 +341,7 @@ class Lines:
 
     def _start_more(self, line: _Line) -> None:
         """Start the next ones, as many as may run."""
-        while line.waiting and len(line.running) < line.crew.max_running:
+        while line.waiting and not line.held and len(line.running) < line.crew.max_running:
             kickoff_id = next(iter(line.waiting))
             del line.waiting[kickoff_id]
             run = line.running[kickoff_id] = Run(kickoff_id, line.crew, self._workplace)
@@ -296,6 +351,7 @@ class Lines:
         await run.carry_out()
         del line.running[run.id]
         self._start_more(line)
+        self._drop_if_over(line)
 
     async def _end(self, execution_id: str, status: Status, why: str) -> None:
         """Write down the end of an execution that has no worker."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def _check_executable(path: Path, subject: str) -> None:
     try:
         is_file = path.is_file()
     except (OSError, ValueError) as error:
-        raise _no_access(subject, error) from None
+        raise _no_access(subject, path, error) from None
     if not is_file:
         if path.exists():
             raise Fault(f"{subject} is no file", "correct the path")
@@ -67,7 +68,7 @@ def check_folder(path: Path) -> None:
     try:
         is_folder = path.is_dir()
     except (OSError, ValueError) as error:
-        raise _no_access("names a folder that", error) from None
+        raise _no_access("names a folder that", path, error) from None
     if not is_folder:
         there = "a file" if path.exists() else "a folder that does not exist"
         raise Fault(f"names {there}", "name the folder of the CrewAI project")
@@ -101,13 +102,34 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
         raise Fault("has no package crewai", f"install it: {path} -m pip install crewai")
 
 
-def _no_access(subject: str, error: Exception) -> Fault:
-    if isinstance(error, OSError):
+def _no_access(subject: str, path: Path, error: Exception) -> Fault:
+    if not isinstance(error, OSError):
+        return Fault("is no path", "correct it")
+    hidden = _hidden(path)
+    if hidden:
         return Fault(
-            f"{subject} {_us()} may not look at ({error.strerror})",
-            "let that user pass through every folder above it (chmod a+x)",
+            f"{subject} is below {hidden}, of which the service sees nothing",
+            "move it to /srv, or to another place that every service sees",
         )
-    return Fault("is no path", "correct it")
+    return Fault(
+        f"{subject} {_us()} may not look at ({error.strerror})",
+        "let that user pass through every folder above it (chmod a+x)",
+    )
+
+
+def _hidden(path: Path) -> Path | None:
+    """The folder above it that is hidden from us as a whole: systemd shows it without any mode."""
+    try:
+        above = path.resolve().parents
+    except (OSError, RuntimeError):  # links that lead in a circle
+        return None
+    for folder in reversed(above):
+        try:
+            if stat.S_IMODE(folder.stat().st_mode) == 0:
+                return folder
+        except OSError:
+            break
+    return None
 
 
 def _us() -> str:

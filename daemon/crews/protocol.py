@@ -69,7 +69,13 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 class Message(BaseModel):
     """One line. Its types are not coerced; its print does not show what it holds."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        cache_strings="keys",  # what workers say is not said again
+    )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -217,7 +223,7 @@ class ProtocolFault:
 
 
 _FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
-    Annotated[FromWorker, Field(discriminator="type")]
+    Annotated[FromWorker, Field(discriminator="type")], config=ConfigDict(cache_strings="keys")
 )
 
 

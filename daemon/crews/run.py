@@ -40,12 +40,14 @@ from daemon.crews.protocol import (
     Result,
     ToolCall,
     ToolResult,
+    quoted,
 )
 from daemon.crews.tools import Tool
 from daemon.crews.worker import CannotStart, Stopped, Worker, start_worker
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Execution, State, Status, WebhookTarget
+from daemon.logs import Event, Work, working_for
 from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.supervisor import sole_error
 
@@ -121,7 +123,15 @@ class Workplace:
         entry = ended(subject, ending, self.wall())
         await self.record(subject.execution_id, ending.status.state, entry)
         self.ends[crew, ending.status] += 1
-        logger.info("crew %s: execution %s ended as %s", crew, subject.execution_id, ending.status)
+        kind = (
+            Event.EXECUTION_INTERRUPTED
+            if ending.status is Status.INTERRUPTED
+            else Event.EXECUTION_FINISHED
+        )
+        about = kind(crew=crew, kickoff_id=subject.execution_id)
+        why = "" if ending.error is None else f": {quoted(ending.error)}"
+        ended_as = (crew, subject.execution_id, ending.status, why)
+        logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=about)
 
     async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """What the journal answers, for as long as it takes. `what` is held up until then."""
@@ -214,8 +224,10 @@ class Run:
 
     async def carry_out(self) -> None:
         """Run it to its end, and record that."""
+        work = Work(crew=self._crew.name, kickoff_id=self.id)
         try:
-            with self._life:
+            # Not any more for the request that kicked it off, or for whoever made room for it.
+            with self._life, working_for((work,)):
                 execution = await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
                 ending = await self._ending(execution.inputs)

@@ -78,6 +78,11 @@ class CrewTokens:
         task_status.started()
         await self.mailbox.serve(book, at_once=AT_ONCE)
 
+    async def take(self, users: Mapping[str, tuple[str, ...]]) -> None:
+        """Have these crews and users from now on. Tokens of those that stay, stay."""
+        self._users = users
+        await self.mailbox.ask(_Book.take, users)
+
     async def caller(self, crew: str, token: str | None) -> Caller:
         """Who calls `crew` with `token`; None stands for a request without one.
 
@@ -135,6 +140,10 @@ class _Book:
                 "the crew's owner has the current one"
             )
         return holder
+
+    async def take(self, users: Mapping[str, tuple[str, ...]]) -> None:
+        self._users = users
+        self._put_in_force(self._generations)
 
     async def show(self, crew: str, user: str) -> SecretStr:
         self._check_known(crew, user)

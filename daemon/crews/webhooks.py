@@ -47,7 +47,9 @@ from daemon.crews.targets import origin
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
+from daemon.logs import Work, working_for
 from daemon.supervision.policy import Backoff
+from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import sole_error
 
 logger = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class Webhooks:
         self._wall = wall
         self._resolve = resolve
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self.pulse = Pulse(self.nudge)
         self._news = trio.Event()
         self._in_hand: dict[int, Delivery] = {}
         self._worn_out: OrderedDict[Target, None] = OrderedDict()
@@ -105,6 +108,7 @@ class Webhooks:
         ):
             task_status.started()
             while True:
+                self.pulse.beat()
                 # Before the look: what is queued meanwhile may be missed by it.
                 self._news = trio.Event()
                 sleep = await self._look(sender, nursery)
@@ -127,6 +131,7 @@ class Webhooks:
     async def _next(self) -> list[Delivery]:
         """What is due, or will be soon, and not for a host that has no hand free: however much
         waits for one that hangs, it hides no other."""
+        self.pulse.beat(JOURNAL_WAITS.longest)  # the loop is here, be it for the tenth time
         return await self._journal.due_deliveries(
             self._wall() + timedelta(seconds=LONGEST_SLEEP),
             AT_ONCE,
@@ -153,8 +158,9 @@ class Webhooks:
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:
-            verdict = await self._attempt(sender, delivery)
-            await self._note(delivery, verdict)
+            with working_for((Work(kickoff_id=delivery.execution_id),)):
+                verdict = await self._attempt(sender, delivery)
+                await self._note(delivery, verdict)
         finally:
             del self._in_hand[delivery.id]
             self.nudge()

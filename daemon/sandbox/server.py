@@ -29,7 +29,7 @@ from daemon.sandbox.running import Sandbox
 from daemon.sandbox.shop import shop_app
 from daemon.sandbox.shorts import shorts_app
 from daemon.sandbox.state import State
-from daemon.serving import serve
+from daemon.serving import Served, serve
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ async def open_sandbox(
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             for app, bound in zip(apps, listening, strict=True):
-                await nursery.start(partial(serve, app, [bound], grace=GRACE, stop=stop))
+                await nursery.start(partial(serve, Served(app), [bound], grace=GRACE, stop=stop))
             logger.info("sandbox portal at %s", state.origins.portal)
             try:
                 yield Sandbox(state)

@@ -10,7 +10,7 @@ import trio
 from daemon.errors import Invalid
 from daemon.supervision.actor import Mailbox
 from daemon.vault.cookie import parse_cookie
-from daemon.vault.memory import Record, RecordMemory
+from daemon.vault.memory import Keeper, Record, RecordMemory
 
 MAX_ACCOUNT_NAME = 200
 """Characters of the label."""
@@ -19,10 +19,19 @@ MAX_ACCOUNT_NAME = 200
 class Vault:
     """What others hold: ask it to store the cookie, or for the one that is stored."""
 
-    def __init__(self, *, wall: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        keeper: Keeper | None = None,
+        record: Record | None = None,
+    ) -> None:
+        """`keeper` is given every record for the next process; `record` is from the one before."""
         self.mailbox = Mailbox[_Vault]("vault")
-        self._memory = RecordMemory()
+        self._memory = RecordMemory(keeper)
         self._wall = wall
+        if record is not None:
+            self._memory.write(record)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation; the record of the one before is still there."""

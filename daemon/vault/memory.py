@@ -2,22 +2,27 @@
 
 It must survive a restart of the vault actor and may never reach a disk. An attribute on an object
 that outlives the actor would do for the first; a memfd also can be handed to a service manager
-that keeps descriptors across restarts of the process, which an attribute cannot. Each change makes
-a new memfd, sealed against any further write, so that no reader ever sees half a record.
+that keeps descriptors across restarts of the process (a `Keeper`), which an attribute cannot.
+Each change makes a new memfd, sealed against any further write, so that no reader ever sees half a
+record.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from datetime import datetime
+from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from daemon.errors import Invalid
 from daemon.vault.cookie import Cookie, parse_cookie
 
 # linux/fcntl.h; the fcntl module has names for them only from Python 3.12 on
 _F_ADD_SEALS = 1033
+_F_GET_SEALS = 1034
 _ALL_SEALS = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
 
 MAX_RECORD = 256 * 1024
@@ -38,11 +43,23 @@ class Record(BaseModel):
         return parse_cookie(self.cookie_text)
 
 
+class Keeper(Protocol):
+    """Keeps the newest record's descriptor for the next process. Never waits, never fails."""
+
+    def keep(self, descriptor: int) -> None:
+        """This one from now on. It is the caller's, who closes it with the next change."""
+
+
+class NotARecord(Exception):  # noqa: N818 - it says what a descriptor is
+    """A descriptor that came from elsewhere is not one of ours; the text says why."""
+
+
 class RecordMemory:
     """Holds at most one record. Not shared: the vault actor is its only user."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: Keeper | None = None) -> None:
         self._descriptor: int | None = None
+        self._keeper = keeper
 
     def write(self, record: Record) -> None:
         """Replace the record."""
@@ -54,6 +71,8 @@ class RecordMemory:
         except BaseException:
             os.close(descriptor)
             raise
+        if self._keeper is not None:
+            self._keeper.keep(descriptor)
         self.close()
         self._descriptor = descriptor
 
@@ -68,3 +87,29 @@ class RecordMemory:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def __del__(self) -> None:
+        # The vault's actors come and go, and nobody stops the vault itself: this is its end.
+        self.close()
+
+
+def read_sealed(descriptor: int) -> Record:
+    """The record behind a descriptor that was kept elsewhere; it stays open.
+
+    What can still be changed by somebody is no record, whatever it says. Raises `NotARecord`, whose
+    text shows nothing of it.
+    """
+    try:
+        about = os.fstat(descriptor)
+        seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
+        if not stat.S_ISREG(about.st_mode) or seals & _ALL_SEALS != _ALL_SEALS:
+            raise NotARecord("it is not sealed")
+        if about.st_size > MAX_RECORD:
+            raise NotARecord(f"it has {about.st_size} bytes, and a record at most {MAX_RECORD}")
+        record = Record.model_validate_json(os.pread(descriptor, MAX_RECORD, 0))
+        parse_cookie(record.cookie_text)
+    except OSError as error:
+        raise NotARecord(f"it cannot be read ({error.strerror})") from None
+    except (ValidationError, Invalid):
+        raise NotARecord("there is no stored cookie in it") from None
+    return record

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,6 +171,12 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """Whom the daemon runs as has to get there."""
+    return open_folder
+
+
+@pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write_config(crews: str) -> Path:
         path = tmp_path / "config.toml"
@@ -251,10 +256,6 @@ def test_crews_are_looked_at_by_who_the_daemon_runs_as(write: Write, tmp_path: P
     whoami = tmp_path / "python"
     whoami.write_text(f"#!/bin/sh\nid -u > {tmp_path}/state/seen\n")
     whoami.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder == Path(tempfile.gettempdir()):
-            break
-        folder.chmod(0o755)
     os.chown(tmp_path / "state", NOBODY, NOBODY)
     path = write(
         "[[crews]]\nname = 'a'\nrunner = 'crewai'\n"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -15,25 +14,11 @@ from pydantic import SecretBytes
 from daemon.crews.protocol import MAX_OUTPUT, Inputs
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
+from tests.hygiene.at_once import nothing_left, until
+
+__all__ = ["nothing_left", "until"]  # fixtures
 
 MIB = 2**20
-
-
-def descriptors() -> set[str]:
-    return {entry.name for entry in os.scandir("/proc/self/fd")}
-
-
-def children() -> set[str]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
-
-
-@pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """The test must leave no descriptor and no child, zombies included."""
-    before = descriptors(), children()
-    yield
-    assert (descriptors(), children()) == before
 
 
 @pytest.fixture
@@ -42,18 +27,6 @@ def runs() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as folder:
         yield Path(folder)
         assert list(Path(folder).iterdir()) == []
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    """`await until(condition)`: for what other processes do, which tells nobody when it is done."""
-
-    async def wait(condition: Callable[[], bool]) -> None:
-        with trio.fail_after(5):
-            while not condition():  # noqa: ASYNC110 - nothing of ours sets an event
-                await trio.sleep(0.002)
-
-    return wait
 
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,12 @@ def put(folder: Path, files: dict[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+@pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """Whom the daemon runs as has to get there."""
+    return open_folder
 
 
 @pytest.fixture
@@ -181,10 +186,6 @@ for fault in read_project(Path({folder!r})).faults: print(fault.fault)
 )
 def test_what_the_daemons_user_may_not_read_is_told(classic: Path, locked: str) -> None:
     put(classic, {"pyproject.toml": "", ".env": "KEY=x"})
-    for folder in (classic, *classic.parents):
-        if folder == Path(tempfile.gettempdir()):
-            break
-        folder.chmod(0o755)
     (classic / locked).chmod(0o700 if (classic / locked).is_dir() else 0o600)
     script = AS_NOBODY.format(path=sys.path, folder=str(classic))
     ended = subprocess.run(

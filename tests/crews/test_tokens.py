@@ -224,3 +224,30 @@ async def test_a_missing_folder_keeps_the_actor_from_starting(tmp_path: Path) ->
     with pytest.RaisesGroup(NotSaved):
         async with trio.open_nursery() as nursery:
             await nursery.start(CrewTokens(tmp_path / "gone", SecretBytes(MASTER), USERS).run)
+
+
+# Other crews and users, while it runs
+
+
+async def test_whoever_stays_keeps_their_token(running_tokens: Running) -> None:
+    async with running_tokens({"post": ("ann", "bob"), "old": ()}) as tokens:
+        before = {name: await shown(tokens, "post", name) for name in ("", "ann", "bob")}
+        old = await shown(tokens, "old")
+        await tokens.take({"post": ("ann", "eve"), "new": ()})
+        assert await shown(tokens, "post", "ann") == before["ann"]
+        assert await is_valid(tokens, "post", before[""])
+        assert await is_valid(tokens, "post", await shown(tokens, "post", "eve"))
+        assert await is_valid(tokens, "new", await shown(tokens, "new"))
+        assert not await is_valid(tokens, "post", before["bob"])
+        assert not await is_valid(tokens, "old", old)
+
+
+async def test_the_next_incarnation_has_the_same_crews(
+    tmp_path: Path, running_tokens: Running
+) -> None:
+    async with running_tokens({"post": ()}) as tokens:
+        await tokens.take({"new": ("ann",)})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tokens.run)
+        assert await is_valid(tokens, "new", await shown(tokens, "new", "ann"))
+        nursery.cancel_scope.cancel()

@@ -105,6 +105,14 @@ def test_each_record_closes_the_descriptor_of_the_one_before(
     assert len(descriptors()) == before
 
 
+def test_the_descriptor_ends_with_the_memory() -> None:
+    before = descriptors()
+    memory = RecordMemory()
+    memory.write(record())
+    del memory
+    assert descriptors() == before
+
+
 def test_it_is_sealed_for_good(descriptor: int) -> None:
     assert fcntl.fcntl(descriptor, F_GET_SEALS) == SEALED_FOR_GOOD
 

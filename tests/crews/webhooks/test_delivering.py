@@ -18,6 +18,8 @@ from pydantic import SecretBytes, SecretStr
 from daemon.crews import webhooks
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, WebhookTarget
+from daemon.logs.context import InContext
+from daemon.logs.formats import context
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -167,6 +169,7 @@ async def test_a_receiver_may_ask_for_a_wait(
 async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
     desk: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.handler.addFilter(InContext())
     receiver.behaviours.append(behave.answer(status, Location=receiver.url("/elsewhere")))
     execution_id = await desk.call(receiver.url(), b"first", b"second")
     await desk.begin()
@@ -177,6 +180,9 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
         f"gave up webhook delivery 1: task webhook call 1 of execution {execution_id} to "
         f"http://127.0.0.1:{receiver.port}: HTTP {status} (attempt 1)"
     ) in caplog.text
+    (given_up,) = [one for one in caplog.records if hasattr(one, "event")]
+    assert context(given_up)["event"] == ["webhook_given_up"]
+    assert context(given_up)["kickoff_id"] == [execution_id]
 
 
 async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(

@@ -1,10 +1,9 @@
-"""What goes wrong around an executor: a disk that refuses, and a strike at every single step."""
+"""What goes wrong around an executor: a disk that refuses."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable
-from itertools import count
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,7 @@ from daemon.errors import Unavailable
 from daemon.journal.store import Store
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import NewHouse
+    from tests.crews.executor.conftest import House, NewHouse
 
 HANG = 20.0  # seconds; what takes that long hangs
 
@@ -78,60 +77,19 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-class Strike(trio.abc.Instrument):
-    """Does its deed right before the `at`-th step that any task takes after `arm`."""
-
-    def __init__(self) -> None:
-        self.at = 0
-        self.happened = False
-        self._steps = 0
-        self._deed: Callable[[], object] | None = None
-
-    def arm(self, deed: Callable[[], object]) -> None:
-        self.happened, self._steps, self._deed = False, 0, deed
-
-    def disarm(self) -> None:
-        self._deed = None
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's
-        if self._deed is None or self.happened:
-            return
-        self._steps += 1
-        if self._steps == self.at:
-            self.happened = True
-            self._deed()
-
-
-Scenario = Callable[..., Awaitable[None]]
-AtEveryStep = Callable[..., int]
+OpenedHouse = Callable[[], AbstractAsyncContextManager["House"]]
 
 
 @pytest.fixture
-def at_every_step(new_house: NewHouse, monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
-    """`at_every_step(scenario)` runs it again and again on one daemon, with the strike one step, or
-    a `stride`, later each time, until it is through before the strike. Returns the number of the
-    last step, so that a test can tell that it has not been idle.
-    """
+def opened_house(new_house: NewHouse) -> OpenedHouse:
+    """A daemon with one crew "c", for scenarios that are struck at every step."""
 
-    async def repeat(scenario: Scenario, stride: int, strike: Strike) -> int:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[House]:
         house = new_house()
         async with trio.open_nursery() as nursery:
             await nursery.start(house.serve)
-            for strike.at in count(1, stride):
-                monkeypatch.setattr("trio._core._run._r", random.Random(strike.at))
-                with trio.fail_after(HANG):
-                    await scenario(strike, house)
-                if not strike.happened:
-                    break
+            yield house
             await house.stop()
-        return strike.at
 
-    def drive(scenario: Scenario, *, stride: int = 1) -> int:
-        strike = Strike()
-        try:
-            return trio.run(repeat, scenario, stride, strike, instruments=[strike])
-        except BaseException as error:
-            error.add_note(f"strike at step {strike.at}")
-            raise
-
-    return drive
+    return opened

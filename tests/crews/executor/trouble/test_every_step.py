@@ -14,14 +14,18 @@ from daemon.journal.model import Execution, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse
-    from tests.crews.executor.trouble.conftest import AtEveryStep, Strike
+    from tests.crews.executor.trouble.conftest import OpenedHouse
+    from tests.every_step.driver import AtEveryStep
+    from tests.every_step.strike import Strike
 
 QUICK = ("started", "result ok")
 ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
 
 
 @pytest.mark.parametrize("has_key", [True, False])
-def test_who_kicks_off_leaves_at_every_step(at_every_step: AtEveryStep, has_key: bool) -> None:
+def test_who_kicks_off_leaves_at_every_step(
+    at_every_step: AtEveryStep, opened_house: OpenedHouse, has_key: bool
+) -> None:
     async def scenario(strike: Strike, house: House) -> None:
         kickoff_id = None
         key = f"key {strike.at}" if has_key else None
@@ -35,10 +39,12 @@ def test_who_kicks_off_leaves_at_every_step(at_every_step: AtEveryStep, has_key:
             assert (await house.end_of(each)).state is State.SUCCESS
         await idle(house)
 
-    assert at_every_step(scenario) > 5
+    assert at_every_step.within(opened_house, scenario) > 5
 
 
-def test_who_stops_leaves_at_every_step(at_every_step: AtEveryStep) -> None:
+def test_who_stops_leaves_at_every_step(
+    at_every_step: AtEveryStep, opened_house: OpenedHouse
+) -> None:
     async def scenario(strike: Strike, house: House) -> None:
         house.gate.close()
         kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
@@ -51,10 +57,12 @@ def test_who_stops_leaves_at_every_step(at_every_step: AtEveryStep) -> None:
         ended_once(await house.end_of(kickoff_id), await house.story(kickoff_id))
         await idle(house)
 
-    assert at_every_step(scenario) > 10
+    assert at_every_step.within(opened_house, scenario) > 10
 
 
-def test_who_stops_one_that_waits_leaves_at_every_step(at_every_step: AtEveryStep) -> None:
+def test_who_stops_one_that_waits_leaves_at_every_step(
+    at_every_step: AtEveryStep, opened_house: OpenedHouse
+) -> None:
     async def scenario(strike: Strike, house: House) -> None:
         house.gate.close()
         ids = [await house.kickoff("started", "call gate", "hear", "result ok") for _ in range(3)]
@@ -68,10 +76,12 @@ def test_who_stops_one_that_waits_leaves_at_every_step(at_every_step: AtEverySte
             ended_once(await house.end_of(each), await house.story(each))
         await idle(house)
 
-    assert at_every_step(scenario, stride=2) > 5
+    assert at_every_step.within(opened_house, scenario, stride=2) > 5
 
 
-def test_who_answers_leaves_at_every_step(at_every_step: AtEveryStep) -> None:
+def test_who_answers_leaves_at_every_step(
+    at_every_step: AtEveryStep, opened_house: OpenedHouse
+) -> None:
     async def scenario(strike: Strike, house: House) -> None:
         kickoff_id = await house.kickoff(*ASKS)
         await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
@@ -88,12 +98,16 @@ def test_who_answers_leaves_at_every_step(at_every_step: AtEveryStep) -> None:
         assert (await house.story(kickoff_id)).count("human_feedback_received") == 1
         await idle(house)
 
-    assert at_every_step(scenario) > 10
+    assert at_every_step.within(opened_house, scenario) > 10
 
 
 @pytest.mark.parametrize("on_restart", ["fail", "rerun"])
 def test_the_daemon_ends_at_every_step_of_a_run(
-    at_every_step: AtEveryStep, new_house: NewHouse, crew: MakeCrew, on_restart: str
+    at_every_step: AtEveryStep,
+    opened_house: OpenedHouse,
+    new_house: NewHouse,
+    crew: MakeCrew,
+    on_restart: str,
 ) -> None:
     """At every seventh, for they are many."""
     one = crew(on_restart=on_restart)
@@ -128,7 +142,7 @@ def test_the_daemon_ends_at_every_step_of_a_run(
             await idle(house)
             await house.kill()
 
-    assert at_every_step(scenario, stride=7) > 50
+    assert at_every_step.within(opened_house, scenario, stride=7) > 50
 
 
 def ended_once(end: Execution, story: list[str]) -> None:

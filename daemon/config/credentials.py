@@ -1,0 +1,88 @@
+"""Secrets that a service manager hands over: a folder of files, each named after its key.
+
+systemd reads files that only root can, or decrypts them, and shows them to the service alone, in
+the folder that `$CREDENTIALS_DIRECTORY` names (systemd.exec(5), LoadCredential=). Our unit has it
+pass on a whole folder, so there every file's name begins with `smartlinkd_`; what follows is the
+secret's key, as in `smartlinkd_cookie.sync_key`. So there is nothing to configure: a secret is
+given by putting a file there.
+
+Nothing else may give a secret that a credential gives: of two passwords one would silently be the
+wrong one. A name that reads like a key and is none is a problem, too; other names are the owner's,
+such as those of crews' environment files.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.config.draft import Draft, secret_keys
+from daemon.config.problems import Problem, shown
+from daemon.config.settings import SECTIONS
+
+PREFIX = "smartlinkd_"
+BESIDE = "credentials"
+"""The folder beside the configuration that the unit has systemd pass on."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A folder of secrets; `prefix` is what all names of ours begin with in it.
+
+    `guarded` says that nobody else can read what is there, whatever the files' modes show.
+    """
+
+    folder: Path
+    prefix: str
+    guarded: bool
+
+    def guards(self, path: Path) -> bool:
+        """Whether this file is one of those that are guarded."""
+        return self.guarded and path.is_relative_to(self.folder)
+
+    def find(self, draft: Draft) -> dict[tuple[str, str], Path]:
+        """The files of secrets by section and key. Adds a problem for each that is misnamed."""
+        try:
+            names = sorted(path.name for path in self.folder.iterdir() if path.is_file())
+        except OSError as error:
+            fault = f"cannot be looked into ({error.strerror})"
+            remedy = "look as the user who can, which mostly is root"
+            draft.problems.append(Problem(str(self.folder), fault, remedy))
+            return {}
+        known = {f"{section}.{key}": (section, key) for section, key in secret_keys()}
+        found = {}
+        for name in names:
+            own = name.removeprefix(self.prefix)
+            if not name.startswith(self.prefix) or own.partition(".")[0] not in SECTIONS:
+                continue
+            if own in known:
+                found[known[own]] = self.folder / name
+            else:
+                draft.problems.append(_misnamed(own, list(known)))
+        return found
+
+
+def of_service(environ: Mapping[str, str]) -> Credentials | None:
+    """Those that the service manager gave to this process."""
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    return Credentials(Path(folder), PREFIX, guarded=True) if folder else None
+
+
+def beside(config: Path) -> Credentials | None:
+    """Those that it would give to a service with this configuration."""
+    folder = config.parent / BESIDE
+    return Credentials(folder, "", guarded=False) if folder.is_dir() else None
+
+
+def called(section: str, key: str) -> str:
+    """What the operator calls the credential for a key."""
+    return f"credential {section}.{key}"
+
+
+def _misnamed(name: str, known: list[str]) -> Problem:
+    close = difflib.get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"the secrets are {', '.join(known)}"
+    section, _, key = name.partition(".")
+    return Problem(called(section, shown(key)), "is the name of no secret", remedy)

@@ -1,0 +1,117 @@
+"""The owner's files: made when they are missing, and never changed.
+
+A configuration that is not there is the mark of a first installation. It is written last, so that
+one that was interrupted is a first one again. The password is the one thing that is seen to each
+time: without it the daemon does not start.
+
+All secrets are credentials: files that root alone can read, and that systemd hands to the service
+(see `daemon/config/credentials.py`). So the configuration has none, and everybody may read it, as
+the service's user has to, which exists only while the service does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from daemon.auth.passwords import hash_password
+from daemon.config import Bind, Settings, load
+from daemon.config.environment import variable_for
+from daemon.installation.place import Place
+
+PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
+SYNC_KEY = "cookie.sync_key"
+DEFAULT_BIND = Bind("127.0.0.1", 8787)
+
+Say = Callable[[str], None]
+Ask = Callable[[], str | None]
+"""Asks for a password; None when there is nobody to ask, or when nobody wants to choose."""
+
+
+def see_to(place: Place, bind: Bind, ask: Ask, say: Say) -> None:
+    """Make what is missing of the configuration and of its secrets."""
+    config = place.configuration
+    config.parent.mkdir(mode=0o755, exist_ok=True)
+    place.credentials.mkdir(mode=0o700, exist_ok=True)
+    first = not config.exists()
+    if not _given(place, PASSWORD_HASH):
+        password = ask()
+        if password is None:
+            password = secrets.token_urlsafe(12)
+            say(f"the password, which is shown this once: {password}")
+        _write(place.credentials / PASSWORD_HASH, hash_password(password), 0o600)
+    if first:
+        if not _given(place, SYNC_KEY):
+            _write(place.credentials / SYNC_KEY, secrets.token_urlsafe(32), 0o600)
+        _write(config, _fresh(place, bind), 0o644)
+        say(f"wrote {config}")
+
+
+def read(place: Place) -> Settings:
+    """The settings that the service will have. Raises `ConfigError`.
+
+    Encrypted secrets cannot be looked into here: others of their kind stand in for them.
+    """
+    stand_ins = {
+        _variable(path.name): hash_password(secrets.token_hex())
+        if path.name == PASSWORD_HASH
+        else secrets.token_hex(32)
+        for path in (place.encrypted.iterdir() if place.encrypted.is_dir() else ())
+        if not (place.credentials / path.name).exists()
+    }
+    return load(place.configuration, stand_ins, by_hand=True)
+
+
+def _given(place: Place, key: str) -> bool:
+    """Whether the owner has given this secret, in whichever way."""
+    if (place.credentials / key).exists() or (place.encrypted / key).exists():
+        return True
+    section, _, name = key.partition(".")
+    try:
+        table = tomllib.loads(place.configuration.read_text()).get(section, {})
+    except (OSError, ValueError):
+        return False  # none, or one that is told to be wrong where it is read
+    return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
+
+
+def _variable(credential: str) -> str:
+    section, _, key = credential.partition(".")
+    return variable_for(section, key)
+
+
+def _fresh(place: Place, bind: Bind) -> str:
+    return f"""\
+# The configuration of {place.service}. Every key there is, and what it means:
+# {place.current}/share/smartlinkd/config.example.toml
+#
+# Everybody may read this file. Secrets are files in {place.credentials}, which only
+# root can look into, named after their keys: {SYNC_KEY}, open_api.secret and so on.
+
+[server]
+# The same as in {place.socket}: `sudo ./run install` sees to that.
+bind = "{bind}"
+
+[state]
+directory = "{place.state}"
+
+[cookie]
+# Nobody gets at the cookie without a session token or the sync key: a reverse proxy on this machine
+# would make everybody look local.
+open_to = []
+"""
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Make a file that is not there, whole from the start."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, mode)
+        file.write(text if text.endswith("\n") else f"{text}\n")
+        file.flush()
+        os.fsync(descriptor)
+    fresh.rename(path)

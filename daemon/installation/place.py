@@ -1,0 +1,80 @@
+"""Where a service has what, by its name: "smartlinkd", or "smartlinkd@NAME" for one of several.
+
+The units say the same by their %N. `root` is / but for tests.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.config.credentials import BESIDE
+
+UNIT = "smartlinkd"
+# The user that systemd makes for an instance is called smartlinkdNAME, and users have 31 signs.
+INSTANCE = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One service's own folders, and the version that it runs, which all of them share."""
+
+    name: str = UNIT
+    root: Path = Path("/")
+
+    @property
+    def configuration(self) -> Path:
+        return self.root / "etc" / self.name / "config.toml"
+
+    @property
+    def credentials(self) -> Path:
+        return self.configuration.parent / BESIDE
+
+    @property
+    def encrypted(self) -> Path:
+        """Where docs/operating.md has the owner keep encrypted ones, in place of the others."""
+        return self.configuration.parent / f"{BESIDE}.encrypted"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "var/lib" / self.name
+
+    @property
+    def versions(self) -> Path:
+        return self.root / "opt/smartlinkd"
+
+    @property
+    def current(self) -> Path:
+        """The link to the environment in use, through which the units start the daemon."""
+        return self.versions / "current"
+
+    @property
+    def command(self) -> Path:
+        """The link in everybody's path."""
+        return self.root / "usr/local/bin/smartlinkd"
+
+    @property
+    def units(self) -> Path:
+        """For what a machine's own software brings; /etc/systemd/system is the owner's."""
+        return self.root / "usr/local/lib/systemd/system"
+
+    @property
+    def service(self) -> str:
+        return f"{self.name}.service"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.name}.socket"
+
+
+def place_of(instance: str) -> Place:
+    """The place of an instance, or of the one without a name. Raises `ValueError`."""
+    if not instance:
+        return Place()
+    if not INSTANCE.fullmatch(instance):
+        raise ValueError(
+            "an instance's name is 1 to 20 lower-case letters, digits and hyphens, the first no "
+            "hyphen"
+        )
+    return Place(f"{UNIT}@{instance}")

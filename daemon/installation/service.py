@@ -1,0 +1,159 @@
+"""systemd's side of an installation: the switch to a version, its start, and its proof.
+
+`systemctl` is the interface: it is on every machine that this is for, and says what is wrong in
+words that its owner can look up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from daemon.config import Bind
+from daemon.installation.place import UNIT, Place
+
+OLDEST: Final = 252
+
+# The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
+VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")
+
+ANSWERS_WITHIN: Final = 20.0
+BROWSER_WITHIN: Final = 60.0
+LOOK_EVERY: Final = 0.2
+LAST_LINES: Final = 20
+"""Of its log, when it does not start."""
+HEALTH_LIMIT: Final = 5.0
+
+# What is listened at, and where that is reached from here.
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
+
+
+class NotInstalled(Exception):  # noqa: N818 - it names what is the matter
+    """Something of the installation did not work; the text says what, and how things are now."""
+
+
+def systemctl(*words: str) -> str:
+    """Run it; what it says. Raises `NotInstalled`."""
+    ended = _run("systemctl", "--no-ask-password", *words)
+    if ended.returncode != 0:
+        raise NotInstalled(f"systemctl {' '.join(words)}: {ended.stderr.strip()}")
+    return ended.stdout.strip()
+
+
+def version() -> int:
+    """Of the systemd that runs here. Raises `NotInstalled` when it is none, or too old."""
+    try:
+        said = _run("systemctl", "--version").stdout
+    except FileNotFoundError:
+        raise NotInstalled("systemd is needed, and there is no systemctl here") from None
+    found = re.match(r"systemd (\d+)", said)
+    if found is None or int(found[1]) < OLDEST:
+        raise NotInstalled(f"systemd {OLDEST} or newer is needed (Debian 12 has it): {said[:40]!r}")
+    return int(found[1])
+
+
+def current(place: Place) -> Path | None:
+    """The environment that the units start the daemon from, if there is one."""
+    folder = place.current.resolve()
+    return folder if place.current.is_symlink() and folder.is_dir() else None
+
+
+def switch(place: Place, environment: Path) -> None:
+    """Let the units start the daemon from `environment` from now on."""
+    fresh = place.current.with_name(".current.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(environment.name)
+    fresh.rename(place.current)
+
+
+def others(place: Place) -> list[str]:
+    """The services that run the same version, and run now, but for this one."""
+    patterns = (f"{UNIT}.service", f"{UNIT}@*.service")
+    said = systemctl("list-units", "--plain", "--no-legend", "--state=active", *patterns)
+    running = [line.split()[0] for line in said.splitlines()]
+    return [unit for unit in running if unit != place.service]
+
+
+def start(place: Place, *, moved: bool = False) -> None:
+    """Start it, or start it anew, and have it start with the machine; then the others likewise.
+
+    A socket that has `moved` to another address has to be closed first, and a service whose socket
+    closes has to be stopped. Raises `NotInstalled`.
+    """
+    systemctl("daemon-reload")
+    systemctl("enable", "--quiet", place.socket, place.service)
+    if moved:
+        systemctl("stop", place.socket, place.service)
+    _start("start", place.socket)
+    for unit in (place.service, *others(place)):
+        _start("restart", unit)
+
+
+def _start(verb: str, unit: str) -> None:
+    try:
+        systemctl(verb, unit)
+    except NotInstalled as error:
+        raise NotInstalled(f"{error}\n{last_words(unit)}") from None
+
+
+def prove(place: Place, bind: Bind) -> bool:
+    """Wait until it is active and answers; then whether its browser becomes ready, too.
+
+    Raises `NotInstalled` when it does not answer.
+    """
+    if not _until(ANSWERS_WITHIN, lambda: _is_active(place) and _health(bind).get("ok") is True):
+        state = _run("systemctl", "is-active", place.service).stdout.strip()
+        raise NotInstalled(
+            f"{place.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
+            f"\n{last_words(place.service)}"
+        )
+    return _until(BROWSER_WITHIN, lambda: _health(bind).get("browserReady") is True)
+
+
+def last_words(unit: str) -> str:
+    """The end of its log."""
+    ended = _run("journalctl", "--no-pager", "--quiet", "-n", str(LAST_LINES), "-u", unit)
+    return ended.stdout.rstrip()
+
+
+def old_versions(place: Place) -> Iterator[Path]:
+    """The environments that are not in use, and what installations have left that were killed."""
+    current = place.current.resolve()
+    for folder in place.versions.iterdir():
+        if VERSION.fullmatch(folder.name) and folder != current:
+            yield folder
+
+
+def _is_active(place: Place) -> bool:
+    return _run("systemctl", "is-active", "--quiet", place.service).returncode == 0
+
+
+def _health(bind: Bind) -> dict[str, object]:
+    """What it says of itself; nothing while it does not answer."""
+    there = Bind(_EVERYWHERE.get(bind.host, bind.host), bind.port)
+    try:
+        with urlopen(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
+            health = json.load(answer)
+    except (URLError, OSError, ValueError):
+        return {}
+    return health if isinstance(health, dict) else {}
+
+
+def _until(limit: float, is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + limit
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_EVERY)
+    return True
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -1,0 +1,69 @@
+"""The unit files of an installation: which there are to be, and which there are.
+
+They are looked at as a whole, path and text, so that those of the version before can be put back as
+they were. The drop-ins of the owner, in /etc/systemd/system, are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from daemon.config import Bind
+from daemon.installation.place import UNIT, Place
+
+NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
+NEWER: Final = "newer.conf"
+NEWER_THAN: Final = 254
+"""The first systemd that knows all keys of that drop-in."""
+
+Files = Mapping[Path, str]
+
+
+def wanted(place: Place, source: Path, bind: Bind, systemd: int) -> Files:
+    """Those of the version whose units are in `source`, for that version of systemd."""
+    files = {place.units / name: _text(source / name) for name in NAMES}
+    if systemd >= NEWER_THAN:
+        files.update(dict.fromkeys(_newer(place), _text(source / NEWER)))
+    files[address(place)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
+    return files
+
+
+def found(place: Place) -> Files:
+    """Those that are there."""
+    return {path: _text(path) for path in _all(place) if path.exists()}
+
+
+def put(place: Place, files: Files) -> None:
+    """Have these there, and no others of ours."""
+    for path in _all(place):
+        if path not in files:
+            path.unlink(missing_ok=True)
+    for path, text in files.items():
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(0o644)
+        fresh.rename(path)
+
+
+def address(place: Place) -> Path:
+    """The drop-in that gives its socket the address of its configuration."""
+    return place.units / f"{place.socket}.d" / "address.conf"
+
+
+def _all(place: Place) -> Iterator[Path]:
+    yield from (place.units / name for name in NAMES)
+    yield from _newer(place)
+    yield address(place)
+
+
+def _newer(place: Place) -> Iterator[Path]:
+    for name in NAMES:
+        if name.endswith(".service"):
+            yield place.units / f"{name}.d" / NEWER
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,148 @@
+"""SIGHUP: the configuration is read again, and what can change in a running daemon changes.
+
+The problem: an owner who adds a crew or lets one more address in does not want to end what runs for
+that; and whoever makes a slip in the file wants to hear of it, and not to lose the daemon that
+works by the old one.
+
+The choice: all or nothing, then part by part. A file that the daemon would not start with, or with
+which a crew could not run that can run now, is told in the log and changes nothing. Otherwise each
+part takes what is its own, in one step. What needs a restart (`daemon/config/changes.py`) is named.
+
+A part that is being restarted in that very moment has taken its share all the same: it is kept
+outside of the incarnation that is gone, and the next one begins with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+
+from daemon import logs
+from daemon.auth.actor import Auth
+from daemon.config.changes import Changes, changes
+from daemon.config.problems import ConfigError
+from daemon.config.settings import Settings
+from daemon.crews.catalog import Catalog, read_catalog
+from daemon.errors import Unavailable
+from daemon.front import Front
+from daemon.logs import Event
+from daemon.parts import Crews, retention
+from daemon.service_manager.link import Link
+from daemon.supervision.actor import ActorGone
+
+logger = logging.getLogger(__name__)
+
+AGAIN: Final = 1.0
+"""Seconds between two tries to have a part take its share."""
+
+Reread = Callable[[], Settings]
+"""Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
+
+
+@dataclass(frozen=True)
+class Takers:
+    """The parts that can go by another configuration while they run."""
+
+    auth: Auth
+    crews: Crews
+    front: Front
+    link: Link
+
+
+class Reloader:
+    """A supervised part: it waits for SIGHUP."""
+
+    def __init__(self, reread: Reread, settings: Settings, takers: Takers) -> None:
+        """`settings` are those that the daemon has been started with."""
+        self._reread = reread
+        self._settings = settings
+        self._takers = takers
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Reload at every SIGHUP. Several that come during one reload are one more."""
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            task_status.started()
+            async for _ in signals:
+                with self._takers.link.reloading():
+                    await self.reload()
+
+    async def reload(self) -> None:
+        """Take up what has changed, or tell what is wrong with it."""
+        try:
+            found = changes(self._settings, await trio.to_thread.run_sync(self._reread))
+            catalog = await trio.to_thread.run_sync(read_catalog, found.settings)
+            old = self._takers.crews.executor.catalog
+            _check_still_runs(old, catalog)
+        except ConfigError as error:
+            _tell_refused(error)
+            return
+        await self._take(found, catalog)
+        _tell(found, old, catalog)
+
+    async def _take(self, found: Changes, catalog: Catalog) -> None:
+        settings, crews = found.settings, self._takers.crews
+        self._settings = settings
+        logs.set_level(settings.logging.level)
+        crews.journal.keep(retention(settings))
+        if "auth.password_hash" in found.taken:
+            password_hash = settings.auth.password_hash
+            await _insist(partial(self._takers.auth.take_password, password_hash))
+        # Nobody is let in to a crew before it is there, or finds one that is going to be none.
+        await _insist(partial(crews.executor.take, catalog))
+        await _insist(partial(crews.tokens.take, catalog.users()))
+        self._takers.front.take(settings, catalog)
+
+
+async def _insist(take: Callable[[], Awaitable[None]]) -> None:
+    """Ask until it was taken: a part that is busy, or is being restarted, takes it a little later.
+    One that is gone for good is gone with the daemon."""
+    while True:
+        try:
+            return await take()
+        except ActorGone:
+            return None
+        except Unavailable as refusal:
+            logger.info("a changed configuration has to wait: %s", refusal)
+            await trio.sleep(AGAIN)
+
+
+def _check_still_runs(old: Catalog, new: Catalog) -> None:
+    """Raises `ConfigError` for what is wrong with crews that can run now."""
+    problems = [
+        problem for each in new.broken if each.name in old.crews for problem in each.problems
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _tell_refused(error: ConfigError) -> None:
+    for problem in error.problems:
+        logger.error("the configuration is not reloaded: %s", problem)
+    text = "the configuration has %d problem(s): the daemon goes on by the one before"
+    logger.error(text, len(error.problems), extra=Event.CONFIG_REFUSED())
+
+
+def _tell(found: Changes, old: Catalog, new: Catalog) -> None:
+    for warning in found.settings.warnings:
+        logger.warning("%s", warning)
+    for broken in new.broken:
+        for problem in broken.problems:
+            logger.error("a crew cannot run: %s", problem)
+    waiting = [*found.waiting, *_moved(old, new)]
+    if waiting:
+        logger.warning("these changes need a restart: %s", ", ".join(waiting))
+    taken = ", ".join(found.taken) or "nothing has changed in it"
+    logger.info("the configuration is reloaded: %s", taken, extra=Event.CONFIG_RELOADED())
+
+
+def _moved(old: Catalog, new: Catalog) -> list[str]:
+    """The crews whose own address is another one: the doors are opened at the start."""
+    before, after = old.binds(), new.binds()
+    names = [name for name in before | after if before.get(name) != after.get(name)]
+    return [f"bind of crew {name}" for name in names]

@@ -1,0 +1,99 @@
+"""What a command of root's sees once it looks with the service's eyes.
+
+Each look is a process of its own, since there is no way back from it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+ROOT = Path(__file__).parents[2]
+
+LOOK = """
+import os, sys
+from pathlib import Path
+from daemon.commands import as_service
+from daemon.config.values import Fault
+from daemon.crews.programs import check_folder, check_program
+
+as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
+for problem in as_service.become_the_daemon(Path(sys.argv[1], "state")):
+    print(problem)
+print(os.getuid(), os.getgid(), os.getgroups())
+for check in (check_folder, lambda path: check_program(str(path), {})):
+    try:
+        check(Path(sys.argv[3]))
+    except Fault as fault:
+        print(fault.fault, fault.remedy, sep="; ")
+    else:
+        print("is seen")
+"""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that everybody may read, by its modes."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
+    (tmp_path / "state").mkdir()
+    os.chown(tmp_path / "state", NOBODY, NOBODY)
+    (tmp_path / "home/crew").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def look(private: Path, home: Path, folder: Path) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOOK, str(private), str(home), str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    return ended.stdout.splitlines()
+
+
+def test_a_dynamic_user_sees_nobodys_home(home: Path) -> None:
+    who, folder, program = look(home.parent, home, home / "crew")
+    if who.startswith("crews: cannot be looked at"):
+        pytest.skip("nothing can be mounted here")
+    assert who == f"{NOBODY} {NOBODY} [{NOBODY}]"
+    says = f"is below {home}, of which the service sees nothing; move it to /srv"
+    assert folder.startswith(f"names a folder that {says}")
+    assert program.startswith(f"begins with a program that {says}")
+    assert (home / "crew").is_dir()  # it is hidden from that process alone
+
+
+def test_a_link_leads_nowhere_either(home: Path) -> None:
+    (home.parent / "link").symlink_to(home / "crew")
+    _, folder, _ = look(home.parent, home, home.parent / "link")
+    assert f"is below {home}" in folder
+
+
+def test_what_is_elsewhere_is_seen(home: Path) -> None:
+    (home.parent / "srv").mkdir()
+    assert "is seen" in look(home.parent, home, home.parent / "srv")
+
+
+def test_a_user_that_lives_here_sees_what_its_modes_say(home: Path) -> None:
+    (home.parent / "private").mkdir()
+    private = home.parent / "private"
+    (private / "state").symlink_to(home.parent / "state")
+    assert "is seen" in look(private, home, home / "crew")
+
+
+def test_a_closed_folder_keeps_its_own_remedy(home: Path) -> None:
+    home.chmod(0o700)
+    (home.parent / "private").mkdir()
+    private = home.parent / "private"
+    (private / "state").symlink_to(home.parent / "state")
+    _, folder, _ = look(private, home, home / "crew")
+    assert "may not look at (Permission denied); let that user pass through" in folder

@@ -1,0 +1,182 @@
+"""Secrets that a service manager hands over, and what commands see that it did not start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.config import ConfigError, load, state_directory
+from daemon.config.draft import secret_keys
+
+HASH = hash_password("correct horse")
+KEY = "0123456789abcdef" * 4
+GOOD = {
+    ("auth", "password_hash"): HASH,
+    ("auth", "signing_secret"): KEY,
+    ("cookie", "sync_key"): KEY,
+    ("open_api", "secret"): KEY,
+    ("webhooks", "secret"): KEY,
+    ("crew_tokens", "master_secret"): KEY,
+    ("notify", "url"): f"https://tell.example/{KEY}",
+}
+
+Give = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.touch(0o600)
+    return path
+
+
+@pytest.fixture
+def give(tmp_path: Path) -> Give:
+    """The environment of a service that was given files by these names."""
+
+    def given(files: Mapping[str, str], folder: str = "given") -> dict[str, str]:
+        there = tmp_path / folder
+        there.mkdir()
+        for name, content in files.items():
+            (there / name).write_text(content)
+            (there / name).chmod(0o440)  # how the mask of the manager's ACL shows
+        return {"CREDENTIALS_DIRECTORY": str(there)}
+
+    return given
+
+
+def problems(config: Path, environ: Mapping[str, str], *, by_hand: bool = False) -> dict[str, str]:
+    with pytest.raises(ConfigError) as raised:
+        load(config, environ, by_hand=by_hand)
+    return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
+
+
+def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
+    files = {
+        f"smartlinkd_{section}.{key}": f"{secret}\n" for (section, key), secret in GOOD.items()
+    }
+    settings = load(config, give(files))
+    assert set(secret_keys()) == set(GOOD)
+    for (section, key), secret in GOOD.items():
+        found = getattr(getattr(settings, section), key).get_secret_value()
+        assert found in (secret, secret.encode())
+    assert not settings.warnings
+
+
+def test_other_names_are_the_owners(config: Path, give: Give) -> None:
+    files = {
+        "auth.password_hash": "x",
+        "smartlinkd_research.env": "KEY=x",
+        "smartlinkd_authority": "",
+    }
+    settings = load(config, give(files | {"smartlinkd_auth.password_hash": HASH}))
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+def test_a_misspelt_one_is_told(config: Path, give: Give) -> None:
+    found = problems(config, give({"smartlinkd_auth.pasword_hash": HASH}))
+    assert found["credential auth.pasword_hash"] == (
+        "is the name of no secret; did you mean auth.password_hash?"
+    )
+
+
+def test_a_key_that_is_no_secret_is_none_as_a_credential_either(config: Path, give: Give) -> None:
+    found = problems(config, give({"smartlinkd_server.bind": "0.0.0.0:1"}))
+    assert "the secrets are auth.password_hash, " in found["credential server.bind"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("\n", "has an empty file; write the secret into it, one line"),
+        ("hunter2", "is no argon2id hash"),
+        ("x" * 4097, "is longer than"),
+    ],
+)
+def test_a_fault_is_told_under_its_name_and_once(
+    config: Path, give: Give, content: str, fault: str
+) -> None:
+    found = problems(config, give({"smartlinkd_auth.password_hash": content}))
+    assert list(found) == ["credential auth.password_hash"]
+    assert fault in found["credential auth.password_hash"]
+    assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
+def test_what_a_credential_gives_nothing_else_may(config: Path, give: Give, key: str) -> None:
+    (config.parent / "other").write_text(HASH)
+    value = HASH if key == "password_hash" else config.parent / "other"
+    given = {"smartlinkd_auth.password_hash": HASH}
+    told = {"credential auth.password_hash": f"stands beside auth.{key}; keep one of them"}
+    environ = give(given)
+    config.write_text(f'[auth]\n{key} = "{value}"')
+    assert problems(config, environ) == told
+    config.write_text("")
+    environ[f"SMARTLINKD_AUTH__{key}".upper()] = str(value)
+    found = problems(config, environ)
+    assert list(found) == ["credential auth.password_hash"]
+    assert f"SMARTLINKD_AUTH__{key}".upper() in found["credential auth.password_hash"]
+
+
+def test_three_ways_are_all_told(config: Path, give: Give) -> None:
+    config.write_text(f'[auth]\npassword_hash = "{HASH}"\npassword_hash_file = "{config}"')
+    found = problems(config, give({"smartlinkd_auth.password_hash": HASH}))
+    assert found == {
+        "credential auth.password_hash": "stands beside auth.password_hash and "
+        "auth.password_hash_file; keep one of them"
+    }
+
+
+def test_a_folder_that_is_not_there_is_told(config: Path) -> None:
+    found = problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})
+    assert found["/nowhere"].startswith("cannot be looked into (No such file or directory)")
+
+
+def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_given(
+    config: Path, give: Give
+) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    with pytest.raises(ConfigError):
+        load(config, {})
+    settings = load(config, {}, by_hand=True)
+    assert settings.auth.password_hash.get_secret_value() == HASH
+    # There it is files like others, and root's alone.
+    assert [(w.key, w.remedy) for w in settings.warnings] == [
+        (
+            "credential auth.password_hash",
+            f"chmod 600 {config.parent}/credentials/auth.password_hash",
+        )
+    ]
+
+
+def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    assert list(problems(config, give({}), by_hand=True)) == ["auth.password_hash"]
+
+
+def test_where_the_state_is_can_be_told_without_the_secrets(config: Path) -> None:
+    config.write_text('[state]\ndirectory = "/srv/state"\n[auth]\nunknown = 1\n[[crews]]\n')
+    assert state_directory(config, {"SMARTLINKD_NO__SUCH": "1"}) == Path("/srv/state")
+    config.write_text("")
+    assert state_directory(config, {}) == Path("/var/lib/smartlinkd")
+    environ = {"SMARTLINKD_STATE__DIRECTORY": "/elsewhere"}
+    assert state_directory(config, environ) == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[state]\ndirectory = "here"', "state.directory"),
+        ("[state]\ndirectroy = 1", "state.directroy"),
+        ("[state", "config.toml"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told(config: Path, text: str, key: str) -> None:
+    config.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        state_directory(config, {})
+    (problem,) = raised.value.problems
+    assert problem.key.endswith(key)

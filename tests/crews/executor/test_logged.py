@@ -1,0 +1,71 @@
+"""What the log tells of executions: the events, and whom each line is about."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from daemon.logs import Event, Work, working_for
+from daemon.logs.context import InContext
+from daemon.logs.formats import context
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import MakeCrew, OpenHouse
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """All records, with their context."""
+    caplog.handler.addFilter(InContext())
+    caplog.set_level(logging.INFO, "daemon")
+    return caplog
+
+
+def told(log: pytest.LogCaptureFixture, event: Event) -> list[dict[str, list[str]]]:
+    """The fields of each record of that kind, but for the event itself."""
+    found = [context(one) for one in log.records if getattr(one, "event", None) is event]
+    dull = ("event", "message_id", "actor")
+    return [{k: v for k, v in fields.items() if k not in dull} for fields in found]
+
+
+async def test_an_execution_is_accepted_for_a_request_and_ends_for_itself(
+    open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew(max_running=1))
+    with working_for((Work(request_id="mine"),)):
+        kickoff_id = await house.kickoff()
+    with working_for((Work(request_id="another"),)):
+        second = await house.kickoff()
+    await house.end_of(second)
+    first_fields = {"crew": ["c"], "kickoff_id": [kickoff_id]}
+    second_fields = {"crew": ["c"], "kickoff_id": [second]}
+    assert told(log, Event.EXECUTION_ACCEPTED) == [
+        {"request_id": ["mine"], **first_fields},
+        {"request_id": ["another"], **second_fields},
+    ]
+    # The second was begun by the end of the first, and its lines are its own nevertheless.
+    assert told(log, Event.EXECUTION_FINISHED) == [first_fields, second_fields]
+
+
+async def test_a_key_that_is_used_again_accepts_nothing(
+    open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew())
+    assert await house.kickoff(key="k") == await house.kickoff(key="k")
+    assert len(told(log, Event.EXECUTION_ACCEPTED)) == 1
+
+
+async def test_one_that_the_daemon_interrupted_is_told_of_as_that(
+    open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew())
+    kickoff_id = await house.kickoff("started", "call gate", "result ok")
+    await house.gate.reaches(1)
+    await house.kill()
+    assert told(log, Event.EXECUTION_INTERRUPTED) == []
+    house = await open_house(crew())
+    await house.end_of(kickoff_id)
+    assert told(log, Event.EXECUTION_INTERRUPTED) == [{"crew": ["c"], "kickoff_id": [kickoff_id]}]
+    assert told(log, Event.EXECUTION_FINISHED) == []

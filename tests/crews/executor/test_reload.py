@@ -1,0 +1,168 @@
+"""Other crews while some run: what runs goes on, what waits is nobody's loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Crew
+from daemon.crews.lines import NEVER_RUN, CrewLoad
+from daemon.errors import NotFound, Unavailable
+from daemon.journal.model import State, Status
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+
+WAITS = ("started", "call gate", "hear", "result ok")
+BROKEN = Catalog({}, (BrokenCrew("c", (), ("an", "bo")),))
+
+
+def having(*crews: Crew) -> Catalog:
+    return Catalog({crew.name: crew for crew in crews})
+
+
+async def one_running_one_waiting(house: House) -> tuple[str, str]:
+    running = await house.kickoff(*WAITS)
+    await house.gate.reaches(1)
+    return running, await house.kickoff(*WAITS)
+
+
+async def test_a_new_crew_can_be_kicked_off(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew())
+    await house.executor.take(having(crew(), crew("new")))
+    assert (await house.end_of(await house.kickoff(crew="new"), "new")).state is State.SUCCESS
+    assert set(house.executor.catalog.crews) == {"c", "new"}
+
+
+async def test_more_may_run_from_then_on(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew(max_running=1))
+    await one_running_one_waiting(house)
+    await house.executor.take(having(crew(max_running=2)))
+    await house.gate.reaches(2)
+    house.gate.open()
+
+
+async def test_with_less_room_nothing_that_runs_is_ended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=2))
+    ids = [await house.kickoff(*WAITS) for _ in range(3)]
+    await house.gate.reaches(2)
+    await house.executor.take(having(crew(max_running=1, queue=0)))
+    assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
+    with pytest.raises(Unavailable, match="is full"):
+        await house.kickoff()
+    house.gate.open()
+    assert {(await house.end_of(each)).state for each in ids} == {State.SUCCESS}
+
+
+async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    running, waiting = await one_running_one_waiting(house)
+    await house.executor.take(having(crew("other")))
+    ended = await house.end_of(waiting)
+    assert (ended.status, ended.error) == (Status.INTERRUPTED, NEVER_RUN)
+    with pytest.raises(NotFound):
+        await house.kickoff()
+    house.gate.open()
+    assert (await house.end_of(running)).state is State.SUCCESS
+    assert set(house.executor.load()) == {"other"}
+
+
+async def test_a_crew_taken_out_and_put_back_runs_on(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew(max_running=1))
+    running, _ = await one_running_one_waiting(house)
+    await house.executor.take(having(crew("other")))
+    await house.executor.take(having(crew(max_running=1)))
+    new = await house.kickoff()
+    assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
+    house.gate.open()
+    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.end_of(new)).state is State.SUCCESS
+
+
+async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    running, waiting = await one_running_one_waiting(house)
+    await house.executor.take(BROKEN)
+    house.gate.open()
+    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.look(waiting)).state is State.PENDING
+    await house.executor.take(having(crew(max_running=1)))
+    assert (await house.end_of(waiting)).state is State.SUCCESS
+
+
+async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    _, waiting = await one_running_one_waiting(house)
+    await house.executor.take(BROKEN)
+    await house.stop_one(waiting)
+    assert (await house.look(waiting)).status is Status.STOPPED
+    await house.executor.take(having(crew(max_running=1)))
+    house.gate.open()
+    assert set(house.executor.load().values()) <= {CrewLoad(1, 0), CrewLoad(0, 0)}
+
+
+async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    before = await open_house(crew(max_running=1))
+    _, first = await one_running_one_waiting(before)
+    second, stopped = await before.kickoff(), await before.kickoff()
+    await before.kill()
+    house = await open_house(crew("other"), broken=BROKEN.broken)
+    await house.stop_one(stopped)
+    house.gate.open()
+    await house.executor.take(having(crew(max_running=1)))
+    ran = [await house.end_of(each) for each in (first, second)]
+    assert {each.state for each in ran} == {State.SUCCESS}
+    assert ran[0].started_at is not None
+    assert ran[1].started_at is not None
+    assert ran[0].started_at < ran[1].started_at
+    assert (await house.look(stopped)).status is Status.STOPPED
+
+
+async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    """Each of many that come in while the crew goes: none is accepted and forgotten."""
+    house = await open_house(crew())
+    accepted: list[str] = []
+    refused: list[NotFound] = []
+
+    async def kick_off() -> None:
+        try:
+            accepted.append(await house.kickoff())
+        except NotFound as refusal:
+            refused.append(refusal)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(kick_off)
+            if number == 10:
+                nursery.start_soon(house.executor.take, having(crew("other")))
+            await trio.lowlevel.checkpoint()
+    assert accepted
+    assert refused
+    for each in accepted:
+        await house.end_of(each)
+
+
+async def test_the_next_incarnation_has_them_too(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew())
+    await house.executor.take(having(crew("new")))
+    await house.kill()
+    house.scope, house.ended = trio.CancelScope(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(house.serve)
+        assert set(house.executor.load()) == {"new"}
+        await house.stop()

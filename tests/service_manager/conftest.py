@@ -1,0 +1,154 @@
+"""A service manager: the real socket that a daemon notifies, and a store for descriptors."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+PATIENCE = 20.0  # seconds; what takes longer hangs
+MOST_RIGHTS = 4 * array.array("i").itemsize
+
+
+@dataclass(frozen=True)
+class Message:
+    """One datagram, and the descriptors beside it."""
+
+    text: str
+    descriptors: tuple[int, ...] = ()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in self.text.split("\n"))
+
+
+class Manager:
+    """What systemd does with notifications: takes them in order, keeps and drops descriptors."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.heard: list[Message] = []
+        self.store: dict[str, int] = {}
+        self._news = trio.Event()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+
+    def listen(self) -> list[Message]:
+        """All that has come; also what came before is in `heard`."""
+        new: list[Message] = []
+        while True:
+            try:
+                text, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(MOST_RIGHTS))
+            except BlockingIOError:
+                self.heard += new
+                if new:
+                    self._news.set()
+                    self._news = trio.Event()
+                return new
+            found = array.array("i")
+            for _, _, rights in ancillary:
+                found.frombytes(rights)
+            new.append(Message(text.decode(), tuple(found)))
+            self._keep(new[-1])
+
+    async def attend(self) -> None:
+        """Listen all the time: the queue holds ten messages or so."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            self.listen()
+
+    async def until(self, text: str) -> Message:
+        """The first message that begins so, once it has come. Somebody has to `attend`."""
+        with trio.fail_after(PATIENCE):
+            while True:
+                for message in self.heard:
+                    if message.text.startswith(text):
+                        return message
+                await self._news.wait()
+
+    def said(self, name: str) -> list[str]:
+        """The values that a field had, in the order they came."""
+        self.listen()
+        return [each.fields[name] for each in self.heard if name in each.fields]
+
+    def close(self) -> None:
+        if self._socket.fileno() < 0:
+            return
+        self.listen()
+        self._socket.close()
+        for descriptor in self.store.values():
+            os.close(descriptor)
+
+    def _keep(self, message: Message) -> None:
+        fields = message.fields
+        name = fields.get("FDNAME", "stored")
+        if fields.get("FDSTORE") == "1":
+            (descriptor,) = message.descriptors
+            assert name not in self.store, "removing one would remove both"
+            self.store[name] = descriptor
+        if fields.get("FDSTOREREMOVE") == "1" and name in self.store:
+            os.close(self.store.pop(name))
+
+
+@pytest.fixture(params=["path", "abstract"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a service manager may listen: both kinds that there are."""
+    if request.param == "path":
+        return str(tmp_path / "notify")
+    return f"@smartlinkd-test-{os.getpid()}-{id(request)}"
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(str(tmp_path / "notify"))
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def manager_at() -> Iterator[Callable[[str], Manager]]:
+    """One that listens at a given address."""
+    made: list[Manager] = []
+
+    def make(address: str) -> Manager:
+        made.append(Manager(address))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+MemfdWith = Callable[..., int]
+
+
+@pytest.fixture
+def memfd_with() -> MemfdWith:
+    """A memfd with a content, sealed as the daemon does it, or with other `seals`."""
+
+    def make(content: bytes, *, seals: int = 0b1111) -> int:
+        descriptor = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.write(descriptor, content)
+        fcntl.fcntl(descriptor, 1033, seals)  # F_ADD_SEALS
+        return descriptor
+
+    return make
+
+
+@pytest.fixture
+def is_open() -> Callable[[int], bool]:
+    def look(descriptor: int) -> bool:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            return False
+        return True
+
+    return look

@@ -1,0 +1,296 @@
+"""The daemon as a process under a service manager: started, asked, hung, killed, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trio
+
+from daemon.auth.passwords import hash_password
+from daemon.control import call
+
+if TYPE_CHECKING:
+    from tests.service_manager.conftest import Manager
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0
+HASH = hash_password("correct horse")
+COOKIE = "SPC_U=4711; SPC_EC=hunter2"
+
+# What systemd does between fork and exec: descriptors from 3 on, and whose they are.
+LAUNCH = """
+import fcntl, os, sys
+given, *command = sys.argv[1:]
+names, numbers = zip(*(each.split("=") for each in given.split())) if given else ((), ())
+moved = [fcntl.fcntl(int(number), fcntl.F_DUPFD_CLOEXEC, 100) for number in numbers]
+for number in numbers:
+    os.close(int(number))
+for number, each in enumerate(moved, 3):
+    os.dup2(each, number, inheritable=True)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(moved))}
+os.environ["LISTEN_FDNAMES"] = ":".join(names)
+os.execv(command[0], command)
+"""
+
+# The daemon's command, with something done before, and what is left in its environment after.
+SERVE = """
+import os, sys
+{before}
+from daemon.cli import main
+code = main(["serve", "--config", sys.argv[1]])
+print(*(name for name in os.environ if name.split("_")[0] in ("LISTEN", "NOTIFY", "WATCHDOG")))
+sys.exit(code)
+"""
+
+HANG = """
+import trio
+from daemon.vault import actor
+async def current(self):
+    with trio.CancelScope(shield=True):
+        await trio.sleep(3600)
+actor._Vault.current = current
+"""
+BLOCK = """
+import time
+from daemon.vault import actor
+async def current(self):
+    time.sleep(3600)
+actor._Vault.current = current
+"""
+
+
+class Process:
+    """A daemon, and what it says."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.said = ""
+
+    async def until(self, pattern: str) -> str:
+        """Read standard error up to a line that has it."""
+        assert self.process.stderr is not None
+        with trio.fail_after(PATIENCE):
+            while not (found := re.search(f".*(?:{pattern}).*", self.said)):
+                part = await self.process.stderr.receive_some()
+                assert part, f"it ended: {self.said}"
+                self.said += part.decode()
+        return found[0]
+
+    async def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        with trio.fail_after(PATIENCE):
+            assert self.process.stderr is not None
+            async for part in self.process.stderr:
+                self.said += part.decode()
+            return await self.process.wait()
+
+
+class Host:
+    """The machine: a socket that is always open, and daemons behind it, one at a time."""
+
+    def __init__(self, folder: Path, manager: Manager, nursery: trio.Nursery) -> None:
+        self.manager = manager
+        self.state = folder / "state"
+        self.door = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self.door.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config = folder / "config.toml"
+        self._nursery = nursery
+        self._configure()
+
+    def _configure(self) -> None:
+        tables: dict[str, Mapping[str, object]] = {
+            "server": {"bind": f"127.0.0.1:{self.port}"},
+            "state": {"directory": str(self.state)},
+            "auth": {"password_hash": HASH},
+            "links": {"source": "open_api"},
+            "products": {"source": "none"},
+            "open_api": {"app_id": "1", "secret": "s" * 32, "url": "http://127.0.0.1:1/graphql"},
+        }
+        self.config.touch(mode=0o600)
+        self.config.write_text(
+            "\n".join(
+                f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(keys[key])}" for key in keys)
+                for name, keys in tables.items()
+            )
+        )
+
+    async def start(
+        self, *, before: str = "", watchdog: float = 20.0, door: bool = True, ready: bool = True
+    ) -> Process:
+        """As the unit does: with the socket, and with what is in the store."""
+        self.manager.listen()
+        self.manager.heard.clear()
+        given = ({"http": self.door.fileno()} if door else {}) | self.manager.store
+        names = " ".join(f"{name}={number}" for name, number in given.items())
+        script = SERVE.format(before=before)
+        command = [sys.executable, "-c", LAUNCH, names, sys.executable, "-c", script]
+        environ = os.environ | {
+            "NOTIFY_SOCKET": self.manager.address,
+            "WATCHDOG_USEC": str(int(watchdog * 1e6)),
+            "PYTHONPATH": str(ROOT),
+        }
+
+        async def kill(process: trio.Process) -> None:
+            process.kill()
+
+        run = partial(
+            trio.run_process,
+            [*command, str(self.config)],
+            stderr=PIPE,
+            check=False,
+            deliver_cancel=kill,
+            env=environ,
+            pass_fds=tuple(given.values()),
+            cwd=ROOT,
+        )
+        process = Process(await self._nursery.start(run))
+        if ready:
+            await self.manager.until("READY=1")
+        return process
+
+    async def sync_cookie(self) -> None:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+            answer = await client.post(f"{self.url}/api/sync-cookie", json={"cookie": COOKIE})
+            assert answer.status_code == 200
+
+    async def cookie(self) -> Any:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+            return (await client.get(f"{self.url}/api/sync-cookie")).json().get("cookie")
+
+
+@pytest.fixture
+async def host(tmp_path: Path, manager: Manager, nursery: trio.Nursery) -> AsyncIterator[Host]:
+    host = Host(tmp_path, manager, nursery)
+    nursery.start_soon(manager.attend)
+    with host.door:
+        yield host
+    nursery.cancel_scope.cancel()
+
+
+async def test_it_is_ready_when_it_answers_and_says_how_it_is(
+    host: Host, capfd: pytest.CaptureFixture[str]
+) -> None:
+    daemon = await host.start(watchdog=1.0)
+    assert await host.cookie() is None  # answered, in time
+    await host.manager.until("STATUS=All parts run")
+    for _ in range(5):
+        host.manager.heard.clear()
+        await host.manager.until("WATCHDOG=1")
+    assert await daemon.end() == 0
+    await host.manager.until("STOPPING=1")
+    assert host.manager.said("EXTEND_TIMEOUT_USEC")
+    assert capfd.readouterr().out == "\n"  # of it all, nothing is left in the environment
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+async def test_the_cookie_outlives_it_and_not_a_stop(host: Host, end: signal.Signals) -> None:
+    daemon = await host.start()
+    await host.sync_cookie()
+    status = await call(host.state, "status")
+    assert status["cookie"]["kept"] is True
+    await daemon.end(end)
+    daemon = await host.start()
+    assert await host.cookie() == COOKIE
+    assert "the cookie synced at " in await daemon.until("is here again")
+    await daemon.end(end)
+    host.manager.listen()
+    assert len(host.manager.store) == 1
+    os.close(host.manager.store.popitem()[1])  # systemctl stop
+    daemon = await host.start()
+    assert await host.cookie() is None
+    await daemon.end()
+    assert "hunter2" not in daemon.said
+
+
+async def ask(port: int, *, think: float) -> str:
+    """One request on a connection of its own: what is wrong with it, or nothing."""
+    request = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    try:
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await trio.sleep(think)  # the way to the daemon
+                await stream.send_all(request)
+                answer = b"".join([part async for part in stream])
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+        return repr(error)
+    return "" if answer.startswith(b"HTTP/1.1 200 ") else repr(answer)
+
+
+@asynccontextmanager
+async def steady_clients(port: int) -> AsyncIterator[Counter[str]]:
+    """Some 20 requests a second, from near and from far; what was wrong with them."""
+    wrong = Counter[str]()
+    over = trio.Event()
+
+    async def go_on(think: float) -> None:
+        while not over.is_set():
+            wrong[await ask(port, think=think)] += 1
+            with trio.move_on_after(0.1):
+                await over.wait()
+
+    async with trio.open_nursery() as clients:
+        for think in (0.0, 0.0, 0.02, 0.1):
+            clients.start_soon(go_on, think)
+        yield wrong
+        over.set()
+
+
+async def test_nobody_is_refused_across_a_restart(host: Host) -> None:
+    daemon = await host.start()
+    async with steady_clients(host.port) as wrong:
+        for _ in range(2):
+            await trio.sleep(0.7)
+            assert await daemon.end() == 0
+            daemon = await host.start()
+    await daemon.end()
+    assert wrong.keys() == {""}
+    assert wrong[""] > 20
+
+
+async def test_a_part_that_hangs_is_told_and_not_pinged_for(host: Host) -> None:
+    daemon = await host.start(before=HANG, watchdog=1.0)
+    record = json.loads(await daemon.until("vault has shown no sign of life"))
+    assert (record["event"], record["actor"]) == ("watchdog", "vault")
+    assert " current < supervision/actor.py:" in record["message"]
+    host.manager.listen()
+    host.manager.heard.clear()
+    await trio.sleep(2.0)
+    assert not host.manager.said("WATCHDOG")
+    await daemon.end(signal.SIGKILL)
+
+
+async def test_a_blocked_loop_pings_nobody_and_tells_where_it_stands(host: Host) -> None:
+    daemon = await host.start(before=BLOCK, watchdog=2.0, ready=False)
+    await daemon.until("Timeout ")
+    assert "in current" in await daemon.until('File "<string>", line')
+    host.manager.listen()
+    host.manager.heard.clear()
+    await trio.sleep(1.0)
+    assert not host.manager.said("WATCHDOG")
+    await daemon.end(signal.SIGKILL)
+
+
+async def test_why_it_could_not_start_is_told(host: Host) -> None:
+    daemon = await host.start(door=False, ready=False)
+    assert await daemon.ended() == 1
+    host.manager.listen()
+    (line,) = host.manager.said("STATUS")
+    assert line.startswith("Ended: Invalid: server.bind: cannot listen on 127.0.0.1")

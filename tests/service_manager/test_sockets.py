@@ -1,0 +1,214 @@
+"""Sockets that the manager opened: which are taken, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from daemon.config.values import Bind
+from daemon.doors import Doors, open_doors
+from daemon.errors import Invalid
+from daemon.service_manager.given import NAMELESS, Descriptor
+from daemon.service_manager.sockets import Sockets, agree, lend, sockets_among
+
+ANYWHERE = Bind("127.0.0.1", 0)
+
+
+@pytest.fixture
+def theirs() -> Iterator[socket.socket]:
+    """A listening socket of the manager's, who holds it for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
+    """As it is given to the daemon."""
+    return Descriptor(name, os.dup(theirs.fileno()))
+
+
+def address_of(listening: socket.socket) -> Bind:
+    return Bind(*listening.getsockname()[:2])
+
+
+# By name
+
+
+@pytest.mark.parametrize("name", ["http", "smartlinkd.socket", "smartlinkd@shop2.socket", NAMELESS])
+def test_the_main_address(name: str) -> None:
+    given = Descriptor(name, 3)
+    assert sockets_among([given]) == Sockets(main=(given,))
+
+
+def test_a_crew_has_its_name_behind_a_word() -> None:
+    one, two, other = (Descriptor(f"crew-{name}", 3) for name in ("a", "a", "b-2"))
+    assert sockets_among([one, other, two]).crews == {"a": (one, two), "b-2": (other,)}
+
+
+@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", ""])
+def test_others_are_none(name: str) -> None:
+    assert sockets_among([Descriptor(name, 3)]) == Sockets()
+
+
+# By kind
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_listening_one_is_taken(family: socket.AddressFamily) -> None:
+    if family is socket.AF_INET6 and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    host = "127.0.0.1" if family is socket.AF_INET else "::1"
+    with socket.create_server((host, 0), family=family) as theirs:
+        (ours,) = lend([lent(theirs)])
+        with ours, socket.create_connection(theirs.getsockname()[:2]), ours.accept()[0]:
+            assert type(ours) is socket.socket  # trio takes no other
+
+
+def unix_socket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.bind("")  # the kernel chooses an abstract name
+    made.listen()
+    return made
+
+
+def datagrams() -> socket.socket:
+    return socket.socket(type=socket.SOCK_DGRAM)
+
+
+def not_listening() -> socket.socket:
+    return socket.socket()
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (unix_socket, "is not an internet socket"),
+        (datagrams, "is not a TCP socket"),
+        (not_listening, "is not listening"),
+    ],
+)
+def test_another_kind_is_told_by_name_with_what_its_unit_needs(
+    make: Callable[[], socket.socket],
+    fault: str,
+    theirs: socket.socket,
+    is_open: Callable[[int], bool],
+) -> None:
+    with make() as wrong:
+        given = [lent(theirs), lent(wrong, "http"), lent(theirs)]
+        with pytest.raises(Invalid, match=rf"socket 'http' {fault}: .*ListenStream=.*Accept=no"):
+            lend(given)
+    assert not any(is_open(each.number) for each in given)
+
+
+def test_what_is_no_socket_is_told(is_open: Callable[[int], bool]) -> None:
+    given = Descriptor("http", os.memfd_create("no"))
+    with pytest.raises(Invalid, match=r"descriptor 'http' is no socket: .*ListenStream="):
+        lend([given])
+    assert not is_open(given.number)
+
+
+# What is configured, and what is
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("port", [0, None])
+def test_the_same_address_agrees(host: str, port: int | None, theirs: socket.socket) -> None:
+    where = Bind(host, theirs.getsockname()[1] if port is None else port)
+    assert agree(where, [theirs])
+
+
+def test_another_address_does_not(theirs: socket.socket) -> None:
+    host, port = theirs.getsockname()
+    assert not agree(Bind("127.0.0.2", port), [theirs])
+    assert not agree(Bind(host, port - 1), [theirs])
+    assert not agree(Bind("nowhere.invalid", port), [theirs])
+
+
+# As the daemon's doors
+
+
+def test_the_given_one_goes_before_the_configured(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
+    assert not caplog.text
+
+
+def test_another_address_than_configured_is_told_with_which_one_counts(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = theirs.getsockname()
+    wanted = Bind(host, 1)
+    with open_doors(wanted, {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.urls == (f"http://127.0.0.1:{port}",)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    told = f"'http' listens at http://127.0.0.1:{port}, which counts"
+    assert f"server.bind is 127.0.0.1:1, but the service manager's socket {told}" in caplog.text
+
+
+def test_an_address_may_have_several(theirs: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as second:
+        given = Sockets(main=(lent(theirs), lent(second)))
+        with open_doors(ANYWHERE, {}, given) as doors:
+            assert len(doors.urls) == 2
+
+
+def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
+    given = Sockets(crews={"post": (lent(theirs, "crew-post"),)})
+    with open_doors(ANYWHERE, {"post": address_of(theirs)}, given) as doors:
+        assert doors.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
+        assert theirs.getsockname()[1] in doors.ports
+
+
+def test_a_crews_wrong_one_costs_no_other_address(
+    caplog: pytest.LogCaptureFixture, is_open: Callable[[int], bool]
+) -> None:
+    with datagrams() as wrong:
+        descriptor = lent(wrong, "crew-post")
+    given = Sockets(crews={"post": (descriptor,)})
+    with open_doors(ANYWHERE, {"post": ANYWHERE}, given) as doors:
+        assert doors.crews == {}
+        assert len(doors.main) == 1
+    assert "'crew-post' is not a TCP socket" in caplog.text
+    assert "until then it is served at /crews/post" in caplog.text
+    assert not is_open(descriptor.number)
+
+
+def test_one_for_a_crew_without_an_address_is_told_and_closed(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture, is_open: Callable[[int], bool]
+) -> None:
+    descriptor = lent(theirs, "crew-gone")
+    with open_doors(ANYWHERE, {}, Sockets(crews={"gone": (descriptor,)})) as doors:
+        assert doors.crews == {}
+    assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
+    assert not is_open(descriptor.number)
+
+
+def leave(doors: Doors) -> None:
+    for door in doors.main:
+        door.close()
+
+
+def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(
+    theirs: socket.socket,
+) -> None:
+    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+        leave(doors)
+    with socket.create_connection(theirs.getsockname(), timeout=5) as early:
+        early.sendall(b"hello")
+        with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as next_ones:
+            accepted, _ = next_ones.main[0].accept()
+            with accepted:
+                assert accepted.recv(5) == b"hello"
+
+
+def test_whoever_comes_to_our_own_when_the_daemon_has_gone_is_refused() -> None:
+    with open_doors(ANYWHERE, {}) as doors:
+        address = doors.main[0].getsockname()
+        leave(doors)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)

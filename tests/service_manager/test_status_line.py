@@ -1,0 +1,140 @@
+"""The daemon in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from daemon.operator import (
+    AccountReport,
+    BrowserReport,
+    CookieReport,
+    CrewReport,
+    PartReport,
+    StatusReport,
+)
+from daemon.service_manager.status_line import ending_line, status_line
+from daemon.supervision.supervisor import ChildSnapshot, State
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)
+
+
+def part(
+    name: str, state: State = State.RUNNING, *, restarts: int = 0, error: str | None = None
+) -> PartReport:
+    return PartReport(
+        name=name, state=state, since=NOW, restarts=restarts, last_error=error, next_retry=None
+    )
+
+
+def browser(state: str = "ready", *, last_end: str | None = None) -> BrowserReport:
+    return BrowserReport(
+        state=state,
+        ready=state == "ready",
+        since=NOW,
+        version=None,
+        pid=None,
+        restarts=0,
+        last_restart_reason=last_end,
+        jobs_running=0,
+        jobs_waiting=0,
+        contexts=0,
+    )
+
+
+def crew(running: int, waiting: int) -> CrewReport:
+    return CrewReport(
+        name="post",
+        state="ready",
+        default=False,
+        base_address=None,
+        users=[],
+        running=running,
+        waiting=waiting,
+    )
+
+
+def report(
+    *parts: PartReport,
+    browser: BrowserReport | None = None,
+    cookie: CookieReport | None = None,
+    accounts: list[AccountReport] | None = None,
+    crews: Sequence[CrewReport] = (),
+) -> StatusReport:
+    return StatusReport(
+        version="1",
+        started_at=NOW,
+        second_factor=None,
+        actors=list(parts),
+        browser=browser,
+        conversion=None,
+        cookie=cookie,
+        accounts=accounts,
+        crews=list(crews),
+    )
+
+
+def account(state: str, reason: str | None = None) -> AccountReport:
+    return AccountReport(account="4711", state=state, since=NOW, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (report(part("auth"), part("http")), "All parts run"),
+        (
+            report(part("auth"), part("crews", State.STARTING), part("http", State.DOWN)),
+            "Starting: crews, http",
+        ),
+        (
+            report(part("auth"), part("journal", State.WAITING, error="OSError: disk full")),
+            "journal is waiting (OSError: disk full)",
+        ),
+        (
+            report(part("crews", State.STARTING, restarts=1), part("journal", State.DOWN)),
+            "crews is starting, journal is down",
+        ),
+        (report(part("auth"), browser=browser(), cookie=COOKIE), "All parts run; browser ready"),
+        (
+            report(browser=browser(last_end="crashed: exit code 1"), cookie=COOKIE),
+            "All parts run; browser ready",
+        ),
+        (
+            report(browser=browser("waiting", last_end="crashed: exit code 1"), cookie=COOKIE),
+            "All parts run; browser waiting (crashed: exit code 1)",
+        ),
+        (report(browser=browser("starting"), cookie=COOKIE), "All parts run; browser starting"),
+        (
+            report(browser=browser(), accounts=[]),
+            "All parts run; browser ready; no cookie is stored",
+        ),
+        (report(browser=browser()), "All parts run; browser ready"),
+        (report(accounts=[account("active")]), "All parts run"),
+        (
+            report(accounts=[account("paused", "the portal asks for a person")]),
+            "All parts run; account 4711 paused since 2026-05-04 03:02 UTC: "
+            "the portal asks for a person",
+        ),
+        (report(crews=[crew(1, 3), crew(2, 0)]), "All parts run; 3 executions run, 3 wait"),
+    ],
+)
+def test_how_it_is(found: StatusReport, line: str) -> None:
+    assert status_line(found) == line
+
+
+def snapshot(name: str, state: State) -> ChildSnapshot:
+    return ChildSnapshot(name, state, NOW, 0, None, None)
+
+
+def test_who_is_still_to_end() -> None:
+    parts = [
+        snapshot("service manager", State.RUNNING),
+        snapshot("auth", State.RUNNING),
+        snapshot("crews", State.STOPPING),
+        snapshot("http", State.DOWN),
+    ]
+    assert ending_line(parts) == "Stopping: auth, crews"
+    assert ending_line(parts[:1]) == "Stopping"

@@ -1,0 +1,135 @@
+"""The daemon's own tree: every loop in it is watched, and one that hangs is seen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from daemon import tree
+from daemon.auth.passwords import hash_password
+from daemon.config import build
+from daemon.crews.webhooks import Webhooks
+from daemon.errors import Refused
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.pulse import Vital
+from daemon.supervision.supervisor import Supervisor
+
+PATIENCE = 20.0
+MORE_THAN_ALL_HANDS = 600
+"""Of the part that has the most."""
+ACTORS = ["auth", "vault", "browser", "conversion", "crew tokens", "journal", "executor"]
+LOOPS = ["smartlinkd", *ACTORS[:5], "crews", *ACTORS[5:], "webhooks"]
+HASH = hash_password("correct horse")
+
+
+@asynccontextmanager
+async def planted(directory: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
+    """The supervisor of a daemon that runs."""
+    made: list[Supervisor] = []
+
+    def note(*args: Any, **more: Any) -> Supervisor:
+        made.append(Supervisor(*args, **more))
+        return made[-1]
+
+    patch.setattr(tree, "Supervisor", note)
+    settings = build(
+        {
+            "server": {"bind": "127.0.0.1:0"},
+            "state": {"directory": str(directory / "state")},
+            "auth": {"password_hash": HASH},
+            "browser": {"executable": "/nowhere/chromium", "job_timeout": 77},
+        }
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.serve, settings)
+        yield made[-1]
+        nursery.cancel_scope.cancel()
+
+
+Planted = Callable[[], Any]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    return lambda: planted(tmp_path, monkeypatch)
+
+
+def vital(supervisor: Supervisor, name: str) -> Vital:
+    (found,) = (each for each in supervisor.vitals() if each.name == name)
+    return found
+
+
+async def beats(one: Vital, *, since: float) -> None:
+    """Wait until it has shown a sign of life."""
+    with trio.fail_after(PATIENCE):
+        while one.pulse.last <= since:
+            one.pulse.prompt()
+            await trio.sleep(0.01)
+
+
+async def test_every_loop_is_watched(daemon: Planted) -> None:
+    async with daemon() as supervisor:
+        assert [each.name for each in supervisor.vitals()] == LOOPS
+
+
+async def test_every_loop_shows_signs_of_life_whenever_it_is_prompted(daemon: Planted) -> None:
+    async with daemon() as supervisor:
+        for _ in range(3):
+            since = trio.current_time()
+            for each in supervisor.vitals():
+                await beats(each, since=since)
+
+
+async def test_those_whose_work_is_long_may_have_all_hands_busy_that_long(daemon: Planted) -> None:
+    async with daemon() as supervisor:
+        busy = {each.name: each.busy for each in supervisor.vitals() if each.busy}
+    assert busy == {"browser": 77 + 5.0, "journal": 60.0, "executor": 5.0}
+
+
+@pytest.mark.parametrize("name", ACTORS)
+async def test_an_actor_that_hangs_shows_none(daemon: Planted, name: str) -> None:
+    release = trio.Event()
+
+    async def hang(_: object) -> None:
+        with trio.CancelScope(shield=True):
+            await release.wait()
+
+    async def ask(mailbox: Mailbox[Any]) -> None:
+        with suppress(Refused):
+            await mailbox.ask(hang)
+
+    async with daemon() as supervisor, trio.open_nursery() as nursery:
+        one = vital(supervisor, name)
+        mailbox = one.pulse.prompt.__self__  # type: ignore[attr-defined]
+        for _ in range(MORE_THAN_ALL_HANDS):
+            nursery.start_soon(ask, mailbox)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        since = trio.current_time()
+        for each in supervisor.vitals():
+            if each.name not in (name, "webhooks", "crews"):  # the last two ask the journal
+                await beats(each, since=since)
+        assert one.pulse.last < since
+        nursery.cancel_scope.cancel()
+        release.set()
+
+
+async def test_the_webhooks_loop_is_seen_to_hang(
+    daemon: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_: object) -> list[object]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(Webhooks, "_next", hang)
+    async with daemon() as supervisor:
+        since = trio.current_time()
+        await beats(vital(supervisor, "journal"), since=since)
+        one = vital(supervisor, "webhooks")
+        one.pulse.prompt()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert one.pulse.last < since

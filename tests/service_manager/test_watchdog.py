@@ -1,0 +1,347 @@
+"""A daemon that hangs is restarted, one that is busy is not. On real supervisors and mailboxes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.crews.webhooks import Webhooks
+from daemon.errors import Refused, Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import Delivery
+from daemon.logs import Event
+from daemon.service_manager.watchdog import LOOKS, Watchdog
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.policy import Backoff
+from daemon.supervision.pulse import Vital
+from daemon.supervision.supervisor import ChildSpec, Supervisor
+
+WITHIN = 20.0
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+STRIKE = 2 * WITHIN + 2 * WITHIN / LOOKS
+"""Seconds after which the manager has struck whatever hung: there are pings until the last sign of
+life is too old, and it waits as long again; up to a look more for each."""
+
+
+class Desk:
+    """Works for as long as it is told; `hang` cannot be cancelled."""
+
+    def __init__(self, release: trio.Event) -> None:
+        self._release = release
+
+    async def work(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def hang(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self._release.wait()
+
+    async def crash(self) -> None:
+        raise ZeroDivisionError
+
+
+class Actor:
+    """One as the daemon has them."""
+
+    def __init__(self, name: str, *, at_once: int = 1, size: int = 4) -> None:
+        self.mailbox = Mailbox[Desk](name, size=size)
+        self.release = trio.Event()
+        self._at_once = at_once
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await self.mailbox.serve(Desk(self.release), at_once=self._at_once)
+
+    def spec(self, *, busy: float = 0.0) -> ChildSpec:
+        mailbox = self.mailbox
+        return ChildSpec(mailbox.name, self.run, mailbox=mailbox, pulse=mailbox.pulse, busy=busy)
+
+    async def ask(self, work: Callable[[Desk], Awaitable[None]]) -> None:
+        """And take no for an answer."""
+        with suppress(Refused):
+            await self.mailbox.ask(work)
+
+
+class FullJournal:
+    """One whose disk is full."""
+
+    async def due_deliveries(self, *_: object, **__: object) -> list[Delivery]:
+        await trio.lowlevel.checkpoint()
+        raise Unavailable("the disk is full", retry_after=1)
+
+
+class Manager:
+    """What systemd does with pings: it notes the longest time without one."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        self._last = trio.current_time()
+        self.longest = 0.0
+        self.pings = 0
+
+    async def run(self) -> None:
+        while True:
+            self.longest = max(self.longest, trio.current_time() - self._last)
+            if self._watchdog.look():
+                self._last = trio.current_time()
+                self.pings += 1
+            await trio.sleep(self._watchdog.every)
+
+    def strikes(self) -> bool:
+        return self.longest > WITHIN
+
+
+@asynccontextmanager
+async def watched(*specs: ChildSpec) -> AsyncIterator[Manager]:
+    """A supervisor over these, watched while the body runs."""
+    tree = Supervisor("tree", specs, backoff=Backoff(jitter=0.0), wall=lambda: NOON)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.run)
+        manager = Manager(Watchdog(tree.vitals, within=WITHIN, wall=lambda: NOON))
+        nursery.start_soon(manager.run)
+        yield manager
+        tree.stop()
+        nursery.cancel_scope.cancel()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if getattr(each, "event", None) is Event.WATCHDOG]
+
+
+@pytest.fixture
+def serial() -> Actor:
+    return Actor("serial")
+
+
+@pytest.fixture
+def concurrent() -> Actor:
+    return Actor("concurrent", at_once=3)
+
+
+# Busy
+
+
+async def test_an_idle_daemon_is_pinged_for_all_the_time(
+    autojump_clock: MockClock, serial: Actor, concurrent: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(serial.spec(), concurrent.spec()) as manager:
+        await trio.sleep(3599.0)
+    assert manager.longest == WITHIN / LOOKS
+    assert manager.pings == 3600 / (WITHIN / LOOKS)
+    assert not told(caplog)
+
+
+async def test_a_full_mailbox_is_busy(autojump_clock: MockClock, serial: Actor) -> None:
+    async def crowd() -> None:
+        while True:
+            nursery.start_soon(serial.ask, partial(Desk.work, seconds=WITHIN - 1))
+            await trio.sleep(1.0)
+
+    async with watched(serial.spec()) as manager, trio.open_nursery() as nursery:
+        nursery.start_soon(crowd)
+        await trio.sleep(3600.0)
+        assert serial.mailbox.waiting >= 3  # one may have been taken just now
+        assert not manager.strikes()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_piece_of_work_of_hours_is_busy_where_there_are_more_hands(
+    autojump_clock: MockClock, concurrent: Actor
+) -> None:
+    async with watched(concurrent.spec()) as manager, trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(concurrent.ask, partial(Desk.work, seconds=4 * 3600.0))
+        await trio.sleep(3 * 3600.0)
+        assert not manager.strikes()
+        nursery.cancel_scope.cancel()
+
+
+async def test_all_hands_may_be_at_work_for_as_long_as_was_said(
+    autojump_clock: MockClock, concurrent: Actor
+) -> None:
+    async with watched(concurrent.spec(busy=60.0)) as manager:
+        for _ in range(5):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(concurrent.ask, partial(Desk.work, seconds=60.0))
+        assert trio.current_time() == 300.0
+        assert not manager.strikes()
+
+
+async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
+    autojump_clock: MockClock,
+) -> None:
+    webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
+    async with watched(ChildSpec("webhooks", webhooks.run, pulse=webhooks.pulse)) as manager:
+        await trio.sleep(3600.0)
+        assert not manager.strikes()
+
+
+async def test_a_part_that_crashes_and_waits_for_its_restart_is_not_stuck(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(serial.spec()) as manager:
+        for _ in range(4):  # the fourth wait is 4 s, and they come to 7.5 s
+            await serial.ask(Desk.crash)
+        serial.mailbox.pulse.last = -WITHIN  # as if the waits had been longer than that
+        await trio.sleep(1.0)
+        await serial.ask(partial(Desk.work, seconds=0.0))
+        await trio.sleep(60.0)
+        assert not manager.strikes()
+    assert not told(caplog)
+
+
+async def test_a_slow_start_is_its_supervisors_to_judge(
+    autojump_clock: MockClock, serial: Actor
+) -> None:
+    async def run(task_status: trio.TaskStatus[None]) -> None:
+        if trio.current_time():
+            await trio.sleep(29.0)
+        await serial.run(task_status)
+
+    spec = ChildSpec("slow", run, mailbox=serial.mailbox, pulse=serial.mailbox.pulse)
+    async with watched(spec) as manager:
+        await serial.ask(Desk.crash)
+        await trio.sleep(60.0)
+        assert not manager.strikes()
+
+
+# Stuck
+
+
+async def test_a_request_that_never_ends_is_struck(
+    autojump_clock: MockClock, serial: Actor, concurrent: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    specs = serial.spec(), concurrent.spec()
+    async with watched(*specs) as manager, trio.open_nursery() as nursery:
+        nursery.start_soon(serial.ask, Desk.hang)
+        await trio.sleep(STRIKE)
+        assert manager.strikes()
+        serial.release.set()
+    (record,) = told(caplog)
+    assert record.about == {"actor": "serial"}  # type: ignore[attr-defined]
+
+
+async def test_it_is_told_before_the_manager_strikes_with_where_it_stands(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(serial.spec()) as manager, trio.open_nursery() as nursery:
+        nursery.start_soon(serial.ask, Desk.hang)
+        await trio.sleep(WITHIN + WITHIN / LOOKS + 0.1)
+        assert manager.longest <= WITHIN / LOOKS
+        (record,) = told(caplog)
+        serial.release.set()
+    text = record.getMessage()
+    assert text.startswith(
+        "serial has shown no sign of life for 25 s, since 2026-05-04T11:59:35.000Z: "
+    )
+    assert "restarts the daemon after 20 s of that" in text
+    assert "Supervisor._incarnation at " in text
+    assert "test_watchdog.py:" in text
+    assert " hang < supervision/actor.py:" in text
+
+
+async def test_it_is_told_once(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(serial.spec()), trio.open_nursery() as nursery:
+        nursery.start_soon(serial.ask, Desk.hang)
+        await trio.sleep(600.0)
+        serial.release.set()
+    assert len(told(caplog)) == 1
+
+
+async def test_one_that_comes_round_again_is_told_and_pinged_for(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(serial.spec()) as manager, trio.open_nursery() as nursery:
+        nursery.start_soon(serial.ask, Desk.hang)
+        await trio.sleep(30.0)
+        serial.release.set()
+        await trio.sleep(30.0)
+        assert not manager.strikes()
+    assert "serial goes on after 35 s" in caplog.text
+
+
+async def test_an_asker_who_gives_up_does_not_mend_it(
+    autojump_clock: MockClock, serial: Actor
+) -> None:
+    async with watched(serial.spec()) as manager:
+        with trio.move_on_after(1.0):
+            await serial.ask(Desk.hang)
+        await trio.sleep(STRIKE)
+        assert manager.strikes()
+        serial.release.set()
+
+
+async def test_one_of_many_hands_is_no_reason_and_all_of_them_are(
+    autojump_clock: MockClock, concurrent: Actor
+) -> None:
+    async with watched(concurrent.spec(busy=60.0)) as manager, trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(concurrent.ask, Desk.hang)
+        await trio.sleep(3600.0)
+        assert not manager.strikes()
+        nursery.start_soon(concurrent.ask, Desk.hang)
+        await trio.sleep(60.0 + STRIKE)
+        assert manager.strikes()
+        concurrent.release.set()
+
+
+async def test_a_part_that_never_gets_to_its_mailbox_is_struck(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+    spec = ChildSpec("late", run, mailbox=serial.mailbox, pulse=serial.mailbox.pulse)
+    async with watched(spec) as manager:
+        await trio.sleep(STRIKE)
+        assert manager.strikes()
+    assert [each.about for each in told(caplog)] == [  # type: ignore[attr-defined]
+        {"actor": "late"}
+    ]
+
+
+async def test_a_supervisor_that_cannot_end_a_child_is_struck(
+    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(task_status: trio.TaskStatus[None]) -> None:
+        if trio.current_time():
+            with trio.CancelScope(shield=True):
+                await serial.release.wait()
+        else:
+            await serial.run(task_status)
+
+    spec = ChildSpec("hangs", run, mailbox=serial.mailbox, start_timeout=30.0)
+    async with watched(spec) as manager:
+        await trio.sleep(1.0)
+        await serial.ask(Desk.crash)
+        await trio.sleep(30.0 + STRIKE)
+        assert manager.strikes()
+        serial.release.set()
+    assert [each.about for each in told(caplog)] == [  # type: ignore[attr-defined]
+        {"actor": "tree"}
+    ]
+
+
+async def test_every_look_is_at_those_that_there_are_then(autojump_clock: MockClock) -> None:
+    task = trio.lowlevel.current_task()
+    stuck = Vital("it", Actor("it").mailbox.pulse, since=0.0, busy=0.0, task=task)
+    vitals = [stuck]
+    watchdog = Watchdog(lambda: vitals, within=WITHIN)
+    await trio.sleep(WITHIN)
+    assert watchdog.look()
+    await trio.sleep(0.1)
+    assert not watchdog.look()
+    vitals.clear()
+    assert watchdog.look()

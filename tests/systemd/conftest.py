@@ -1,0 +1,126 @@
+"""Tests that need a systemd of their own: `./run test --systemd` boots a container for them.
+
+See `container.py`. Anywhere else nothing in this folder is collected.
+
+It is one machine, on which things are done one after the other, in the order of ORDER: first the
+service is installed, and last it is removed. A test finds the service running, with a cookie and a
+Chromium that is ready, and may leave it in any state.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from daemon.sandbox.session import cookie_header
+from tests.systemd.machine import PASSWORD, PORTAL, Service, run, start_portal
+
+SHARED = os.environ.get("SMARTLINKD_CONTAINER", "")
+collect_ignore_glob = [] if SHARED else ["*"]
+
+ORDER = ("first", "", "last")
+"""Modules marked so (`pytestmark = pytest.mark.order(…)`); the others come between."""
+
+DEADLINE = 180
+"""Seconds for a test. Installing takes a tenth of that, on a machine with nothing else to do."""
+
+WORKER = """
+import json, os, socket, sys, time
+
+line = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+heard, said = line.makefile("r", encoding="utf-8"), line.makefile("w", encoding="utf-8")
+
+def say(**message):
+    print(json.dumps(message), file=said, flush=True)
+
+inputs = json.loads(heard.readline())["inputs"]
+say(type="started", total_tasks=1)
+say(type="task_started", task_id="t", name="t", agent="a")
+time.sleep(inputs.get("seconds", 0))
+say(type="task_completed", task_id="t", output="done")
+say(type="result", output="done")
+"""
+
+CONFIGURATION = f"""
+[marketplace]
+portal_url = "http://127.0.0.1:{PORTAL}"
+shop_url = "http://127.0.0.1:{PORTAL + 1}"
+short_urls = ["http://127.0.0.1:{PORTAL + 2}"]
+
+[[crews]]
+name = "quick"
+runner = "command"
+command = ["/usr/bin/python3", "/srv/crews/worker.py"]
+
+[[crews]]
+name = "slow"
+runner = "command"
+command = ["/usr/bin/python3", "/srv/crews/worker.py"]
+max_running = 1
+
+[[crews]]
+name = "again"
+runner = "command"
+command = ["/usr/bin/python3", "/srv/crews/worker.py"]
+on_restart = "rerun"
+queue = 1000
+
+[[crews]]
+name = "deal-post"
+runner = "command"
+command = ["/opt/smartlinkd/current/bin/python", "-m", "daemon.crews.deal_post"]
+tools = ["convert_links"]
+inputs = ["links", {{ name = "language", default = "vi" }}]
+"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "order(when): when a module's turn is, first or last")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        mark = item.get_closest_marker("order")
+        return ORDER.index(mark.args[0] if mark else "")
+
+    items.sort(key=turn)
+    for item in items:
+        item.add_marker(pytest.mark.deadline(DEADLINE, reason="whole services start and stop here"))
+
+
+@pytest.fixture(scope="session")
+def installed() -> Service:
+    """The service as `./run install` leaves it; what was said then is kept."""
+    began = time.monotonic()
+    said = run("./run", "install")
+    return Service(said=said, seconds=time.monotonic() - began)
+
+
+@pytest.fixture(scope="session")
+def prepared(installed: Service) -> Service:
+    """The same with a password that is known, with crews, and with the sandbox for its portal."""
+    start_portal()
+    worker = Path("/srv/crews/worker.py")
+    worker.parent.mkdir(parents=True, exist_ok=True)
+    worker.write_text(textwrap.dedent(WORKER))
+    installed.configure(CONFIGURATION)
+    hashed = run("sh", "-c", f"echo '{PASSWORD}' | smartlinkd hash-password")
+    (installed.configuration.parent / "credentials/auth.password_hash").write_text(hashed)
+    installed.systemctl("restart")
+    return installed
+
+
+@pytest.fixture
+def service(prepared: Service) -> Service:
+    """It runs, its browser is ready, and it has the cookie."""
+    if not prepared.is_active():
+        run("systemctl", "start", "smartlinkd.socket", "smartlinkd.service")
+    prepared.until_ready()
+    if prepared.stored_cookie() != cookie_header():
+        prepared.store_cookie()
+    return prepared

@@ -1,0 +1,88 @@
+"""An actor that crashes whatever its supervisor does: the next level is systemd."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.machine import Service, run, until
+
+REASON = "made to crash by a test"
+MODULES = Path("/srv/crashing")
+FLAG = MODULES / "now"
+# Python imports a module of this name at its start. It makes the vault crash soon after each start,
+# for as long as FLAG is there.
+PATCH = f"""
+import builtins, os, sys
+
+if sys.argv[0].endswith("/smartlinkd"):
+    import trio
+    from daemon.vault.actor import Vault
+
+    run = Vault.run
+
+    async def crashing(self, *arguments, **named):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crash)
+            await run(self, *arguments, **named)
+
+    async def crash():
+        while not os.path.exists("{FLAG}"):
+            await trio.sleep(0.05)
+        raise RuntimeError("{REASON}")
+
+    Vault.run = crashing
+"""
+
+
+@pytest.fixture
+def crashing(service: Service) -> Iterator[Service]:
+    MODULES.mkdir(exist_ok=True)
+    (MODULES / "sitecustomize.py").write_text(PATCH)
+    with service.drop_in(f"[Service]\nEnvironment=PYTHONPATH={MODULES}\n"):
+        service.systemctl("restart")
+        service.store_cookie()
+        yield service
+    FLAG.unlink(missing_ok=True)
+    service.systemctl("restart")
+
+
+def test_past_the_supervisors_limit_the_unit_restarts_and_says_why(crashing: Service) -> None:
+    cookie = crashing.stored_cookie()
+    before, restarts, began = crashing.pid, crashing.restarts, time.monotonic()
+    FLAG.touch()
+    until("the process ends", lambda: crashing.pid != before)
+    print(f"it ended {time.monotonic() - began:.1f} s after the first crash")
+    said = status()
+    assert REASON in said
+    assert "vault" in said
+    FLAG.unlink()
+    crashing.started_anew(before)
+    assert crashing.restarts == restarts + 1
+    assert crashing.stored_cookie() == cookie
+    said = run("journalctl", "-u", "smartlinkd", "--no-pager", "-n", "60")
+    assert "Scheduled restart job, restart counter is at" in said
+
+
+def test_it_is_tried_for_ever_and_not_at_once(service: Service) -> None:
+    """With a configuration that nobody can start with, until it is mended."""
+    good = service.configuration.read_text()
+    restarts = service.restarts
+    service.configuration.write_text("[auth\n")
+    try:
+        before = time.monotonic()
+        run("systemctl", "restart", "smartlinkd", check=False)
+        until("five more starts", lambda: service.restarts >= restarts + 5)
+        assert time.monotonic() - before > 5 * 1.9
+        until("its status says why", lambda: "is not TOML" in status())
+    finally:
+        service.configuration.write_text(good)
+    until("it is back by itself", service.is_active)
+
+
+def status() -> str:
+    """What its owner looks at first."""
+    return run("systemctl", "status", "--no-pager", "--lines=40", "smartlinkd", check=False)

@@ -1,0 +1,105 @@
+"""Secrets as systemd hands them over, plain and encrypted; the document's own commands are used."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.machine import ROOT, Service, run, until
+
+DOCUMENT = (ROOT / "docs/operating.md").read_text()
+PLAIN = Path("/etc/smartlinkd/credentials")
+ENCRYPTED = Path("/etc/smartlinkd/credentials.encrypted")
+
+
+def commands(first: str) -> str:
+    """The document's block of commands that begins so."""
+    (found,) = re.findall(rf"```sh\n({re.escape(first)}.*?)```", DOCUMENT, flags=re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def encrypted(service: Service) -> Iterator[Service]:
+    encrypting, _, edit = commands("sudo install -d -m 700").partition("sudo systemctl edit")
+    assert edit
+    run("sh", "-euc", encrypting.replace("sudo ", ""))
+    (drop_in,) = re.findall(r"```ini\n([^`]*LoadCredentialEncrypted.*?)```", DOCUMENT, re.DOTALL)
+    with service.drop_in(drop_in):
+        PLAIN.rename(PLAIN.with_name("away"))
+        yield service
+    PLAIN.with_name("away").rename(PLAIN)
+    run("rm", "-r", str(ENCRYPTED))
+    service.systemctl("restart")
+
+
+def test_encrypted_ones(encrypted: Service) -> None:
+    for path in ENCRYPTED.iterdir():
+        assert b"argon2id" not in path.read_bytes()
+    encrypted.systemctl("restart")
+    assert encrypted.login()
+
+
+def test_a_new_one_counts_after_a_restart_alone(service: Service) -> None:
+    key = PLAIN / "cookie.sync_key"
+    old, new = service.sync_key, secrets.token_urlsafe(32)
+    key.write_text(f"{new}\n")
+    try:
+        assert service.ask("/api/sync-cookie", token=old).status_code == 200
+        service.systemctl("restart")
+        assert service.ask("/api/sync-cookie", token=old).status_code == 403
+        assert service.ask("/api/sync-cookie", token=new).status_code == 200
+    finally:
+        key.write_text(f"{old}\n")
+        service.systemctl("restart")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("open_api.secret", "", "credential open_api.secret: has an empty file"),
+        ("cookie.sink_key", "x", "credential cookie.sink_key: is the name of no secret"),
+    ],
+)
+def test_one_that_cannot_be_used_is_told_by_name(
+    service: Service, name: str, content: str, told: str
+) -> None:
+    path = PLAIN / name
+    path.write_text(content)
+    try:
+        checked = run("smartlinkd", "check-config", str(service.configuration), check=False)
+        assert told in checked
+        run("systemctl", "restart", service.name, check=False)
+        until("it is logged", lambda: told in run("journalctl", "-u", service.name, "-n", "20"))
+    finally:
+        path.unlink()
+    until("it is back by itself", service.is_active)
+
+
+def test_a_crews_environment_can_be_one(service: Service) -> None:
+    """As the document has it, with a file that is no secret of ours."""
+    (PLAIN / "research.env").write_text("KEY=hunter2\n")
+    good = service.configuration.read_text()
+    worker = Path("/srv/crews/tells.sh")
+    worker.write_text(
+        "#!/bin/sh\n"
+        """say() { printf '%s\\n' "$1" >&3; }\n"""
+        """say '{"type": "started"}'\n"""
+        """say "{\\"type\\": \\"result\\", \\"output\\": \\"$KEY\\"}"\n"""
+    )
+    worker.chmod(0o755)
+    (named,) = re.findall(r"`(/run/credentials/\S*research.env)`", DOCUMENT)
+    try:
+        service.configuration.write_text(
+            f'{good}\n[[crews]]\nname = "tells"\nrunner = "command"\n'
+            f'command = ["{worker}"]\nenvironment_file = "{named}"\n'
+        )
+        service.systemctl("restart")
+        assert service.execution("tells", service.kickoff("tells"), wait=20)["result"] == "hunter2"
+    finally:
+        (PLAIN / "research.env").unlink()
+        service.configuration.write_text(good)
+        service.systemctl("restart")

@@ -1,0 +1,89 @@
+"""The journal has the service's records with their fields, and the owner is told by a program that
+is confined as the service is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from daemon.logs import Event
+from tests.systemd.conftest import CONFIGURATION
+from tests.systemd.machine import PASSWORD, PORTAL, Service, now, run, until
+
+TELL = """
+[notify]
+command = ["/bin/sh", "-c", 'cat >>"$SMARTLINKD_STATE_DIRECTORY/told"; id >/dev/null']
+"""
+
+
+@pytest.fixture
+def telling(service: Service) -> Iterator[Service]:
+    service.configure(CONFIGURATION + TELL)
+    service.systemctl("restart")
+    service.until_ready()
+    yield service
+    service.configure(CONFIGURATION)
+    service.systemctl("restart")
+    service.until_ready()
+
+
+def test_a_start_is_found_by_its_id(service: Service) -> None:
+    since = now()
+    service.systemctl("restart")
+    events = [Event.STOPPING, Event.STOPPED, Event.STARTED]
+    for event in events:
+        (found,) = service.journal(f"MESSAGE_ID={event.message_id}", since=since)
+        assert (found["_TRANSPORT"], found["EVENT"]) == ("journal", event.name.lower())
+        assert (found["PRIORITY"], found["SYSLOG_IDENTIFIER"]) == ("6", "smartlinkd")
+
+
+def test_a_request_is_found_by_the_id_that_the_client_got(service: Service) -> None:
+    since = now()
+    answer = service.ask("/api/auth/login", {"password": f"not {PASSWORD}"})
+    assert answer.status_code == 401
+    request_id = answer.headers["X-Request-Id"]
+    (found,) = service.journal(f"REQUEST_ID={request_id}", since=since)
+    assert found["MESSAGE"] == "wrong password from 127.0.0.1"
+    assert (found["ACTOR"], found["PRIORITY"]) == ("auth", "4")
+    assert found["CODE_FUNC"] == "login"
+
+
+def test_an_execution_is_found_by_its_id(service: Service) -> None:
+    kickoff_id = service.kickoff("quick")
+    assert service.execution("quick", kickoff_id, wait=20)["state"] == "SUCCESS"
+
+    def events() -> list[str]:
+        records = service.journal(f"KICKOFF_ID={kickoff_id}", "CREW=quick")
+        return [record["EVENT"] for record in records if "EVENT" in record]
+
+    until("both ends", lambda: events() == ["execution_accepted", "execution_finished"])
+
+
+def test_the_owner_is_told_by_a_confined_program(telling: Service) -> None:
+    told = telling.state / "told"
+    since = now()
+    body = {"fault": "human_check", "times": 1}
+    httpx.post(f"http://127.0.0.1:{PORTAL}/_sandbox/faults", json=body, trust_env=False)
+    link = f"http://127.0.0.1:{PORTAL + 1}/product/88201679/{PORTAL}7"
+    try:
+        answer = telling.ask("/api/convert", {"links": [link]}, token=telling.login())
+        assert answer.status_code == 502
+        until("it is told", lambda: told.exists() and told.read_text().endswith("\n"))
+        notice = json.loads(told.read_text())
+        assert (notice["event"], notice["state"]) == ("account_paused", "paused")
+        (paused,) = telling.journal(f"ACCOUNT={notice['account']}", since=since)
+        assert paused["MESSAGE_ID"] == Event.ACCOUNT_PAUSED.message_id
+        assert paused["REQUEST_ID"] == answer.headers["X-Request-Id"]
+        said = run("systemctl", "status", "--no-pager", telling.name)
+        assert "paused" in said
+        shown = json.loads(run("smartlinkd", "account", "show", "--json"))
+        (account,) = [one for one in shown["accounts"] if one["account"] == notice["account"]]
+        assert (account["state"], account["since"]) == ("paused", notice["since"])
+    finally:
+        run("smartlinkd", "account", "clear")
+        told.unlink(missing_ok=True)
+    assert telling.journal(f"MESSAGE_ID={Event.NOTICE_LOST.message_id}", since=since) == []

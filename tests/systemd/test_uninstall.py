@@ -1,0 +1,54 @@
+"""The end: a backup, `./run uninstall`, and the backup brought back, as the document has it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.machine import ROOT, Service, run
+
+pytestmark = [pytest.mark.order("last")]
+
+DOCUMENT = (ROOT / "docs/operating.md").read_text()
+OWNED = [Path("/etc/smartlinkd/config.toml"), Path("/var/lib/private/smartlinkd/journal.sqlite3")]
+
+
+def commands(what: str) -> str:
+    """The document's block of commands with this in it."""
+    blocks: list[str] = re.findall(r"```sh\n(.*?)```", DOCUMENT, flags=re.DOTALL)
+    (found,) = [block for block in blocks if what in block]
+    return found.replace("sudo ", "")
+
+
+def left() -> list[str]:
+    """All that has its name where things are installed. The tests' own unit is not of it."""
+    said = run(
+        "find", "/etc", "/run", "/srv", "/usr/local", "/var", "-xdev", "-iname", "*smartlinkd*"
+    )
+    return [line for line in said.splitlines() if "smartlinkd-tests" not in line]
+
+
+def test_a_backup_survives_the_machine(service: Service, tmp_path: Path) -> None:
+    begun = service.kickoff("quick", number=7)
+    assert service.execution("quick", begun, wait=20)["state"] == "SUCCESS"
+    token = service.login()
+    run("sh", "-euc", commands("tar -C / -czf"), cwd=tmp_path)
+    assert service.stored_cookie() is None  # it is in no archive, as the document says
+
+    said = run("./run", "uninstall")
+    assert "are kept" in said
+    assert all(path.exists() for path in OWNED)
+    assert not Path("/opt/smartlinkd").exists()
+    assert "could not be found" in run("systemctl", "status", "smartlinkd", check=False)
+
+    run("./run", "uninstall", "--purge")
+    assert left() == []
+
+    run("./run", "install")
+    run("sh", "-euc", commands("tar -C / -xzf"), cwd=tmp_path)
+    assert service.execution("quick", begun)["result"] == "done"
+    assert service.ask("/api/status", token=token).status_code == 200
+    assert service.login()
+    service.store_cookie()

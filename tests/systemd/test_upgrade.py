@@ -1,0 +1,110 @@
+"""`./run install` again: an instance beside it, versions that work and versions that do not."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.machine import ROOT, Service, run, until
+
+VERSIONS = Path("/opt/smartlinkd")
+NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "mutants", "build", "*.egg-info")
+
+
+def owned(service: Service) -> dict[str, bytes]:
+    """What is its owner's."""
+    folder = service.configuration.parent
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def version() -> str:
+    return str((VERSIONS / "current").readlink())
+
+
+def program(service: Service) -> str:
+    """The Python that it runs by."""
+    return next(iter(Path(f"/proc/{service.pid}/cmdline").read_text().split("\0")))
+
+
+@pytest.fixture(scope="module")
+def shop2(prepared: Service) -> Iterator[Service]:
+    """Another account's, on this machine; the first one is upgraded with it."""
+    if prepared.stored_cookie() is None:
+        prepared.store_cookie()
+    kept, before = owned(prepared), version()
+    said = run("./run", "install", "--instance", "shop2", "--bind", "127.0.0.1:8789")
+    other = Service("smartlinkd@shop2", "http://127.0.0.1:8789", said)
+    assert owned(prepared) == kept
+    assert version() != before
+    yield other
+    run("systemctl", "disable", "--now", f"{other.name}.socket", f"{other.name}.service")
+
+
+def test_what_runs_is_upgraded_and_keeps_all_it_has(service: Service, shop2: Service) -> None:
+    assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [version()]
+    for each in (service, shop2):
+        assert program(each).startswith(str(VERSIONS / version()))
+    assert service.stored_cookie() is not None
+    assert service.login()
+
+
+def test_an_instance_is_a_stranger_to_the_other(service: Service, shop2: Service) -> None:
+    assert shop2.health()["ok"] is True
+    assert shop2.show("UID") != service.show("UID")
+    assert shop2.stored_cookie() is None
+    assert service.ask("/api/sync-cookie", token=shop2.sync_key).status_code == 403
+    assert shop2.state.joinpath("journal.sqlite3").exists()
+    config = str(shop2.configuration)
+    assert "no cookie" in shop2.show("StatusText")
+    assert "browser" in run("smartlinkd", "status", "--config", config)
+
+
+@pytest.fixture
+def broken(service: Service, tmp_path: Path) -> Path:
+    """A clone of a version that ends as soon as it starts."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT, clone, ignore=NOT_OF_A_CLONE)
+    with (clone / "daemon/doors.py").open("a") as file:
+        file.write("\nraise RuntimeError('this version is broken')\n")
+    return clone
+
+
+def test_a_version_that_does_not_start_leaves_the_one_before(
+    service: Service, broken: Path
+) -> None:
+    cookie, before = service.stored_cookie(), version()
+    said = run("./run", "install", cwd=broken, check=False)
+    assert "this version is broken" in said
+    assert f"The version before ({VERSIONS / before}) is running again." in said
+    assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [before]
+    assert version() == before
+    assert service.health()["ok"] is True
+    assert service.stored_cookie() == cookie
+
+
+def test_an_upgrade_that_is_interrupted_changes_nothing(service: Service) -> None:
+    before, pid = version(), service.pid
+    installing = subprocess.Popen(
+        ["./run", "install"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def has_begun() -> bool:
+        return any((p / "bin/pip").exists() for p in VERSIONS.iterdir() if p.name != before)
+
+    until("it has begun", has_begun)
+    time.sleep(1)
+    subprocess.run(["kill", "-s", "INT", "--", f"-{installing.pid}"], check=True)
+    assert installing.wait(20) == 128 + signal.SIGINT
+    assert {p.name for p in VERSIONS.iterdir()} == {before, "current"}
+    assert service.pid == pid

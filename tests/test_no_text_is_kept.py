@@ -1,0 +1,68 @@
+"""Of what comes as JSON nothing is kept once it was dealt with.
+
+pydantic keeps short texts that it has read, thousands of them, for the case that they come again.
+Here they are links, products, ids and passwords, which do not; and a password is to be gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import SecretBytes, SecretStr
+
+from daemon.api.bodies import parse
+from daemon.api.schemas import ConvertRequest, LoginRequest
+from daemon.auth.tokens import Tokens
+from daemon.crews import protocol
+from daemon.journal import columns
+
+BEFORE = 500
+TIMES = 2000
+KEPT = TIMES // 5
+"""Of so many texts; for what Python itself keeps at hand, some hundreds of tuples and the like."""
+
+TOKENS = Tokens(SecretBytes(bytes(32)), SecretStr("a hash"))
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def log_in(text: str) -> None:
+    parse(LoginRequest, as_json({"password": text}))
+
+
+def convert(text: str) -> None:
+    parse(ConvertRequest, as_json({"links": [text]}))
+
+
+def hear_a_worker(text: str) -> None:
+    assert not isinstance(protocol.parse(as_json({"type": "log", "text": text})), str)
+
+
+def read_the_journal(text: str) -> None:
+    assert columns.decode(columns.encode("inputs", [text])) == [text]
+
+
+def read_a_token(text: str) -> None:
+    TOKENS.read(TOKENS.issue("session", jti=text, epoch="now", now=100), "session", now=100)
+
+
+@pytest.mark.parametrize(
+    "deal_with",
+    [log_in, convert, hear_a_worker, read_the_journal, read_a_token],
+)
+def test_no_text_is_kept(deal_with: Callable[[str], None]) -> None:
+    for number in range(BEFORE):
+        deal_with(f"{deal_with.__name__} before {number}")
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(TIMES):
+        deal_with(f"{deal_with.__name__} {number}")
+    gc.collect()
+    assert sys.getallocatedblocks() - before < KEPT

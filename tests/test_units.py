@@ -1,0 +1,55 @@
+"""The unit files, as far as they can be looked at without systemd. See also tests/systemd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "systemd"
+
+# Newer than systemd 252, of all that systemd.service(5) and systemd.exec(5) have.
+NEWER = ("RestartSteps", "RestartMaxDelaySec", "RestartMode", "PrivatePIDs", "ImportCredential")
+
+
+def keys(name: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in (FOLDER / name).read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_an_instance_is_all_that_the_one_without_a_name_is() -> None:
+    plain = (FOLDER / "smartlinkd.service").read_text()
+    assert (FOLDER / "smartlinkd@.service").read_text() == plain
+
+
+def test_an_instances_socket_differs_in_its_address_alone() -> None:
+    plain, instance = keys("smartlinkd.socket"), keys("smartlinkd@.socket")
+    for key in ("ListenStream", "Description"):
+        assert plain.pop(key) != instance.pop(key)
+    assert plain == instance
+
+
+@pytest.mark.parametrize("key", NEWER)
+def test_newer_keys_are_in_the_drop_in_alone(key: str) -> None:
+    assert key not in keys("smartlinkd.service")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("Type", "notify"),
+        ("NotifyAccess", "main"),
+        ("Restart", "always"),
+        ("StartLimitIntervalSec", "0"),  # or the cookie is lost with the last start
+        ("LimitCORE", "0"),  # or the watchdog writes the cookie to the disk
+        ("OOMPolicy", "continue"),
+        ("CapabilityBoundingSet", ""),
+        ("RestrictNamespaces", "user pid net"),
+    ],
+)
+def test_what_the_daemon_relies_on(key: str, value: str) -> None:
+    assert keys("smartlinkd.service")[key] == [value]
