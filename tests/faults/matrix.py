@@ -6,12 +6,12 @@ every cell is due besides (the next request, no leftovers) is in `play.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.faults.cells import Impossible, Matrix
 from tests.faults.phases import ARMED_PHASES, PHASES
-from tests.faults.strikes import ARMED, PORTAL, STRIKES
+from tests.faults.strikes import ARMED, PORTAL
 
 # Seconds on the stage's clock.
 MOMENT = 0.1  # for what waits for nothing
@@ -45,32 +45,17 @@ class Due:
     next_data: bool = True
 
 
-@dataclass(frozen=True)
-class Impossible:
-    """Why a fault cannot strike in a phase."""
-
-    why: str
-
-
-Cell = tuple[str, str]
-Where = str | Iterable[str]
 ALL = tuple(PHASES)
 DOWN = ("starting", "restarting")
 BUSY = ("loading", "submitting", "draining")
 WORKING = ("queued", "loading", "submitting", "reading", "disposing", "draining")
 
-MATRIX: dict[Cell, Due | Impossible] = {}
+MATRIX = Matrix[Due]()
+put = MATRIX.put
 
 
 def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
     return Due(frozenset(statuses), within, **more)
-
-
-def put(faults: Where, phases: Where, what: Due | Impossible) -> None:
-    """Say it for each of the cells; what is said later counts."""
-    for fault in [faults] if isinstance(faults, str) else faults:
-        for phase in [phases] if isinstance(phases, str) else phases:
-            MATRIX[fault, phase] = what
 
 
 # The browser is of no more use.
@@ -231,7 +216,4 @@ for _fault, _log in _LAUNCH.items():
         due(200, within=SUBMITTED, restarts=("recycled", "launch failed"), log=_log),
     )
 
-CELLS = [cell for cell, what in MATRIX.items() if isinstance(what, Due)]
-IMPOSSIBLE = {cell: what.why for cell, what in MATRIX.items() if isinstance(what, Impossible)}
-assert MATRIX.keys() == {(fault, phase) for fault in (*STRIKES, *ARMED) for phase in ALL}
-assert all(phase in ARMED_PHASES for fault, phase in CELLS if fault in ARMED)
+assert all(phase in ARMED_PHASES for fault, phase in MATRIX.cells if fault in ARMED)

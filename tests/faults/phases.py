@@ -15,7 +15,8 @@ from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
 from tests.fakes.tab import Tab
-from tests.faults.stage import BIG, Asked, Stage
+from tests.faults.door import Asked
+from tests.faults.stage import BIG, Stage
 
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"

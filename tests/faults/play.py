@@ -8,9 +8,10 @@ from collections import Counter
 
 import trio
 
+from tests.faults.door import Asked
 from tests.faults.matrix import MOMENT, SUBMITTED, Due
 from tests.faults.phases import ARMED_PHASES, PHASES, SOON, Scene
-from tests.faults.stage import LOOK_EVERY, Asked, Stage
+from tests.faults.stage import LOOK_EVERY, Stage
 from tests.faults.strikes import ARMED, STRIKES
 
 NOTICED = 40.0

@@ -1,131 +1,79 @@
-"""The daemon on a stage: its own parts under its own supervisor, asked through its own facade.
+"""The daemon on a stage: planted by its own tree, asked through its own facade.
 
-What is not its own: the machine below Chromium (`tests/fakes`), and the HTTP server in front, whose
-place a `Door` takes that calls the facade by ASGI. So there is no socket, no thread and no process,
-and an hour passes in a millisecond.
+What is not its own: the machine below Chromium and below crews' workers, the internet that webhooks
+go out to, the disk under the journal, threads (all in `tests/fakes`), and the HTTP server in front,
+whose place a `Door` takes that calls the facade by ASGI. So nothing leaves this process, and an
+hour passes in a millisecond. It needs a mock clock that jumps (`autojump_clock`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import ssl
 from collections import Counter
-from dataclasses import dataclass, field
-from math import inf
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 import trio
 from pydantic import SecretBytes
-from trio.testing import MockClock
 
-from daemon.api.access import Neighbourhood
-from daemon.api.app import build_app
-from daemon.api.services import CrewServices, Services
+from daemon import front, parts, tree
 from daemon.auth.actor import Auth
 from daemon.auth.state import Saved, save
 from daemon.auth.tokens import Tokens
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
-from daemon.config import Settings, build
+from daemon.config import build
 from daemon.crews.catalog import read_catalog
-from daemon.metrics import Metrics
-from daemon.operator import Operator
-from daemon.parts import make_crews, make_desk
+from daemon.crews.executor import Executor
+from daemon.crews.webhooks import Webhooks
+from daemon.errors import Unavailable
+from daemon.journal.actor import Journal
+from daemon.parts import Crews
 from daemon.sandbox.answers import product_link
 from daemon.sandbox.products import product_of
 from daemon.sandbox.session import cookie_header
 from daemon.sandbox.state import State
-from daemon.serving import GuardedQuart
 from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import ChildSnapshot, Escalated, Supervisor
 from daemon.vault.actor import Vault
+from tests.fakes.disk import Disk
+from tests.fakes.internet import NETWORK, Internet
 from tests.fakes.machine import Machine
-from tests.fakes.network import (
-    ORIGINS,
-    Exchange,
-    Json,
-    Network,
-    ask_app,
-    sandbox_network,
-    without_threads,
-)
+from tests.fakes.network import ORIGINS, Exchange, Json, Network, sandbox_network
+from tests.fakes.threads import threads_in_place
+from tests.fakes.workers import Workers
+from tests.faults.door import Asked, Door, NoControl
 
-GRACE = 10.0
-LAST_WRITES = 5.0
 LOOK_EVERY = 0.02
+GONE = 1.0
+"""Seconds in which the machine has ended what a daemon left to it."""
 BIG = 1 << 30
 RECYCLE_MEMORY = 1 << 29
 # Of no use to anybody: a password hash that has the form of one.
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 SIGNING = "ab" * 32
+MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
+JOURNAL = "journal.sqlite3"
+
+Table = Mapping[str, Any]
 
 
-class Door:
-    """What the HTTP server is to the facade: a request is a task, and a stop has a grace."""
+class NoTls(ssl.SSLContext):
+    """Nobody here speaks TLS, and to read the system's certificates takes longer than a start."""
 
-    def __init__(self, app: GuardedQuart) -> None:
-        self._app = app
-        self._requests: trio.Nursery | None = None
-        self._stop = trio.Event()
-
-    @property
-    def open(self) -> bool:
-        return self._requests is not None and not self._stop.is_set()
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        self._stop = trio.Event()
-        try:
-            async with trio.open_nursery() as self._requests:
-                task_status.started()
-                await self._stop.wait()
-                self._requests.cancel_scope.deadline = trio.current_time() + GRACE
-        finally:
-            self._requests = None
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def ask(self, exchange: Exchange, gone: trio.Event) -> None:
-        assert self._requests is not None
-        self._requests.start_soon(self._answer, exchange, gone)
-
-    async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
-        try:
-            await ask_app(self._app, exchange, port=1, gone=gone)
-        finally:
-            exchange.end("closed")
-
-
-@dataclass
-class Asked:
-    """A request under way."""
-
-    exchange: Exchange
-    began: float
-    gone: trio.Event = field(default_factory=trio.Event)
-    seconds: float = 0.0
-
-    async def wait(self) -> None:
-        """Until it is answered, or cut off."""
-        await self.exchange.ended.wait()
-        self.seconds = trio.current_time() - self.began
-
-    @property
-    def status(self) -> int:
-        return self.exchange.status
-
-    @property
-    def answer(self) -> Json:
-        found: Json = json.loads(self.exchange.body)
-        return found
-
-    def __str__(self) -> str:
-        return f"{self.status} {self.exchange.body.decode()!r} after {self.seconds:.3f} s"
+    def load_default_certs(self, *_: object) -> None: ...
 
 
 class Wall:
@@ -137,46 +85,112 @@ class Wall:
     def now(self) -> float:
         return self.offset + trio.current_time()
 
+    def moment(self) -> datetime:
+        return datetime.fromtimestamp(self.now(), UTC)
+
 
 class Stage:
-    """A daemon that can be started, and everything around it."""
+    """A daemon that can be started, again and again, and everything around it.
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, clock: MockClock) -> None:
+    Each `run()` is a process of its own: all parts are made anew, and find in the state directory
+    what the one before has left there.
+    """
+
+    door: Door
+    browser: Browser
+    crews: Crews
+
+    def __init__(
+        self,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        *,
+        crews: Sequence[Table] = (),
+        chance: Callable[[], random.Random] = random.Random,
+        threads: Callable[[pytest.MonkeyPatch], None] = threads_in_place,
+        look_every: float = LOOK_EVERY,
+    ) -> None:
+        """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
+        input `script` says. `chance` makes dice, for each part that throws some. Readiness is
+        looked at `look_every` seconds."""
         self.network: Network
         self.portal: State
         self.network, self.portal = sandbox_network(patch)
         self.machine = Machine(folder, self.network)
         self.machine.install(patch)
+        self.workers = Workers(folder)
+        self.workers.install(patch)
+        self.internet = Internet()
+        self.internet.install(patch)
+        threads(patch)
+        self.disk = Disk()
+        self.disk.install(patch)
         self.wall = Wall()
+        self.directory = folder / "state"
         self.readiness: list[tuple[float, bool]] = []
+        self.tokens: dict[str, str] = {}
+        """The organization tokens of crews, by name."""
         self.ended = trio.Event()
-        self._clock = clock
+        self.escalated: Escalated | None = None
+        """Why it has ended by itself."""
+        self._chance = chance
+        self._look_every = look_every
         self._items = iter(range(500_000_000, 600_000_000))
-        self._settings = build(_tables(folder))
-        (folder / "state").mkdir(mode=0o700)
-        save(folder / "state", Saved(version=1, epoch=EPOCH, spared=None, second_factor=None))
-        self.browser = Browser(_generation(self.machine), queue=8, backoff=Backoff(jitter=0.0))
-        self._supervisor, self.door = _plant(self._settings, self.browser, self.wall)
+        usual = {"runner": "command", "command": [str(self.workers.program)]}
+        self._settings = build(_tables(self.directory, [{**usual, **each} for each in crews]))
+        self._life = trio.CancelScope()
+        self._image: dict[str, bytes] | None = None
+        self.directory.mkdir(mode=0o700)
+        save(self.directory, Saved(version=1, epoch=EPOCH, spared=None, second_factor=None))
+        self._open_up(patch)
 
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """The daemon's life. Its start needs a thread, so the clock stands still for it."""
+    # Its life
 
-        async def supervise(task_status: trio.TaskStatus[None]) -> None:
-            await self._supervisor.run(task_status)
-            nursery.cancel_scope.cancel()
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """A process, from its start to its end. What it runs on outlives it for a moment."""
+        self.ended, self.escalated = trio.Event(), None
+        self._life, self._image = trio.CancelScope(), None
+        self._plant()
+        async with trio.open_nursery() as world:
+            self.workers.nursery = self.internet.nursery = world
+            try:
+                with self._life:
+                    await self._live(task_status)
+            finally:
+                self._vault._memory.close()  # as the kernel does
+                self._put_back()
+            with trio.move_on_after(GONE):
+                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
+                    await trio.sleep(LOOK_EVERY)
+            world.cancel_scope.cancel()
+        self.ended.set()
 
-        self.ended = trio.Event()
-        self._clock.autojump_threshold = inf
+    async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(supervise)
-            self._clock.autojump_threshold = 0
+            await nursery.start(self._supervise, nursery.cancel_scope)
+            with suppress(Unavailable):  # told to stop before it was up, or it has not come up
+                await self._read_tokens()
             nursery.start_soon(self._watch)
             task_status.started()
-        self.ended.set()
 
     def stop(self) -> None:
         """What SIGTERM does."""
         self._supervisor.stop()
+
+    def stop_at_once(self) -> None:
+        """What a second one does."""
+        self._life.cancel()
+
+    def kill(self) -> None:
+        """What SIGKILL does: what is on disk at this moment is what the next one finds.
+
+        Its tasks are cancelled, and whatever they still write is taken back.
+        """
+        self._image = {
+            each.name: each.read_bytes() for each in self.directory.iterdir() if each.is_file()
+        }
+        self._life.cancel()
+        self.disk.heal()  # nobody is left who could be held up
 
     @property
     def ready(self) -> bool:
@@ -187,20 +201,33 @@ class Stage:
             while not self.ready:  # noqa: ASYNC110 - readiness is a look, as monitors take it
                 await trio.sleep(LOOK_EVERY)
 
+    # What is asked of it
+
     def account(self) -> str:
         """One that nobody has used."""
         return str(next(self._items))
 
+    def link(self) -> str:
+        """To an item that nobody has asked for."""
+        return product_link(product_of(next(self._items)), ORIGINS.shop)
+
     def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
         """Convert links of items that nobody has asked for."""
-        links = [product_link(product_of(next(self._items)), ORIGINS.shop) for _ in range(items)]
+        links = [self.link() for _ in range(items)]
         body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
-        headers = {
-            "authorization": f"Bearer {self._token()}",
-            "content-type": "application/json",
-        }
-        sent = json.dumps(body).encode()
-        exchange = Exchange("POST", "http://localhost/api/convert", headers, sent)
+        return self.request("POST", "/api/convert", body, token=self._session())
+
+    def request(
+        self, method: str, path: str, body: Json | None = None, *, token: str = "", **headers: str
+    ) -> Asked:
+        """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["authorization"] = f"Bearer {token}"
+        if body is not None:
+            given["content-type"] = "application/json"
+        sent = b"" if body is None else json.dumps(body).encode()
+        exchange = Exchange(method, f"http://localhost{path}", given, sent)
         asked = Asked(exchange, trio.current_time())
         if self.door.open:
             self.door.ask(exchange, asked.gone)
@@ -215,24 +242,109 @@ class Stage:
         return Counter(_tasks(trio.lowlevel.current_root_task()))
 
     def processes(self) -> int:
-        return len(self.machine.running)
+        return len(self.machine.running) + self.workers.count()
 
     def folders(self) -> int:
-        return len(list(self.machine.profiles.iterdir()))
+        """Of browsers and workers."""
+        runs = self.directory / "runs"
+        found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
+        return len(found)
 
     @staticmethod
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - their number is enough
+
+    def parts(self) -> dict[str, ChildSnapshot]:
+        """All supervised parts, by name."""
+        return {part.name: part for each in self._supervisors for part in each.snapshot()}
+
+    # How it is made
+
+    def _open_up(self, patch: pytest.MonkeyPatch) -> None:
+        """Have the tree plant what can be seen from here, on clocks that can be set."""
+        make_crews, wall = parts.make_crews, self.wall.moment
+
+        def see_vault(*args: Any, **more: Any) -> Vault:
+            self._vault = Vault(*args, **more, wall=wall)
+            return self._vault
+
+        def see_supervisor(*args: Any, **more: Any) -> Supervisor:
+            self._supervisors.append(Supervisor(*args, **more, chance=self._chance()))
+            return self._supervisors[-1]
+
+        def see_door(*args: Any, **more: Any) -> Door:
+            self.door = Door(*args, **more)
+            return self.door
+
+        def see_crews(*args: Any) -> Crews:
+            self.crews = make_crews(*args)
+            return self.crews
+
+        def webhooks(*args: Any, **more: Any) -> Webhooks:
+            return Webhooks(*args, **more, wall=wall, chance=self._chance())
+
+        patch.setattr(tree, "Supervisor", see_supervisor)
+        patch.setattr(front, "Facade", see_door)
+        patch.setattr(tree, "make_crews", see_crews)
+        patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
+        patch.setattr(tree, "Vault", see_vault)
+        patch.setattr(tree, "Control", NoControl)
+        patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
+        patch.setattr(parts, "Journal", partial(Journal, wall=wall))
+        patch.setattr(parts, "Executor", partial(Executor, wall=wall))
+        patch.setattr(parts, "Webhooks", webhooks)
+        patch.setattr(httpx, "create_ssl_context", lambda **_: NoTls(ssl.PROTOCOL_TLS_CLIENT))
+
+    def _plant(self) -> None:
+        self._supervisors: list[Supervisor] = []
+        self.browser = Browser(
+            _generation(self.machine), queue=8, backoff=Backoff(jitter=0.0), chance=self._chance()
+        )
+        transport = httpx.MockTransport(lambda _: httpx.Response(404))
+        client = httpx.AsyncClient(transport=transport, trust_env=False)
+        doors = SimpleNamespace(
+            main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
+        )
+        catalog = read_catalog(self._settings)
+        self._supervisor = tree._plant(self._settings, client, catalog, cast(Any, doors))
+
+    async def _supervise(
+        self, around: trio.CancelScope, task_status: trio.TaskStatus[None]
+    ) -> None:
+        try:
+            await self._supervisor.run(task_status)
+        except Escalated as error:
+            self.escalated = error
+            with suppress(RuntimeError):  # it had started before
+                task_status.started()
+        around.cancel()
+
+    async def _read_tokens(self) -> None:
+        tokens = self.crews.tokens
+        for name in self.crews.catalog.names():
+            self.tokens[name] = (await tokens.show(name)).get_secret_value()
+
+    def _put_back(self) -> None:
+        """Take back what was written after a SIGKILL."""
+        if self._image is None:
+            return
+        for each in self.directory.iterdir():
+            if each.is_file():
+                each.unlink()
+        for name, content in self._image.items():
+            (self.directory / name).write_bytes(content)
+            (self.directory / name).chmod(0o600)
 
     async def _watch(self) -> None:
         """Note each change of readiness."""
         while True:
             if not self.readiness or self.readiness[-1][1] != self.ready:
                 self.readiness.append((trio.current_time(), self.ready))
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep(self._look_every)
 
-    def _token(self) -> str:
-        tokens = Tokens(SecretBytes(bytes.fromhex(SIGNING)), self._settings.auth.password_hash)
+    def _session(self) -> str:
+        key = SecretBytes(bytes.fromhex(SIGNING))
+        tokens = Tokens(key, self._settings.auth.password_hash)
         return tokens.issue("session", jti="0" * 32, epoch=EPOCH, now=self.wall.now())
 
 
@@ -246,16 +358,19 @@ def _tasks(task: trio.lowlevel.Task | None) -> list[str]:
     return found
 
 
-def _tables(folder: Path) -> dict[str, Any]:
+def _tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
     return {
         "server": {"bind": "127.0.0.1:0"},
-        "state": {"directory": str(folder / "state")},
+        "state": {"directory": str(directory)},
         "auth": {"password_hash": HASH, "signing_secret": SIGNING},
+        "crew_tokens": {"master_secret": MASTER},
+        "webhooks": {"allow": [NETWORK]},
         "marketplace": {
             "portal_url": ORIGINS.portal,
             "shop_url": ORIGINS.shop,
             "short_urls": [ORIGINS.short],
         },
+        "crews": crews,
     }
 
 
@@ -267,56 +382,3 @@ def _generation(machine: Machine) -> GenerationSettings:
         recycle_after=86_400.0,
         recycle_memory=RECYCLE_MEMORY,
     )
-
-
-def _plant(settings: Settings, browser: Browser, wall: Wall) -> tuple[Supervisor, Door]:
-    """As the tree does, without crews, sockets and the control socket."""
-    directory = settings.state.directory
-    auth = Auth(
-        directory,
-        password_hash=settings.auth.password_hash,
-        signing_secret=settings.auth.signing_secret,
-        wall_clock=wall.now,
-    )
-    vault = Vault()
-    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(404)))
-    desk = make_desk(settings, client, browser)
-    catalog = read_catalog(settings)
-    crews = make_crews(settings, catalog, SecretBytes(bytes(32)), desk, vault)
-    operator = Operator(
-        auth=auth,
-        vault=vault,
-        desk=desk,
-        browser=browser,
-        parts=list,
-        catalog=catalog,
-        tokens=crews.tokens,
-        executor=crews.executor,
-        url="http://localhost",
-        crew_urls={},
-    )
-    services = Services(
-        auth=auth,
-        vault=vault,
-        desk=desk,
-        browser=browser,
-        operator=operator,
-        metrics=Metrics(browser, crews.executor, list),
-        crews=CrewServices(catalog, crews.executor, crews.tokens, (), {}),
-        neighbourhood=Neighbourhood((), (), frozenset()),
-        sync_key=settings.cookie.sync_key,
-        extension_origins=frozenset(),
-        max_body=settings.server.max_body,
-    )
-    door = Door(without_threads(build_app(services)))
-    supervisor = Supervisor(
-        "smartlinkd",
-        [
-            ChildSpec("auth", auth.run, mailbox=auth.mailbox),
-            ChildSpec("vault", vault.run, mailbox=vault.mailbox),
-            ChildSpec("browser", browser.run, mailbox=browser.mailbox),
-            ChildSpec("conversion", desk.run, mailbox=desk.mailbox),
-            ChildSpec("http", door.run, stop=door.stop, grace=GRACE + LAST_WRITES),
-        ],
-    )
-    return supervisor, door

@@ -1,0 +1,144 @@
+"""Runs a scenario again and again, struck one step later each time, until it is through before.
+
+    def test_an_asker_leaves(at_every_step: AtEveryStep) -> None:
+        async def scenario(strike: Strike) -> None:
+            with trio.CancelScope() as scope:
+                strike.arm(scope.cancel)
+                await what_is_tried()
+            strike.disarm()
+            assert nothing_is_left()
+
+        assert at_every_step(scenario) > 20
+
+Which of several tasks goes first is up to trio's dice. They are seeded, so a failure comes again;
+its note tells step and seed.
+
+A scenario of a thousand steps is sampled: with `stride=7` every seventh step is struck, and which
+one is the first depends on the run's seed (`--randomly-seed`), so that each run strikes others.
+With `EVERY_STEP=all` all of them are struck.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from itertools import count
+from typing import TypeVar
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.every_step.strike import Strike
+
+HANG = 100_000.0
+"""Seconds on a mock clock; what takes that long hangs."""
+REAL_HANG = 20.0
+"""The same on the real one."""
+SEEDS = 4
+"""Orders in which trio steps the tasks that are ready at the same time."""
+
+W = TypeVar("W")
+Scenario = Callable[[Strike], Awaitable[None]]
+Record = Callable[[str, object], None]
+
+
+class AtEveryStep:
+    """What the fixture gives. Each call returns how many steps the scenario has, so that a test can
+    tell that it has not been idle. It may be less by a stride."""
+
+    def __init__(self, dice: random.Random, record: Record, patch: pytest.MonkeyPatch) -> None:
+        self._dice = dice
+        self._record = record
+        self._patch = patch
+
+    def __call__(self, scenario: Scenario) -> int:
+        """Each strike has a trio run of its own, and a mock clock."""
+        with self._told() as struck:
+            return min(self._alone(scenario, seed, struck) for seed in range(SEEDS))
+
+    def within(
+        self,
+        world: Callable[[], AbstractAsyncContextManager[W]],
+        scenario: Callable[[Strike, W], Awaitable[None]],
+        *,
+        stride: int = 1,
+        seeds: int = 1,
+        clock: MockClock | None = None,
+    ) -> int:
+        """One world, in one run, for all strikes: what each of them leaves behind adds up.
+
+        Without a `clock` the real one is used.
+        """
+        hang = REAL_HANG if clock is None else HANG
+
+        async def run() -> int:
+            async with world() as here:
+                return min([await in_order(seed, here) for seed in range(seeds)])
+
+        async def in_order(seed: int, here: W) -> int:
+            for at in self._places(stride):
+                with self._strike(at, seed) as strike:
+                    trio.lowlevel.add_instrument(strike)
+                    with trio.fail_after(hang):
+                        await scenario(strike, here)
+                    trio.lowlevel.remove_instrument(strike)
+                if not strike.happened:
+                    return at - 1
+                struck.append(at)
+            raise AssertionError
+
+        with self._told() as struck:
+            return trio.run(run, clock=clock)
+
+    def _alone(self, scenario: Scenario, seed: int, struck: list[int]) -> int:
+        for at in count(1):
+            with self._strike(at, seed) as strike:
+                clock = MockClock(autojump_threshold=0)
+                trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
+            if not strike.happened:
+                return at - 1
+            struck.append(at)
+        raise AssertionError
+
+    @contextmanager
+    def _strike(self, at: int, seed: int) -> Iterator[Strike]:
+        self._patch.setattr("trio._core._run._r", random.Random(f"{seed} {at}"))
+        try:
+            yield Strike(at)
+        except BaseException as error:
+            error.add_note(f"strike at step {at}, seed {seed}")
+            raise
+
+    @contextmanager
+    def _told(self) -> Iterator[list[int]]:
+        """Tell the summary how many strikes there were, also of a scenario that fails."""
+        struck: list[int] = []
+        try:
+            yield struck
+        finally:
+            self._record("cancellation checkpoints", len(struck))
+
+    def _places(self, stride: int) -> Iterator[int]:
+        if os.environ.get("EVERY_STEP") == "all":
+            return count(1)
+        return count(self._dice.randint(1, stride), stride)
+
+
+async def _bounded(scenario: Scenario, strike: Strike) -> None:
+    with trio.fail_after(HANG):
+        await scenario(strike)
+
+
+@pytest.fixture
+def at_every_step(
+    request: pytest.FixtureRequest,
+    record_property: Record,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AtEveryStep:
+    """See the head of this module."""
+    seed = getattr(request.config.option, "randomly_seed", 0)
+    dice = random.Random(f"{seed} {request.node.nodeid}")
+    return AtEveryStep(dice, record_property, monkeypatch)

@@ -1,0 +1,109 @@
+"""The owner of a daemon on a stage: knows the password, has the phone, and sees the disk."""
+
+from __future__ import annotations
+
+import pyotp
+
+from daemon.auth.second_factor import STEP, SecondFactor
+from daemon.auth.state import STATE_FILE, Saved, load
+from tests.every_step.world import PASSWORD, World
+from tests.fakes.network import Json
+from tests.faults.door import Asked
+
+
+class Owner:
+    """`secret` is the second factor's, when it is on."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stage = world.stage
+        self.secret = ""
+
+    # What the owner does
+
+    def login(self, password: str = PASSWORD) -> Asked:
+        return self.stage.request("POST", "/api/auth/login", {"password": password})
+
+    def verify(self, temp_token: str, code: str) -> Asked:
+        body = {"tempToken": temp_token, "code": code}
+        return self.stage.request("POST", "/api/auth/verify-mfa", body)
+
+    def enable(self, token: str, secret: str, code: str) -> Asked:
+        body = {"secret": secret, "code": code}
+        return self.stage.request("POST", "/api/auth/2fa/enable", body, token=token)
+
+    def disable(self, token: str, code: str) -> Asked:
+        return self.stage.request("POST", "/api/auth/2fa/disable", {"code": code}, token=token)
+
+    async def half_login(self) -> str:
+        """The first half of one; the temporary token."""
+        return str((await answered(self.login()))["tempToken"])
+
+    async def session(self) -> str:
+        """A whole login, with a code if one is needed."""
+        found = await answered(self.login())
+        if found.get("mfaRequired"):
+            found = await answered(self.verify(found["tempToken"], self.next_code()))
+        return str(found["token"])
+
+    async def setup(self, token: str) -> str:
+        """The secret of a second factor that is not on yet."""
+        asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
+        return str((await answered(asked))["secret"])
+
+    async def switch_on(self) -> None:
+        token = await self.session()
+        self.secret = await self.setup(token)
+        await answered(self.enable(token, self.secret, self.next_code(self.secret)))
+
+    async def is_let_in(self, token: str) -> bool:
+        """Whether a session goes on."""
+        asked = self.stage.request("GET", "/api/crews", token=token)
+        await asked.wait()
+        assert asked.status in (200, 403), asked
+        return asked.status == 200
+
+    # What the phone shows
+
+    def next_code(self, secret: str = "") -> str:
+        """One that was not shown before: time goes on until then."""
+        self.stage.wall.offset += STEP
+        return self.code(secret)
+
+    def code(self, secret: str = "") -> str:
+        return pyotp.TOTP(secret or self.secret).at(int(self.stage.wall.now()))
+
+    def wrong_code(self) -> str:
+        """None that is good within some minutes."""
+        now = int(self.stage.wall.now())
+        good = {pyotp.TOTP(self.secret).at(now + STEP * step) for step in range(-2, 10)}
+        return next(text for n in range(13) if (text := f"{n:06}") not in good)
+
+    # What the disk has
+
+    def saved(self) -> Saved:
+        """The saved state, which is whole, and nothing beside it."""
+        names = {each.name for each in self.stage.directory.iterdir()}
+        assert not {name for name in names if name.endswith(".new")}, names
+        assert STATE_FILE in names
+        return load(self.stage.directory)
+
+    def factor(self) -> SecondFactor | None:
+        return self.saved().second_factor
+
+    def is_used(self) -> bool:
+        """Whether the code that the phone shows now is used up."""
+        factor = self.factor()
+        return factor is not None and int(self.stage.wall.now()) // STEP in factor.used_steps
+
+
+async def answered(asked: Asked) -> Json:
+    """What is answered with 200."""
+    await asked.wait()
+    assert asked.status == 200, asked
+    return asked.answer
+
+
+async def status(asked: Asked) -> int:
+    await asked.wait()
+    return asked.status

@@ -1,0 +1,82 @@
+"""A conversion, whose client leaves at every step, or one of whose parts fails at every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.every_step.strike import Strike
+from tests.every_step.world import World, got_its_own, was_told
+
+if TYPE_CHECKING:
+    from tests.every_step.conftest import StrikeWorld
+
+PARTS = ("auth", "conversion", "browser")
+
+
+def test_the_client_of_an_open_page_leaves(strike_world: StrikeWorld) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        await world.is_served(world.account)
+        asked = world.stage.ask(world.account)
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_served(world.account)  # at once, while the portal may be at the other one
+        await world.is_well()
+
+    assert strike_world(scenario, stride=4) > 300
+
+
+def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        account = world.stage.account()
+        asked = world.stage.ask(account)
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        await world.serves_on(account)
+
+    assert strike_world(scenario, stride=7) > 900
+
+
+def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
+    """Two of the same account, with the same sub-ids and with others, and one of another."""
+
+    async def scenario(strike: Strike, world: World) -> None:
+        account, other = world.account, world.stage.account()
+        ahead = world.stage.ask(account, items=2)
+        leaver = world.stage.ask(account, items=2)
+        beside = [world.stage.ask(account, items=4), world.stage.ask(account, sub_id="another")]
+        elsewhere = world.stage.ask(other)
+        strike.arm(leaver.exchange.under_way.cancel)
+        await leaver.wait()
+        strike.disarm()
+        for asked in (ahead, *beside, elsewhere):
+            await asked.wait()
+            assert asked.status == 200, asked
+            got_its_own(asked, other if asked is elsewhere else account)
+        for each in (account, other):
+            assert world.stage.portal.submits.overlapping_submits(each) == 1
+        await world.is_well()
+        await world.is_served(account)
+
+    assert strike_world(scenario, stride=41) > 500
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        account = world.stage.account()
+        asked = world.stage.ask(account)
+        strike.arm(lambda: world.parts.fail(part))
+        await asked.wait()
+        strike.disarm()
+        was_told(asked, 200)
+        if asked.status == 200:
+            got_its_own(asked, account)
+        await world.is_well()
+        await world.serves_on(account)
+
+    assert strike_world(scenario, stride=31) > 900

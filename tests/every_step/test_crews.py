@@ -1,0 +1,185 @@
+"""Kickoff, stop and resume, whose client leaves at every step, or one of whose parts fails.
+
+An execution that a client was told of is known and comes to an end, once; one that nobody was told
+of does so too, if it is there at all. The same with real workers and a journal on threads, for
+whoever asks the executor itself, is in `tests/crews/executor/trouble/test_every_step.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from tests.every_step.strike import Strike
+from tests.every_step.world import World, was_told
+from tests.fakes.network import Json
+from tests.fakes.puppets import Step
+from tests.faults.crews.client import Client
+from tests.faults.door import Asked
+
+if TYPE_CHECKING:
+    from tests.every_step.conftest import StrikeWorld
+
+DEATHS = ("client", "executor", "journal")
+"""Who dies: the one who asks, or the part that works on it."""
+ENDED = 30.0
+"""Seconds in which an execution has ended, whatever has failed meanwhile."""
+CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
+RUN: list[Step] = ["started", "task a", "done a", "result fine"]
+ENDS = ("crew_kickoff_completed", "crew_kickoff_failed")
+
+
+@pytest.mark.parametrize("has_key", [True, False], ids=["with a key", "without one"])
+@pytest.mark.parametrize("death", DEATHS)
+def test_kickoff(strike_world: StrikeWorld, death: str, has_key: bool) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        client, key = Client(world.stage), f"key {strike.at}" if has_key else ""
+        known = await executions(client)
+        asked = client.kick_off(*RUN, key=key)
+        await strike_at(strike, asked, death, world)
+        again = await kicked_off(client, key)
+        new = await executions(client) - known
+        if is_answered(asked):
+            assert asked.answer["kickoff_id"] in new
+            assert (asked.answer["kickoff_id"] == again) is has_key
+        assert len(new) == 1 if has_key else len(new) in (1, 2)
+        for each in new:
+            assert (await ended_once(world, each))["status"] in ends(death, "completed")
+        await world.is_well()
+
+    assert strike_world(scenario, CREW, stride=4) > 30
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_stop_of_one_that_runs(strike_world: StrikeWorld, death: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        client = Client(world.stage)
+        kickoff_id = await client.started("started", "hear")
+        await client.reaches(kickoff_id, "running", ENDED)
+        asked = client.ask("POST", f"/stop/{kickoff_id}")
+        await strike_at(strike, asked, death, world, but=400)
+        await is_stopped(world, client, kickoff_id, asked, death)
+
+    assert strike_world(scenario, CREW, stride=5) > 50
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_stop_of_one_that_waits(strike_world: StrikeWorld, death: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        client = Client(world.stage)
+        others = [await client.started("started", "hear") for _ in range(2)]
+        for each in others:
+            await client.reaches(each, "running", ENDED)
+        kickoff_id = await client.started("started", "hear")
+        asked = client.ask("POST", f"/stop/{kickoff_id}")
+        await strike_at(strike, asked, death, world)
+        for each in others:
+            await client.ask("POST", f"/stop/{each}").wait()
+            await ended_once(world, each)
+        await is_stopped(world, client, kickoff_id, asked, death)
+
+    assert strike_world(scenario, CREW, stride=5) > 30
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_resume(strike_world: StrikeWorld, death: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        client = Client(world.stage)
+        kickoff_id = await client.started(
+            "started", "task a", "ask a", "hear", "done a", "result fine"
+        )
+        await client.reaches(kickoff_id, "waiting_for_human_input", ENDED)
+        asked = answer(client, kickoff_id)
+        await strike_at(strike, asked, death, world, but=400)
+        found = await client.status(kickoff_id)
+        if found["status"] == "waiting_for_human_input":
+            again = answer(client, kickoff_id)
+            await again.wait()
+            assert again.status in (200, 400), again  # 400: it was being recorded
+        assert (await ended_once(world, kickoff_id))["status"] in ends(death, "completed")
+        told = (await story(world, kickoff_id)).count("human_feedback_received")
+        assert told <= 1
+        assert told == 1 or not is_answered(asked)
+        await world.is_well()
+
+    assert strike_world(scenario, CREW, stride=5) > 40
+
+
+# What is tried
+
+
+async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
+    """Strike while it is asked; who waits for a part that fails is told something, soon."""
+    leaves = asked.exchange.under_way.cancel
+    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+    with trio.fail_after(ENDED):
+        await asked.wait()
+    strike.disarm()
+    if death != "client":
+        was_told(asked, 200, but)
+
+
+def answer(client: Client, kickoff_id: str) -> Asked:
+    body = {"execution_id": kickoff_id, "task_id": "a", "human_feedback": "x", "is_approve": True}
+    return client.ask("POST", "/resume", body)
+
+
+async def kicked_off(client: Client, key: str) -> str:
+    """Another kickoff, tried until it is taken."""
+    with trio.fail_after(ENDED):
+        while True:
+            asked = client.kick_off(*RUN, key=key)
+            await asked.wait()
+            if asked.status == 200:
+                return str(asked.answer["kickoff_id"])
+            assert asked.status == 503, asked
+            await trio.sleep(0.1)
+
+
+# What is due
+
+
+def is_answered(asked: Asked) -> bool:
+    """Its client has the whole answer."""
+    return asked.status == 200 and not asked.exchange.fault
+
+
+def ends(death: str, usual: str) -> tuple[str, ...]:
+    """What may become of an execution: one that ran is interrupted by the failure of its part."""
+    return (usual,) if death == "client" else (usual, "interrupted")
+
+
+async def is_stopped(
+    world: World, client: Client, kickoff_id: str, asked: Asked, death: str
+) -> None:
+    """It has been stopped; and if nobody was told so, it may have been, or can be."""
+    again = client.ask("POST", f"/stop/{kickoff_id}")
+    await again.wait()
+    assert again.status in (200, 400), again
+    if is_answered(asked):
+        assert again.status == 400, again
+    found = await ended_once(world, kickoff_id)
+    assert found["status"] in ends(death, "stopped")
+    if 200 in (asked.status, again.status):
+        assert found["status"] == "stopped"
+    await world.is_well()
+
+
+async def executions(client: Client) -> set[str]:
+    """Those that the crew has, with the newest hundred among them."""
+    found = await client.get("/executions?limit=100")
+    return {each["kickoff_id"] for each in found["executions"]}
+
+
+async def ended_once(world: World, kickoff_id: str) -> Json:
+    """Its status, when it has ended; there is one end in its story."""
+    found = await Client(world.stage).ended(kickoff_id, ENDED)
+    assert sum(kind in ENDS for kind in await story(world, kickoff_id)) == 1
+    return found
+
+
+async def story(world: World, kickoff_id: str) -> list[str]:
+    events = await world.stage.crews.journal.events(kickoff_id, after=0, limit=500)
+    return [event.type for event in events]

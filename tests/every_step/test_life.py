@@ -1,0 +1,174 @@
+"""The whole daemon's start and end, cut short at every step: by SIGTERM, by a second one, and by a
+part that fails to come up.
+
+One state directory sees all of it, so that each next start finds what the last end has left. The
+sockets of a daemon, and its lock, are in `test_tree.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.every_step.driver import AtEveryStep
+from tests.every_step.strike import Strike
+from tests.every_step.world import SOON, World, got_its_own, made_world
+from tests.faults.crews.client import Client
+from tests.faults.door import Asked
+from tests.faults.phases import SUBMIT
+
+CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
+STARTED = 35.0
+"""Seconds in which a start has come about, or has failed: the supervisor gives each part thirty,
+and an executor takes them all when the journal fails in the moment in which it asks it."""
+STOPPED = 20.0
+"""Seconds in which a daemon that was asked to stop has done so: requests have ten, workers one."""
+AT_ONCE = 3.0
+"""The same of one that was asked twice: a browser has two to dispose of what it has."""
+
+StrikeLives = Callable[..., int]
+
+
+@pytest.fixture
+def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
+    """Strikes at every step of a scenario that starts a daemon and sees its end."""
+
+    @asynccontextmanager
+    async def world() -> AsyncIterator[World]:
+        with made_world(tmp_path, (CREW,)) as made:
+            async with trio.open_nursery() as nursery:  # a life that nothing strikes
+                await nursery.start(made.stage.run)
+                made.stage.stop()
+            yield made
+
+    def strike(scenario: Callable[[Strike, World], Awaitable[None]], *, stride: int) -> int:
+        async def whole(strike: Strike, world: World) -> None:
+            before = world.stage.descriptors()
+            await scenario(strike, world)
+            await world.has_ended()
+            assert world.stage.descriptors() == before
+
+        clock = MockClock(autojump_threshold=0)
+        return at_every_step.within(world, whole, stride=stride, clock=clock)
+
+    return strike
+
+
+def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        strike.arm(world.stage.stop_at_once)
+        async with trio.open_nursery() as nursery:
+            ended = live(world, nursery)
+            await is_up_or_ends(world, ended)
+            strike.disarm()
+            world.stage.stop()
+
+    assert strike_lives(scenario, stride=11) > 200
+
+
+@pytest.mark.parametrize("part", ["auth", "browser", "journal", "executor", "http"])
+def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str) -> None:
+    """A part that does not come up ends the daemon; one that did is started again."""
+
+    async def scenario(strike: Strike, world: World) -> None:
+        strike.arm(lambda: world.parts.fail(part))
+        async with trio.open_nursery() as nursery:
+            ended = live(world, nursery)
+            await is_up_or_ends(world, ended)
+            strike.disarm()
+            if not ended.is_set():
+                await world.is_served(world.account)
+                world.stage.stop()
+
+    assert strike_lives(scenario, stride=41) > 200
+
+
+def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) -> None:
+    """From its start to the answer to somebody who has a page opened."""
+
+    async def scenario(strike: Strike, world: World) -> None:
+        strike.arm(world.stage.stop)
+        async with trio.open_nursery() as nursery:
+            ended = live(world, nursery)
+            await is_up_or_ends(world, ended)
+            if world.stage.ready:
+                account = world.stage.account()
+                asked = world.stage.ask(account)
+                await asked.wait()
+                if asked.status == 200:
+                    got_its_own(asked, account)
+                else:
+                    assert strike.happened, asked
+            strike.disarm()
+            world.stage.stop()
+            with trio.fail_after(STOPPED):
+                await ended.wait()
+
+    assert strike_lives(scenario, stride=53) > 800
+
+
+def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> None:
+    """Somebody's links are being submitted, an execution runs, and one waits for its turn."""
+    kicked_off: list[str] = []
+    struck = 0.0
+
+    async def scenario(strike: Strike, world: World) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.stage.run)
+            await world.stage.until_ready(SOON)
+            client = Client(world.stage)
+            for each in kicked_off:
+                assert (await client.ended(each, SOON))["status"] == "interrupted"
+            kicked_off[:] = [await client.started("started", "hear") for _ in range(2)]
+            for each in kicked_off:
+                await client.reaches(each, "running", SOON)
+            asked = await submitting(world)
+            world.stage.stop()
+            strike.arm(lambda: stop_at_once(world))
+            await asked.wait()
+            await world.stage.ended.wait()
+            strike.disarm()
+            if strike.happened:
+                assert trio.current_time() - struck <= AT_ONCE
+            assert asked.status == 0, asked  # the portal never answered it
+
+    def stop_at_once(world: World) -> None:
+        nonlocal struck
+        struck = trio.current_time()
+        world.stage.stop_at_once()
+
+    assert strike_lives(scenario, stride=59) > 200
+
+
+def live(world: World, nursery: trio.Nursery) -> trio.Event:
+    """Have it live; the event is its end."""
+    ended = trio.Event()
+
+    async def life() -> None:
+        await world.stage.run()
+        ended.set()
+
+    nursery.start_soon(life)
+    return ended
+
+
+async def is_up_or_ends(world: World, ended: trio.Event) -> None:
+    """The daemon serves and has a browser, or it has ended: one of them comes about."""
+    with trio.fail_after(STARTED):
+        # Looked at, as a monitor does.
+        while not ended.is_set() and not (world.stage.ready and world.stage.door.open):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+async def submitting(world: World) -> Asked:
+    """Somebody whose submit the portal does not answer."""
+    gate = world.stage.network.hold(SUBMIT)
+    asked = world.stage.ask(world.account)
+    await gate.reached.wait()
+    del world.stage.network.gates[SUBMIT]
+    return asked

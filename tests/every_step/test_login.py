@@ -1,0 +1,261 @@
+"""Logins, whose client leaves at every step, or with whom auth fails at every step.
+
+A try counts when it was judged, and not otherwise; a code is good once, whoever hears of it; and
+what was answered is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from daemon.auth import doorkeeper, throttle
+from daemon.auth.second_factor import SecondFactor
+from daemon.auth.throttle import FREE_FAILURES
+from tests.every_step.owner import Owner, answered, status
+from tests.every_step.strike import Strike
+from tests.every_step.world import World, was_told
+
+if TYPE_CHECKING:
+    from tests.every_step.conftest import StrikeWorld
+
+WRONG = "a wrong one"
+ORDERS = 2
+"""Of the tasks that are ready at the same time: these scenarios are short."""
+
+
+@pytest.fixture(autouse=True)
+def any_number_of_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here an hour sees more wrong codes than an owner's does."""
+    monkeypatch.setattr(throttle, "WRONG_CODES", 10**6)
+
+
+def test_the_client_leaves(strike_world: StrikeWorld) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = Owner(world)
+        asked = owner.login()
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        assert await owner.is_let_in(await owner.session())
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+def test_auth_fails(strike_world: StrikeWorld) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = Owner(world)
+        asked = owner.login()
+        strike.arm(lambda: world.parts.fail("auth"))
+        await asked.wait()
+        strike.disarm()
+        was_told(asked, 200)
+        await world.is_well()
+        if asked.status == 200:
+            assert await owner.is_let_in(asked.answer["token"])
+        assert await owner.is_let_in(await owner.session())
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
+    strike_world: StrikeWorld,
+) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = Owner(world)
+        await owner.session()  # from here on nothing counts against this address
+        world.judged.clear()
+        asked = owner.login(WRONG)
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        while await status(owner.login(WRONG)) == 401:
+            pass
+        assert world.judged == [WRONG] * FREE_FAILURES
+        await trio.sleep(1.0)
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The codes that were compared."""
+    codes: list[str] = []
+    accept = SecondFactor.accept
+
+    def noting(self: SecondFactor, code: str, *, now: float) -> SecondFactor | None:
+        codes.append(code)
+        return accept(self, code, now=now)
+
+    monkeypatch.setattr(SecondFactor, "accept", noting)
+    return codes
+
+
+def test_a_wrong_code_whose_client_leaves_counts_when_it_was_compared(
+    strike_world: StrikeWorld, judged: list[str]
+) -> None:
+    owners: list[Owner] = []
+
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = await the_owner(owners, world)
+        temp_token, wrong = await owner.half_login(), owner.wrong_code()
+        judged.clear()
+        asked = owner.verify(temp_token, wrong)
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        while await status(owner.verify(temp_token, wrong)) == 401:
+            pass
+        assert judged == [wrong] * doorkeeper.CODES_PER_LOGIN
+        await owner.session()
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+def test_a_code_whose_client_leaves_is_good_once(strike_world: StrikeWorld) -> None:
+    owners: list[Owner] = []
+
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = await the_owner(owners, world)
+        temp_token, code = await owner.half_login(), owner.next_code()
+        asked = owner.verify(temp_token, code)
+        strike.arm(asked.exchange.under_way.cancel)
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        used = owner.is_used()
+        assert used or asked.status != 200
+        if asked.status == 200 and not asked.exchange.fault:
+            assert await owner.is_let_in(asked.answer["token"])
+        # Saved, the login is over; else token and code are as good as before.
+        assert await status(owner.verify(temp_token, code)) == (403 if used else 200)
+        assert await status(owner.verify(await owner.half_login(), code)) == 401
+        await owner.session()
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+def test_a_code_that_two_send_is_good_for_one_when_the_other_leaves(
+    strike_world: StrikeWorld,
+) -> None:
+    owners: list[Owner] = []
+
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = await the_owner(owners, world)
+        tokens = [await owner.half_login(), await owner.half_login()]
+        code = owner.next_code()
+        leaver, other = [owner.verify(token, code) for token in tokens]
+        strike.arm(leaver.exchange.under_way.cancel)
+        await leaver.wait()
+        strike.disarm()
+        await other.wait()
+        await world.is_well()
+        assert owner.is_used()
+        assert other.status in (200, 401), other
+        if other.status == 401:
+            assert leaver.status in (0, 200), leaver
+        assert [leaver.status, other.status].count(200) <= 1
+        await owner.session()
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+def test_a_code_during_which_auth_fails_is_good_once(strike_world: StrikeWorld) -> None:
+    owners: list[Owner] = []
+
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = await the_owner(owners, world)
+        temp_token, code = await owner.half_login(), owner.next_code()
+        asked = owner.verify(temp_token, code)
+        strike.arm(lambda: world.parts.fail("auth"))
+        await asked.wait()
+        strike.disarm()
+        was_told(asked, 200, 403)  # its next incarnation knows of no login half done
+        await world.is_well()
+        used = owner.is_used()
+        if asked.status == 200:
+            assert await owner.is_let_in(asked.answer["token"])
+        if asked.status in (200, 403):
+            assert used is (asked.status == 200)
+        assert await status(owner.verify(await owner.half_login(), code)) == (401 if used else 200)
+        assert await status(owner.verify(await owner.half_login(), code)) == 401
+        await owner.session()
+
+    assert strike_world(scenario, seeds=ORDERS) > 15
+
+
+async def the_owner(known: list[Owner], world: World) -> Owner:
+    """Who has the second factor switched on."""
+    if not known:
+        known.append(Owner(world))
+        await known[0].switch_on()
+    return known[0]
+
+
+@pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
+def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, death: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = Owner(world)
+        other, own = await owner.session(), await owner.session()
+        secret = await owner.setup(own)
+        code = owner.next_code(secret)
+        before = owner.saved()
+        asked = owner.enable(own, secret, code)
+        strike.arm(dying(death, world, asked.exchange.under_way))
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        saved = owner.saved()
+        on = saved.second_factor is not None
+        if death == "auth fails":
+            was_told(asked, 200, 400)  # its next incarnation has not handed this secret out
+        assert on or asked.status != 200
+        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert await owner.is_let_in(own)
+        assert await owner.is_let_in(other) is not on
+        if on:
+            assert saved.epoch != before.epoch
+            owner.secret = secret
+            assert await status(owner.verify(await owner.half_login(), code)) == 401
+        else:
+            assert saved == before
+            owner.secret = secret = await owner.setup(own)
+            await answered(owner.enable(own, secret, owner.next_code()))
+        await answered(owner.disable(own, owner.next_code()))
+
+    assert strike_world(scenario) > 20
+
+
+@pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
+def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, death: str) -> None:
+    async def scenario(strike: Strike, world: World) -> None:
+        owner = Owner(world)
+        await owner.switch_on()
+        own = await owner.session()
+        code = owner.next_code()
+        asked = owner.disable(own, code)
+        strike.arm(dying(death, world, asked.exchange.under_way))
+        await asked.wait()
+        strike.disarm()
+        await world.is_well()
+        on = owner.factor() is not None
+        if death == "auth fails":
+            was_told(asked, 200)
+        assert not on or asked.status != 200
+        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert await owner.is_let_in(own)
+        if on:
+            assert not owner.is_used()
+            await answered(owner.disable(own, code))
+
+    assert strike_world(scenario) > 20
+
+
+def dying(death: str, world: World, request: trio.CancelScope) -> Callable[[], object]:
+    return request.cancel if death == "the client leaves" else lambda: world.parts.fail("auth")

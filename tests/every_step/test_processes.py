@@ -1,0 +1,124 @@
+"""Real processes, on the real clock: a guarded command, a worker and a Chromium, each cancelled at
+every step from the start to the end. Nothing of it is left when the block is.
+
+How many steps there are is up to the kernel here: a browser that takes longer is looked for more
+often. So one that is struck later than ever ends the scenario.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from daemon.browser.chromium import LaunchSettings
+from daemon.browser.contexts import Place
+from daemon.browser.generation import Generation, GenerationSettings
+from daemon.browser.page import Page
+from daemon.crews.protocol import Inputs
+from daemon.crews.worker import Stopped, WorkerSettings, start_worker
+from daemon.processes.guarded import guarded
+from tests.every_step.driver import AtEveryStep
+from tests.every_step.strike import Strike
+from tests.hygiene.at_once import held
+
+# It tells its children's numbers: one in its group, and one in a session of its own.
+FAMILY = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
+WORKER = """
+printf '{"type":"started"}\\n' >&3
+read -r inputs <&3
+read -r stop <&3
+"""
+
+StrikeReal = Callable[..., int]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that any user may pass through, and in which nothing may be left."""
+    with tempfile.TemporaryDirectory(prefix="every-step-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
+    """Strikes at a body, by cancelling it, and looks at what is left of it."""
+
+    @asynccontextmanager
+    async def nothing() -> AsyncIterator[None]:
+        yield
+
+    def strike(body: Callable[[], Awaitable[None]], *, stride: int = 1) -> int:
+        async def scenario(strike: Strike, _: None) -> None:
+            before = held()
+            with trio.CancelScope() as scope:
+                strike.arm(scope.cancel)
+                await body()
+            strike.disarm()
+            assert held() == before
+            assert os.listdir(folder) == []  # noqa: PTH208
+
+        return at_every_step.within(nothing, scenario, stride=stride)
+
+    return strike
+
+
+def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
+    family: list[int] = []
+
+    async def body() -> None:
+        its = folder / "its"
+        its.mkdir()
+        async with guarded(
+            ["/bin/sh", "-c", FAMILY], environment={}, working_folder=its, remove=its
+        ) as command:
+            family.append(command.pid)
+            while len(numbers := command.stdout_tail.split()) < 2:  # noqa: ASYNC110 - pipes
+                await trio.sleep(0.001)
+            family.extend(map(int, numbers))
+
+    assert strike_real(body) > 10
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
+    settings = WorkerSettings(("/bin/sh", "-c", WORKER), {}, memory=256 << 20, grace=2.0)
+
+    async def body() -> None:
+        async with start_worker(settings, "some-id", Inputs(inputs={}), runs=folder) as worker:
+            await anext(worker.messages)
+            assert await worker.stop() is Stopped.WITHOUT_SIGNAL
+
+    assert strike_real(body) > 15
+
+
+@pytest.mark.chromium
+def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) -> None:
+    settings = GenerationSettings(
+        launch=LaunchSettings(profiles=folder),
+        contexts=1,
+        idle=60.0,
+        recycle_after=3600.0,
+        recycle_memory=1 << 40,
+    )
+
+    async def look(page: Page) -> object:
+        return await page.evaluate("() => 7")
+
+    async def nothing_to_do(_: Page) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def body() -> None:
+        generation = Generation(settings)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(generation.run)
+            assert await generation.use(Place("key", (), "tab", nothing_to_do), look) == 7
+            generation.retire()
+
+    assert strike_real(body, stride=23) > 50

@@ -1,0 +1,169 @@
+"""The whole tree with its own sockets, threads and a real worker: its start is cancelled at every
+step, and so is its end, by a second signal. What is left then would be in the next one's way.
+
+Chromium alone is played here. The same on a mock clock, at all steps and with all that may be under
+way, is in `test_life.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from daemon import tree
+from daemon.config import Settings, build
+from daemon.control import SOCKET_NAME, call
+from daemon.state import claim
+from tests.every_step.driver import AtEveryStep
+from tests.every_step.strike import Strike
+from tests.fakes import machine as machine_module
+from tests.fakes.machine import Machine
+from tests.fakes.network import sandbox_network
+from tests.faults.stage import HASH
+from tests.hygiene.at_once import held
+
+SOON = 10.0
+WORKER = """
+printf '{"type":"started"}\\n' >&3
+read -r inputs <&3
+read -r stop <&3
+"""
+
+
+class House:
+    """Where a daemon lives: its state, its machine, its port."""
+
+    def __init__(self, folder: Path, machine: Machine) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.machine = machine
+        self.port = 0
+
+    def settings(self) -> Settings:
+        crew = {"name": "c", "runner": "command", "command": ["/bin/sh", "-c", WORKER], "grace": 2}
+        return build(
+            {
+                "server": {"bind": f"127.0.0.1:{self.port}"},
+                "state": {"directory": str(self.state)},
+                "auth": {"password_hash": HASH},
+                "crews": [crew],
+            }
+        )
+
+    async def is_empty(self) -> None:
+        """Nothing of a daemon is here: no browser, worker, folder or socket, nor its lock."""
+        assert self.machine.running == []
+        assert list(self.machine.profiles.iterdir()) == []
+        runs = self.state / "runs"
+        assert not runs.exists() or list(runs.iterdir()) == []
+        assert not (self.state / SOCKET_NAME).exists()
+        if self.port:
+            with pytest.raises(OSError, match="connect"):
+                await trio.open_tcp_stream("127.0.0.1", self.port)
+        with claim(self.state):
+            pass
+
+
+@asynccontextmanager
+async def house(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    """One whose daemon has been there before, and has a port."""
+    network, _ = sandbox_network(patch)
+    machine = Machine(folder, network)
+    machine.install(patch)
+    patch.setattr(machine_module, "LAUNCH_TAKES", 0.005)
+    here = House(folder, machine)
+    async with trio.open_nursery() as nursery:
+        listening = await nursery.start(tree.serve, here.settings())
+        here.port = httpx.URL(listening.urls[0]).port or 0
+        nursery.cancel_scope.cancel()
+    await here.is_empty()
+    yield here
+
+
+@pytest.fixture(autouse=True)
+def late_signals() -> Iterator[None]:
+    """A signal that comes when the daemon has ended is not to end the tests."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_its_start_is_cancelled(
+    at_every_step: AtEveryStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(strike: Strike, here: House) -> None:
+        before = held()
+        async with trio.open_nursery() as nursery:
+            strike.arm(nursery.cancel_scope.cancel)
+            await nursery.start(tree.serve, here.settings())
+            strike.disarm()
+            nursery.cancel_scope.cancel()
+        strike.disarm()
+        await here.is_empty()
+        assert held() == before
+
+    steps = at_every_step.within(lambda: house(tmp_path, monkeypatch), scenario, stride=5)
+    assert steps > 60
+
+
+def test_a_second_signal_during_its_end(
+    at_every_step: AtEveryStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(strike: Strike, here: House) -> None:
+        before = held()
+        with trio.fail_after(SOON):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(tree.serve, here.settings())
+                nursery.start_soon(wait_for_what_runs, here, await kicked_off(here))
+                await has_worker(here)
+                strike.arm(terminate)
+                terminate()
+        strike.disarm()
+        await here.is_empty()
+        assert held() == before
+
+    steps = at_every_step.within(lambda: house(tmp_path, monkeypatch), scenario, stride=11)
+    assert steps > 60
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def kicked_off(here: House) -> tuple[str, str]:
+    """The token, and the id of an execution that runs until it is stopped."""
+    token = str((await call(here.state, "crew token", {"name": "c"}))["token"])
+    async with client(here, token) as asker:
+        answer = await asker.post("/kickoff", json={"inputs": {}})
+    assert answer.status_code == 200, answer.text
+    return token, str(answer.json()["kickoff_id"])
+
+
+async def wait_for_what_runs(here: House, execution: tuple[str, str]) -> None:
+    """Somebody waits for its end; they may be cut off."""
+    token, kickoff_id = execution
+    with suppress(httpx.TransportError):
+        async with client(here, token) as asker:
+            await asker.get(f"/status/{kickoff_id}?wait=60")
+
+
+async def has_worker(here: House) -> None:
+    while not list((here.state / "runs").iterdir()):  # noqa: ASYNC110 - folders tell nobody
+        await trio.sleep(0.001)
+
+
+def client(here: House, token: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{here.port}/crews/c",
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        verify=False,
+        timeout=SOON,
+    )

@@ -1,0 +1,125 @@
+"""A real worker that does as its input `script` says: the steps of `puppets.py`, in a process.
+
+A program, run as `python -I -S puppet.py`, so it imports nothing of this project.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+LINE = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+ANSWERS = LINE.makefile("r", encoding="utf-8")
+
+SAID: dict[str, Any] = {
+    "started": lambda _: {"type": "started"},
+    "task": lambda x: {"type": "task_started", "task_id": x, "name": f"task {x}"},
+    "done": lambda x: {"type": "task_completed", "task_id": x, "output": f"output of {x}"},
+    "ask": lambda x: {"type": "human_input", "task_id": x, "prompt": "good?"},
+    "note": lambda x: {"type": "step", "thought": x},
+    "log": lambda x: {"type": "log", "text": x},
+    "call": lambda x: {"type": "tool_call", "call_id": x, "tool": x, "arguments": {}},
+    "result": lambda x: {"type": "result", "output": x},
+    "failed": lambda x: {"type": "failed", "error": x},
+}
+
+
+def main() -> None:
+    given = hear()
+    for step in given["inputs"].get("script", ["started", "result done"]):
+        if isinstance(step, str):
+            word, _, rest = step.partition(" ")
+            do(word, rest)
+        else:
+            say(step)
+
+
+def hear() -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(ANSWERS.readline() or '{"type": "stop"}')
+    return message
+
+
+def send(text: str) -> None:
+    LINE.sendall(text.encode())
+
+
+def say(message: dict[str, Any]) -> None:
+    send(json.dumps(message) + "\n")
+
+
+def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
+    if word in SAID:
+        return say(SAID[word](rest))
+    match word:
+        case "hear":
+            if hear()["type"] == "stop":
+                sys.exit("stopped")
+        case "stopped":
+            while hear()["type"] != "stop":
+                pass
+            sys.exit(0)
+        case "raw":
+            send(f"{rest}\n")
+        case "part":
+            send(rest)
+        case "endless":
+            send("y" * (1024 * 1024 + 1))
+        case "flood":
+            for _ in range(int(rest)):
+                say({"type": "log", "text": "x" * 60_000})
+        case "print":
+            os.write(1, b"x" * int(rest))
+        case "words":
+            print(rest, file=sys.stderr, flush=True)
+        case "sleep":
+            time.sleep(float(rest))
+        case "hang":
+            while True:
+                signal.pause()
+        case "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        case "fork" | "stray":
+            bear(stray=word == "stray")
+        case "file":
+            Path("left").mkdir()
+            Path("left", "behind").touch()
+        case "close":
+            ANSWERS.close()
+            LINE.close()
+        case "fill":
+            hoard = b"x" * (512 * 2**20)
+            signal.pause()
+            del hoard
+        case "signal":
+            os.kill(os.getpid(), int(rest))
+        case "exit":
+            sys.exit(int(rest))
+        case _:
+            raise ValueError(word)
+    return None
+
+
+def bear(*, stray: bool) -> None:
+    ready, done = os.pipe()
+    if os.fork() == 0:
+        if stray:
+            os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.close(done)
+        while True:
+            signal.pause()
+    os.close(done)
+    os.read(ready, 1)  # the child has come so far
+    os.close(ready)
+
+
+try:
+    main()
+except (BrokenPipeError, ConnectionResetError) as fault:
+    sys.exit(f"{type(fault).__name__}: {fault}")

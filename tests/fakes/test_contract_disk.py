@@ -1,0 +1,194 @@
+"""What a journal says and does on a bad disk: on a played one as on one that really is bad.
+
+A disk whose writes fail (`BROKEN`) is not made here: it takes a process of its own, and
+`tests/journal/test_disk.py` has one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trio
+from pydantic import SecretBytes
+from trio.testing import MockClock
+
+from daemon.errors import Unavailable
+from daemon.journal import schema
+from daemon.journal import store as store_module
+from daemon.journal.actor import Journal
+from daemon.journal.errors import UnusableJournal
+from daemon.journal.model import NewExecution, Retention
+from daemon.journal.store import Store
+from tests.fakes.disk import DAMAGED, FULL, Disk
+from tests.fakes.threads import threads_in_place
+
+KEY = SecretBytes(b"k" * 32)
+PATIENCE = 0.3
+"""Seconds that SQLite waits for a lock here."""
+
+
+class Played:
+    """A disk of `disk.py`."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
+        threads_in_place(patch)
+        self.path = path
+        self.disk = Disk()
+        self.disk.install(patch)
+
+    def fill(self) -> None:
+        self.disk.fault = FULL
+
+    def lock(self) -> None:
+        self.disk.lock()
+
+    def damage(self, _: Path) -> None:
+        self.disk.fault = DAMAGED
+
+    def heal(self) -> None:
+        self.disk.heal()
+
+
+class Real:
+    """This one: the file can have no more pages, is locked, or holds something else."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self._opened: list[sqlite3.Connection] = []
+        self._held = ExitStack()
+
+        def opening(path: Path) -> sqlite3.Connection:
+            self._opened.append(schema.open_database(path))
+            return self._opened[-1]
+
+        patch.setattr(store_module, "open_database", opening)
+
+    def fill(self) -> None:
+        (pages,) = self._opened[-1].execute("PRAGMA page_count").fetchone()
+        self._opened[-1].execute(f"PRAGMA max_page_count = {pages}").fetchone()
+
+    def lock(self) -> None:
+        other = self._held.enter_context(closing(sqlite3.connect(self.path, isolation_level=None)))
+        other.execute("BEGIN IMMEDIATE")
+
+    def damage(self, path: Path) -> None:
+        path.write_bytes(b"no database " * 4096)
+
+    def heal(self) -> None:
+        self._held.close()
+        self._opened[-1].execute("PRAGMA max_page_count = 1000000").fetchone()
+
+
+class Contract:
+    """Runs a scenario on one of the two."""
+
+    def __init__(self, make: Callable[[], Played | Real], path: Path) -> None:
+        self._make = make
+        self.journal = Journal(
+            path,
+            key=KEY,
+            retention=Retention(timedelta(days=1), 1000),
+        )
+
+    def play(self, scenario: Callable[[Journal, Any], Any], clock: MockClock | None) -> None:
+        async def main() -> None:
+            disk = self._make()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.journal.run)
+                await scenario(self.journal, disk)
+                nursery.cancel_scope.cancel()
+
+        trio.run(main, clock=clock)
+
+
+Play = Callable[[Callable[[Journal, Any], Any]], None]
+
+
+@pytest.fixture(params=["played", "real"])
+def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs a scenario, which is given a journal and its disk."""
+    played = request.param == "played"
+    path = tmp_path / "journal.db"
+    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT", PATIENCE)
+    kind: type[Played | Real] = Played if played else Real
+
+    def run(scenario: Callable[[Journal, Any], Any]) -> None:
+        clock = MockClock(autojump_threshold=0) if played else None
+        Contract(lambda: kind(path, monkeypatch), path).play(scenario, clock)
+
+    return run
+
+
+def new() -> NewExecution:
+    """One that needs a page of its own."""
+    return NewExecution(str(uuid4()), "c", "", datetime.now(UTC), {"x": "y" * 100_000})
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [("fill", "its disk is full"), ("lock", "another program holds it locked")]
+)
+def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> None:
+    async def scenario(journal: Journal, disk: Any) -> None:
+        before = new()
+        await journal.create(before, idempotency=None)
+        getattr(disk, fault)()
+        with pytest.raises(Unavailable, match=f"could not be used: {why}; nothing was changed"):
+            await journal.create(new(), idempotency=None)
+        assert [each.id for each in await journal.unfinished()] == [before.id]  # can be read
+        disk.heal()
+        after = new()
+        await journal.create(after, idempotency=None)
+        assert [each.id for each in await journal.unfinished()] == [before.id, after.id]
+
+    play(scenario)
+
+
+def test_a_lock_that_is_given_back_in_time_is_waited_for(play: Play) -> None:
+    async def scenario(journal: Journal, disk: Any) -> None:
+        disk.lock()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_heal_later, disk)
+            assert (await journal.create(new(), idempotency=None)).is_new
+        assert trio.current_time() - began >= PATIENCE / 3
+
+    play(scenario)
+
+
+async def _heal_later(disk: Any) -> None:
+    await trio.sleep(PATIENCE / 3)
+    disk.heal()
+
+
+def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> None:
+    async def scenario(journal: Journal, disk: Any) -> None:
+        disk.lock()
+        began = trio.current_time()
+        with trio.move_on_after(PATIENCE / 3):
+            await journal.create(new(), idempotency=None)
+        await journal.unfinished()  # its turn comes after that
+        assert trio.current_time() - began >= PATIENCE * 0.9
+        disk.heal()
+        assert await journal.unfinished() == []
+
+    play(scenario)
+
+
+def test_a_damaged_file_is_not_opened(play: Play) -> None:
+    async def scenario(journal: Journal, disk: Any) -> None:
+        for _ in range(3):
+            await journal.unfinished()  # and what is done at the start is done
+        another = disk.path.with_name("another.db")
+        disk.damage(another)
+        with pytest.raises(UnusableJournal, match="is damaged"):
+            await trio.to_thread.run_sync(Store, another, KEY)
+
+    play(scenario)

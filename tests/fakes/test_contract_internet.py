@@ -1,0 +1,123 @@
+"""What becomes of a webhook call: at played receivers as at those that listen on a socket.
+
+The two run the same code for what a receiver says; what is held to here is the way to it: how
+connections are made, refused, closed and reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from ipaddress import ip_network
+
+import pytest
+import trio
+
+from daemon.crews import sending
+from daemon.crews.retrying import Answered, Silence
+from daemon.crews.sending import Sender, open_sender
+from tests.fakes.internet import (
+    NETWORK,
+    Behaviour,
+    Internet,
+    Receiver,
+    answer,
+    hang,
+    late,
+    refused,
+    reset,
+)
+
+PATIENCE = 0.3
+LONG = 3.0
+BODY = b'{"a": 1}'
+
+
+class Subject:
+    """A receiver, and the sender that calls it."""
+
+    def __init__(self, receiver: Receiver, url: str, sender: Sender) -> None:
+        self.receiver = receiver
+        self.url = url
+        self.sender = sender
+
+    async def post(self) -> Answered | Silence:
+        with trio.fail_after(LONG):
+            return await self.sender.post(self.url, {"webhook-id": "x"}, BODY)
+
+
+@pytest.fixture(params=["played", "real"])
+async def subject(
+    request: pytest.FixtureRequest, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Subject]:
+    monkeypatch.setattr(sending, "DEADLINE", PATIENCE)
+    if request.param == "played":
+        internet = Internet(nursery=nursery)
+        internet.install(monkeypatch)
+        receiver = internet.receiver()
+        url = receiver.url()
+    else:
+        receiver = Receiver("127.0.0.1")
+        listeners = await nursery.start(
+            partial(trio.serve_tcp, receiver.serve, 0, host="127.0.0.1")
+        )
+        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/hook"
+    allow = [ip_network(NETWORK), ip_network("127.0.0.0/8")]
+    async with open_sender(allow, at_once=4) as sender:
+        yield Subject(receiver, url, sender)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome"),
+    [
+        (answer(200), Answered(200)),
+        (answer(200, Connection="close"), Answered(200)),
+        (answer(429, Retry_After="7"), Answered(429, "7")),
+        (answer(307, Location="http://127.0.0.1/"), Answered(307)),
+        (hang, Silence(f"no answer within {PATIENCE} seconds")),
+        (late(2 * PATIENCE), Silence(f"no answer within {PATIENCE} seconds")),
+        (reset, Silence("the connection failed (RemoteProtocolError)")),
+    ],
+    ids=["taken", "taken-and-closed", "busy", "redirect", "hang", "late", "reset"],
+)
+async def test_each_behaviour(
+    subject: Subject, behaviour: Behaviour, outcome: Answered | Silence
+) -> None:
+    subject.receiver.next.append(behaviour)
+    assert await subject.post() == outcome
+    assert [call.body for call in subject.receiver.calls] == [{"a": 1}]
+    # And it does not spoil the next.
+    assert await subject.post() == Answered(200)
+    assert subject.receiver.calls[-1].id == "x"
+
+
+async def test_connections_are_kept(subject: Subject) -> None:
+    """Else a second call would be a second connection, and not find out that this one is gone."""
+    assert await subject.post() == Answered(200)
+    assert await subject.post() == Answered(200)
+    assert subject.receiver.connections == 1
+
+
+async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -> None:
+    assert await subject.post() == Answered(200)
+    subject.receiver.hang_up()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert await subject.post() == Answered(200)
+    assert subject.receiver.connections == 2
+
+
+async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that was given back, and the played fault: both are told in the same words."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    async with open_sender([ip_network("127.0.0.0/8")], at_once=1) as sender:
+        real = await sender.post(f"http://127.0.0.1:{port}/", {}, BODY)
+    internet = Internet(nursery=nursery)
+    internet.install(monkeypatch)
+    internet.receiver().goes_down(refused())
+    async with open_sender([ip_network(NETWORK)], at_once=1) as sender:
+        played = await sender.post(internet.receiver().url(), {}, BODY)
+    assert real == Silence("127.0.0.1 cannot be connected to")
+    assert played == Silence("192.0.2.7 cannot be connected to")

@@ -1,0 +1,96 @@
+"""What a task sees of a thread: the same of one that is played as of a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+from tests.fakes.threads import run_in_place
+
+HANG = 5.0
+
+
+class Threads(NamedTuple):
+    """How to run something in a thread, and how to call back from there."""
+
+    run: Callable[..., Awaitable[Any]]
+    call_back: Callable[[Callable[[], object]], object]
+
+
+@pytest.fixture(params=["played", "real"])
+def threads(request: pytest.FixtureRequest) -> Threads:
+    if request.param == "real":
+        return Threads(trio.to_thread.run_sync, trio.from_thread.run_sync)
+    return Threads(run_in_place, lambda function: function())
+
+
+async def test_it_returns_what_the_function_returns(threads: Threads) -> None:
+    assert await threads.run(divmod, 7, 2) == (3, 1)
+
+
+async def test_it_raises_what_the_function_raises(threads: Threads) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(divmod, 7, 0)
+
+
+async def test_cancelled_before_it_does_nothing(threads: Threads) -> None:
+    done: list[int] = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await threads.run(done.append, 1)
+    assert scope.cancelled_caught
+    assert done == []
+
+
+async def test_cancelled_meanwhile_it_does_it_all_and_says_so(threads: Threads) -> None:
+    done: list[str] = []
+
+    def work() -> str:
+        threads.call_back(scope.cancel)
+        done.append("work")
+        return "value"
+
+    with trio.CancelScope() as scope:
+        done.append(await threads.run(work))
+        await trio.lowlevel.checkpoint()
+        done.append("not reached")
+    assert done == ["work", "value"]
+
+
+async def test_cancelled_in_its_queue_it_does_nothing(
+    threads: Threads, nursery: trio.Nursery
+) -> None:
+    limiter, done = trio.CapacityLimiter(1), list[int]()
+    await limiter.acquire_on_behalf_of("somebody else")
+    with trio.CancelScope() as scope:
+        nursery.start_soon(_cancel_soon, scope)
+        await threads.run(done.append, 1, limiter=limiter)
+    assert scope.cancelled_caught
+    assert done == []
+    limiter.release_on_behalf_of("somebody else")
+    await threads.run(done.append, 2, limiter=limiter)
+    assert done == [2]
+
+
+async def _cancel_soon(scope: trio.CancelScope) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()
+
+
+async def test_a_limiter_lets_so_many_through_and_others_run_meanwhile(threads: Threads) -> None:
+    limiter, at_work, most = trio.CapacityLimiter(1), list[int](), list[int]()
+
+    async def one(number: int) -> None:
+        at_work.append(number)
+        await threads.run(lambda: most.append(limiter.borrowed_tokens), limiter=limiter)
+
+    with trio.fail_after(HANG):
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(one, number)
+            nursery.start_soon(threads.run, lambda: most.append(len(at_work)))
+    assert sorted(most) == [1, 1, 1, 3]
+    assert limiter.borrowed_tokens == 0

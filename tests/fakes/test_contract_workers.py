@@ -1,0 +1,339 @@
+"""What the daemon makes of a worker, and what is left of it: of played and real ones alike.
+
+The same scripts are done by `puppets.py` on the played machine, with a mock clock, and by
+`puppet.py` in processes of the kernel's. Above both are the daemon's own executor and journal.
+Whatever is not held to here, a test on the fake alone must not be believed about.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from pydantic import JsonValue, SecretBytes
+from trio.testing import MockClock
+
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import Caller, Crew
+from daemon.crews.executor import Executor
+from daemon.crews.lines import Kickoff
+from daemon.crews.run import Feedback
+from daemon.crews.worker import WorkerSettings
+from daemon.journal import schema
+from daemon.journal.actor import Journal
+from daemon.journal.model import Execution, Retention, Status
+from tests.fakes.disk import Disk
+from tests.fakes.puppets import Step
+from tests.fakes.threads import threads_in_place
+from tests.fakes.workers import Workers
+
+SOON = 20.0
+SHORT = 1.5
+"""Seconds in which a process has started, on a busy machine, too."""
+GRACE = 1.5
+MIB = 2**20
+PUPPET = Path(__file__).with_name("puppet.py")
+BEGUN, DONE, FAILED = "crew_kickoff_started", "crew_kickoff_completed", "crew_kickoff_failed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An execution's end, and the types of its events."""
+
+    status: str
+    error: str
+    result: str | None
+    events: list[str]
+
+
+class House:
+    """An executor and a journal, as the daemon has them, for one execution after the other."""
+
+    def __init__(self, folder: Path, crew: Crew) -> None:
+        self.caller = Caller(crew.name)
+        self.journal = Journal(
+            folder / "journal.db",
+            key=SecretBytes(b"k" * 32),
+            retention=Retention(timedelta(days=1), 1000),
+        )
+
+        async def add(arguments: dict[str, JsonValue]) -> JsonValue:
+            await trio.lowlevel.checkpoint()
+            return len(arguments)
+
+        self.executor = Executor(
+            Catalog({crew.name: crew}),
+            self.journal,
+            tools={"add": add},
+            runs=folder / "runs",
+            queued=lambda: None,
+        )
+
+    async def kick_off(self, *script: Step) -> str:
+        kickoff = Kickoff({"script": list(script)})
+        return await self.executor.kickoff(self.caller, kickoff, idempotency_key=None, body=None)
+
+    async def reaches(self, kickoff_id: str, met: Callable[[Execution], bool]) -> Execution:
+        with trio.fail_after(SOON):
+            async with self.executor.follow(self.caller, kickoff_id, after=0) as following:
+                while not met(found := await self.executor.execution(self.caller, kickoff_id)):
+                    await following.next()
+        return found
+
+    async def outcome(self, kickoff_id: str) -> Outcome:
+        """Its end, when that is there."""
+        found = await self.reaches(kickoff_id, lambda each: each.state.ended)
+        events = await self.journal.events(kickoff_id, after=0, limit=500)
+        error = re.sub(r"used [0-9.]+ MiB", "used MANY MiB", found.error or "")
+        return Outcome(found.status.value, error, found.result, [each.type for each in events])
+
+
+Scenario = Callable[[House], Awaitable[Any]]
+
+
+class Contract:
+    """Runs something on one of the two, and sees to it that nothing is left of it."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, played: bool) -> None:
+        self.program = folder / "program"
+        self._folder = folder
+        self._patch = patch
+        self._played = played
+        self._workers = Workers(folder)
+        self._command: tuple[str, ...] = (str(self._workers.program),)
+        if not played:
+            self._command = (sys.executable, "-I", "-S", str(PUPPET))
+
+    def _crew(self, *, command: tuple[str, ...] = (), deadline: float = SOON) -> Crew:
+        worker = WorkerSettings(
+            command or self._command, {}, memory=256 * MIB, grace=GRACE, max_output=200_000
+        )
+        return Crew(
+            name="c",
+            worker=worker,
+            inputs=(),
+            max_running=2,
+            queue=8,
+            deadline=deadline,
+            human_deadline=SOON,
+            on_restart="fail",
+            users=(),
+            tools=("add",),
+        )
+
+    def __call__(self, *script: Step, **of_crew: Any) -> Outcome:
+        """The outcome of an execution that does the script."""
+
+        async def run(house: House) -> Outcome:
+            return await house.outcome(await house.kick_off(*script))
+
+        outcome: Outcome = self.play(run, **of_crew)
+        return outcome
+
+    def play(self, scenario: Scenario, **of_crew: Any) -> Any:
+        """What the scenario returns. When it is over, the daemon is killed. `of_crew` are its
+        `command` and `deadline`."""
+        crew = self._crew(**of_crew)
+        before = _descriptors()
+        with self._patch.context() as patch:
+            patch.setattr(schema, "SYNCHRONOUS", "OFF")
+            clock = self._put_on(patch) if self._played else None
+            found = trio.run(self._play, scenario, crew, clock=clock)
+        assert self._workers.count() == 0
+        assert _children() == set()
+        assert _descriptors() == before
+        assert list((self._folder / "runs").iterdir()) == []
+        return found
+
+    def _put_on(self, patch: pytest.MonkeyPatch) -> MockClock:
+        threads_in_place(patch)
+        self._workers.install(patch)
+        return MockClock(autojump_threshold=0)
+
+    async def _play(self, scenario: Scenario, crew: Crew) -> Any:
+        if self._played:
+            with self._patch.context() as patch:
+                Disk().install(patch)
+                return await self._in_nursery(scenario, crew)
+        return await self._in_nursery(scenario, crew)
+
+    async def _in_nursery(self, scenario: Scenario, crew: Crew) -> Any:
+        async with trio.open_nursery() as world:
+            self._workers.nursery = world
+            async with trio.open_nursery() as daemon:
+                house = House(self._folder, crew)
+                await daemon.start(house.journal.run)
+                await daemon.start(house.executor.run)
+                found = await scenario(house)
+                daemon.cancel_scope.cancel()
+            with trio.move_on_after(SOON):
+                while self._workers.count():  # noqa: ASYNC110 - an end tells nobody
+                    await trio.sleep(0.01)
+            world.cancel_scope.cancel()
+        return found
+
+
+def _descriptors() -> set[str]:
+    return {each.name for each in os.scandir("/proc/self/fd")}
+
+
+def _children() -> set[str]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
+
+
+@pytest.fixture(params=["played", "real"])
+def contract(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Contract:
+    return Contract(tmp_path, monkeypatch, played=request.param == "played")
+
+
+def error(text: str, *events: str, status: str = "error") -> Outcome:
+    return Outcome(status, text, None, [BEGUN, *events, FAILED])
+
+
+def test_it_does_its_work(contract: Contract) -> None:
+    done = contract("started", "task a", "note x", "log y", "done a", "result fine")
+    told = ["task_started", "agent_step", "log", "task_completed"]
+    assert done == Outcome("completed", "", "fine", [BEGUN, *told, DONE])
+
+
+def test_it_uses_a_tool_and_waits_for_its_result(contract: Contract) -> None:
+    done = contract("started", "call add", "hear", "result used")
+    told = ["tool_usage_started", "tool_usage_finished"]
+    assert done == Outcome("completed", "", "used", [BEGUN, *told, DONE])
+
+
+def test_it_asks_a_human_and_waits_for_the_answer(contract: Contract) -> None:
+    async def answer(house: House) -> Outcome:
+        kickoff_id = await house.kick_off(
+            *("started", "task a", "ask a", "hear", "done a", "result good")
+        )
+        await house.reaches(kickoff_id, lambda each: each.status is Status.WAITING_FOR_HUMAN_INPUT)
+        await house.executor.resume(
+            house.caller, kickoff_id, Feedback("a", "yes", approved=True), webhooks=()
+        )
+        return await house.outcome(kickoff_id)
+
+    told = ["task_started", "human_input_requested", "human_feedback_received", "task_completed"]
+    assert contract.play(answer) == Outcome("completed", "", "good", [BEGUN, *told, DONE])
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (["failed no idea"], "no idea"),
+        (["words x", "words  last\twords ", "exit 3"],
+         "the worker exited with code 3 without a result; its last words: last\\twords"),
+        (["exit 0"], "the worker exited with code 0 without a result"),
+        ([], "the worker exited with code 0 without a result"),
+        (["signal 11"], "the worker was ended by signal 11 (Segmentation fault)"),
+        (["raw no JSON"],
+         "the worker broke the protocol: a line is not JSON (expected ident at line 1 column 2). "
+         "It sent: no JSON"),
+        (["done b"],
+         "the worker broke the protocol: `task_completed` of a task that is not open. It sent: "
+         '{"type": "task_completed", "task_id": "b", "output": "output of b"}'),
+        (["result x", "result y"],
+         "the worker broke the protocol: `result` after `result`, which is the last message. "
+         'It sent: {"type": "result", "output": "y"}'),
+        (['part {"type', "exit 0"],
+         "the worker broke the protocol: its last line has no newline. It sent: {\"type"),
+        (["fill"],
+         "the worker was ended because it used MANY MiB of memory, and its crew may use 256.0 MiB "
+         "(memory)"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_its_end_is_told_as_it_was(contract: Contract, script: list[Step], text: str) -> None:
+    assert contract("started", *script) == error(text)
+
+
+def test_killed_by_somebody(contract: Contract) -> None:
+    killed = contract("started", "signal 9")
+    assert killed.status == "error"
+    assert killed.error.startswith("the worker was ended by signal 9 (Killed), which this daemon")
+
+
+def test_it_floods_its_line(contract: Contract) -> None:
+    flooded = contract("started", "flood 9", "result x")
+    assert flooded.error.startswith(
+        "the worker broke the protocol: an execution's messages may have 200000 bytes in all"
+    )
+    assert flooded.events == [BEGUN, "log", "log", "log", FAILED]
+
+
+def test_it_writes_without_an_end_of_line(contract: Contract) -> None:
+    endless = contract("started", "endless", "result x")
+    assert endless.error.startswith(
+        "the worker broke the protocol: a line may have 1048576 bytes, this has more"
+    )
+
+
+def test_it_floods_its_output_and_nobody_minds(contract: Contract) -> None:
+    assert contract("started", "print 300000", "result x").status == "completed"
+
+
+LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
+
+
+@pytest.mark.parametrize(
+    ("script", "how"),
+    [
+        (["stopped"], "the worker ended without a signal"),
+        (["hear"], "the worker ended without a signal"),
+        (["hang"], "the worker ended at SIGTERM"),
+        (["deaf", "hang"], "the worker ignored the message `stop` and SIGTERM, and was killed"),
+        (["signal 19"], "the worker ignored the message `stop` and SIGTERM, and was killed"),
+        (["fork", "hang"], "the worker ended at SIGTERM"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_what_it_takes_to_stop_it(contract: Contract, script: list[Step], how: str) -> None:
+    late = contract("started", *script, deadline=SHORT)
+    assert late == error(LATE + how, status="timed_out")
+
+
+def test_it_closes_its_line_and_stays(contract: Contract) -> None:
+    assert contract("started", "close", "hang") == error(
+        "the worker broke the protocol: it closed its descriptor without `result` or `failed` "
+        "and runs on"
+    )
+
+
+@pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
+def test_what_it_leaves_behind_is_gone(contract: Contract, end: str) -> None:
+    """`Contract` looks: at processes, folders and descriptors."""
+    left = contract("started", "file", "fork", "stray", end)
+    assert left.status == ("completed" if end == "result x" else "error")
+
+
+def test_a_daemon_that_is_killed_leaves_no_worker(contract: Contract) -> None:
+    async def leave(house: House) -> None:
+        kickoff_id = await house.kick_off("started", "task a", "deaf", "fork", "stray", "hang")
+        await house.reaches(kickoff_id, lambda each: each.current_task is not None)
+
+    contract.play(leave)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [(None, "No such file or directory"), (0o644, "Permission denied")]
+)
+def test_it_cannot_be_started(contract: Contract, mode: int | None, why: str) -> None:
+    if mode is not None:
+        contract.program.write_text("#!/bin/sh\n")
+        contract.program.chmod(mode)
+    failed = contract(command=(str(contract.program),))
+    assert failed.events == [BEGUN, FAILED]
+    assert re.fullmatch(
+        f".*program could not be started: .Errno .*. {why}: 'program'", failed.error
+    )

@@ -1,0 +1,302 @@
+"""The machine that crews' workers run on, played: guardians and the processes under them.
+
+The seam is as low as it can be without a process: `subprocess.Popen`, by which a guardian is
+started, and `os.pidfd_open`, by which its end is seen. What a guardian is given, it is really
+given: the lifeline, the status pipe, the line to the worker and the ends of standard output and
+error are the daemon's own descriptors, duplicated as a fork does it, and the kernel's rules hold
+for them. So above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is
+ever on its way in the kernel when all tasks wait, so a mock clock can be used.
+
+What a guardian does with its tree is played here, and what a worker does in `puppets.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from daemon.crews import worker as worker_module
+from daemon.processes import guarded as guarded_module
+from tests.fakes.gate import Gate
+from tests.fakes.puppets import Puppet, Step
+
+STARTS = 0.01
+"""Seconds from the guardian's start to that of its command."""
+ENDS = 0.005
+"""Seconds for a tree to be gone, and its folder."""
+LOOKS = 0.05
+"""Seconds between two looks at the memory."""
+OVER = 2**20
+"""Bytes that a worker uses beyond its limit, when it does."""
+
+
+class Workers:
+    """What runs on it, and what goes wrong with it next.
+
+    `nursery` is where processes live; it outlives the daemon, as they might.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.program = folder / "worker"
+        self.program.write_text("#!/bin/sh\n")
+        self.program.chmod(0o755)
+        self.nursery: trio.Nursery | None = None
+        self.guardians: list[Guardian] = []
+        self.orphans: list[Puppet] = []
+        """Processes whose guardian was killed, and whom nobody has ended."""
+        self.starts = 0
+        # What goes wrong
+        self.starting: Gate | None = None  # a guardian gets no further than this
+        self.no_process: OSError | None = None  # none can be started
+        self.no_folder: OSError | None = None  # none gets a folder of its own
+        self.scripts: dict[Path, Sequence[Step]] = {}  # what a program does, whatever it is told
+        self._pids = itertools.count(50_000)
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Have every worker that is started from now on run here."""
+        known = os.pidfd_open
+
+        def pidfd_open(pid: int, flags: int = 0) -> int:
+            for each in self.guardians:
+                if each.pid == pid:
+                    return each.open_pidfd()
+            return known(pid, flags)
+
+        played = SimpleNamespace(Popen=self._popen, DEVNULL=subprocess.DEVNULL)
+        patch.setattr(guarded_module, "subprocess", played)
+        patch.setattr(os, "pidfd_open", pidfd_open)
+        patch.setattr(worker_module, "tempfile", SimpleNamespace(mkdtemp=self._folder))
+
+    @property
+    def running(self) -> list[Puppet]:
+        """Those that live, in the order of their start."""
+        return [each.puppet for each in self.guardians if each.puppet is not None]
+
+    @property
+    def puppet(self) -> Puppet:
+        """The newest."""
+        return self.running[-1]
+
+    def of(self, kickoff_id: str) -> Puppet:
+        """The one that works on an execution. Raises LookupError."""
+        found = [each for each in self.running if each.execution == kickoff_id]
+        if not found:
+            raise LookupError(f"nobody works on {kickoff_id}")
+        return found[-1]
+
+    def guardian_of(self, puppet: Puppet) -> Guardian:
+        return next(each for each in self.guardians if each.puppet is puppet)
+
+    def count(self) -> int:
+        """Processes, of all kinds: guardians, workers, and what workers have left."""
+        workers = [*self.running, *self.orphans]
+        return len(self.guardians) + len(workers) + sum(len(each.forks) for each in workers)
+
+    def heal(self) -> None:
+        """Nothing goes wrong with what is started from now on."""
+        if self.starting is not None:
+            self.starting.open()
+        self.starting = self.no_process = self.no_folder = None
+        self.scripts.clear()
+        self.program.touch()
+        self.program.chmod(0o755)
+
+    def _folder(self, *, prefix: str, dir: Path) -> str:
+        if self.no_folder is not None:
+            raise self.no_folder
+        return tempfile.mkdtemp(prefix=prefix, dir=dir)
+
+    def _popen(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int],
+        **_: object,
+    ) -> Guardian:
+        if self.no_process is not None:
+            raise self.no_process
+        assert self.nursery is not None
+        self.starts += 1
+        lifeline, status, channel, limits, __, remove, *command = arguments[4:]
+        assert {int(lifeline), int(status), int(channel)} == set(pass_fds)
+        guardian = Guardian(
+            self,
+            next(self._pids),
+            command,
+            descriptors=[os.dup(int(each)) for each in (channel, stdout, stderr)],
+            lifeline=os.dup(int(lifeline)),
+            status=os.dup(int(status)),
+            memory=int(limits.partition(":")[0]),
+            execution=env["SMARTLINKD_EXECUTION"],
+            folder=Path(remove),
+        )
+        self.guardians.append(guardian)
+        self.nursery.start_soon(guardian.run)
+        return guardian
+
+    def next_pid(self) -> int:
+        return next(self._pids)
+
+
+class Guardian:
+    """A guardian, in the shape of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        machine: Workers,
+        pid: int,
+        command: Sequence[str],
+        *,
+        descriptors: Sequence[int],
+        lifeline: int,
+        status: int,
+        memory: int,
+        execution: str,
+        folder: Path,
+    ) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.puppet: Puppet | None = None
+        self._machine = machine
+        self._command = command
+        self._descriptors = list(descriptors)
+        self._lifeline = lifeline
+        self._status = status
+        self._memory = memory
+        self._execution = execution
+        self._folder = folder
+        self._life = trio.CancelScope()
+        self._watched, self._end_of_watch = os.pipe()
+        os.set_blocking(lifeline, False)
+
+    # As Popen has it
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self) -> int:
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill(self) -> None:
+        """SIGKILL, from whomever. The kernel ends its command with it, but not what that left."""
+        if self.returncode is None:
+            self.returncode = -signal.SIGKILL
+            self._life.cancel()
+            if self.puppet is not None:
+                self.puppet.signal(signal.SIGKILL)
+                if self.puppet.forks:
+                    self._machine.orphans.append(self.puppet)
+            self._close()
+
+    def open_pidfd(self) -> int:
+        """A descriptor that is readable when it has ended."""
+        return os.dup(self._watched)
+
+    # Its life
+
+    async def run(self) -> None:
+        with self._life:
+            await trio.sleep(STARTS)
+            if self._machine.starting is not None:
+                await self._machine.starting.enter()
+            fault = self._why_not()
+            if fault:
+                self._report(f"failed {fault} exec")
+            else:
+                await self._follow()
+            await trio.sleep(ENDS)
+            self._end_tree()
+            shutil.rmtree(self._folder)
+            self.returncode = 0
+            self._close()
+
+    def _why_not(self) -> int:
+        """The number of the error of exec; 0 for none."""
+        try:
+            if not os.stat(self._command[0]).st_mode & 0o111:  # noqa: PTH116 - of a word
+                return 13
+        except OSError as fault:
+            return fault.errno or 5
+        return 0
+
+    async def _follow(self) -> None:
+        puppet = self.puppet = Puppet(
+            self._machine.next_pid(), self._execution, self._folder, self._descriptors
+        )
+        if (script := self._machine.scripts.get(Path(self._command[0]))) is not None:
+            puppet.do(*script)
+        self._descriptors = []  # they are its own now
+        self._report(f"started {puppet.pid}")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(puppet.run)
+            nursery.start_soon(self._wait, puppet, nursery.cancel_scope)
+            nursery.start_soon(self._pass_on, puppet, nursery.cancel_scope)
+            nursery.start_soon(self._measure, puppet, nursery.cancel_scope)
+
+    async def _wait(self, puppet: Puppet, done: trio.CancelScope) -> None:
+        await puppet.ended.wait()
+        self._report(f"ended {puppet.waitstatus}")
+        done.cancel()
+
+    async def _pass_on(self, puppet: Puppet, done: trio.CancelScope) -> None:
+        """Signals to the command's group, until the lifeline is closed."""
+        while True:
+            await trio.lowlevel.wait_readable(self._lifeline)
+            numbers = os.read(self._lifeline, 64)
+            if not numbers:
+                break
+            for number in numbers:
+                puppet.signal(number)
+                if number == signal.SIGKILL:
+                    self._kill([each for each in puppet.forks if not each.stray])
+        done.cancel()
+
+    async def _measure(self, puppet: Puppet, done: trio.CancelScope) -> None:
+        while puppet.step != "fill":
+            await puppet.news.wait()
+        await trio.sleep(LOOKS)
+        self._report(f"excess {self._memory + OVER}")
+        done.cancel()
+
+    def _end_tree(self) -> None:
+        if self.puppet is not None:
+            self.puppet.signal(signal.SIGKILL)
+            self._kill(list(self.puppet.forks))
+
+    def _kill(self, forks: Sequence[object]) -> None:
+        assert self.puppet is not None
+        for each in [each for each in self.puppet.forks if each in forks]:
+            each.kill()
+            self.puppet.forks.remove(each)
+
+    def _report(self, line: str) -> None:
+        try:
+            os.write(self._status, f"{line}\n".encode())
+        except BrokenPipeError:
+            return  # the daemon has gone
+
+    def _close(self) -> None:
+        """The kernel closes what it had open, and whoever watches sees it."""
+        for each in self._owned():
+            os.close(each)
+        self._descriptors = []
+        self._machine.guardians.remove(self)
+        self.puppet = None
+
+    def _owned(self) -> Iterator[int]:
+        yield from self._descriptors
+        yield from (self._lifeline, self._status, self._watched, self._end_of_watch)

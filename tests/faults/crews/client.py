@@ -1,0 +1,68 @@
+"""Somebody with the token of a crew on a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from tests.fakes.network import Json
+from tests.fakes.puppets import Step
+from tests.faults.door import Asked
+from tests.faults.stage import LOOK_EVERY, Stage
+
+AT_ONCE = 60.0
+"""Seconds that one request may wait for an end."""
+
+
+@dataclass
+class Client:
+    stage: Stage
+    crew: str = "c"
+
+    def ask(self, method: str, path: str, body: Json | None = None, **headers: str) -> Asked:
+        """`Idempotency_Key="x"` is the header Idempotency-Key."""
+        token = self.stage.tokens[self.crew]
+        return self.stage.request(method, f"/crews/{self.crew}{path}", body, token=token, **headers)
+
+    def kick_off(self, *script: Step, key: str = "", **more: Any) -> Asked:
+        """A script; without one, a run that is started and done."""
+        body = {"inputs": {"script": list(script)} if script else {}, **more}
+        headers = {"Idempotency_Key": key} if key else {}
+        return self.ask("POST", "/kickoff", body, **headers)
+
+    async def started(self, *script: Step, **more: Any) -> str:
+        """The kickoff_id of one that is taken."""
+        asked = self.kick_off(*script, **more)
+        await asked.wait()
+        assert asked.status == 200, asked
+        return str(asked.answer["kickoff_id"])
+
+    async def get(self, path: str) -> Json:
+        """What is answered with 200."""
+        asked = self.ask("GET", path)
+        await asked.wait()
+        assert asked.status == 200, asked
+        return asked.answer
+
+    async def status(self, kickoff_id: str) -> Json:
+        return await self.get(f"/status/{kickoff_id}")
+
+    async def reaches(self, kickoff_id: str, status: str, within: float) -> Json:
+        """Its status when that is this."""
+        found: Json = {}
+        with trio.move_on_after(within):
+            while found.get("status") != status:
+                found = await self.status(kickoff_id)
+                await trio.sleep(LOOK_EVERY)
+        assert found["status"] == status, found
+        return found
+
+    async def ended(self, kickoff_id: str, within: float) -> Json:
+        """Its status when it has ended."""
+        with trio.fail_after(within):
+            while True:
+                found = await self.get(f"/status/{kickoff_id}?wait={AT_ONCE:g}")
+                if found["finished_at"]:
+                    return found

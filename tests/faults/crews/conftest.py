@@ -1,0 +1,49 @@
+"""What a healthy daemon has that has run executions, to hold one against that was struck."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.sandbox.session import cookie_header
+from tests.faults.crews.client import Client
+from tests.faults.crews.phases import idle
+from tests.faults.crews.play import Rest
+from tests.faults.crews.stage import CrewStage
+
+SOON = 60.0
+_AT_REST: dict[str, Rest] = {}
+"""Found once in a process: it is the same for all."""
+
+
+@pytest.fixture
+async def crews_at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> Rest:
+    if not _AT_REST:
+        (tmp_path / "healthy").mkdir()
+        with monkeypatch.context() as patch, trio.fail_after(SOON):
+            _AT_REST["it"] = await _look(CrewStage(tmp_path / "healthy", patch))
+    return _AT_REST["it"]
+
+
+async def _look(stage: CrewStage) -> Rest:
+    before = stage.descriptors()
+    async with trio.open_nursery() as nursery:
+        scene = await idle(stage, nursery)
+        stage.workers.of(scene.bystander).do("done b", "result fine")
+        await Client(stage, "again").ended(scene.bystander, SOON)
+        asked = scene.kick_off()
+        await asked.wait()
+        await scene.client.ended(asked.answer["kickoff_id"], SOON)
+        await stage.request(
+            "POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())}
+        ).wait()
+        await trio.sleep(10.0)
+        found = Rest(stage.tasks(), stage.descriptors() - before)
+        stage.stop()
+        await stage.ended.wait()
+    return found

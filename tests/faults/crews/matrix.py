@@ -1,0 +1,317 @@
+"""The fault matrix of the crews, as data: faults by phases of an execution.
+
+Each cell says what is due to whoever asked, and to the execution (`Due`), or why there is no such
+cell (`Impossible`). Where nothing is said of a fault's effect, all has to be as in that phase
+without a fault (`NORMAL`). What every cell is due besides (the next kickoff, the bystander, nothing
+left) is in `play.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from daemon.crews.run import LAST_ENTRY
+from tests.faults.cells import Impossible, Matrix
+from tests.faults.crews.phases import PHASES, WATCH
+from tests.faults.crews.stage import DEADLINE, GRACE
+from tests.faults.crews.strikes import DEEDS, STARTS, TARGETS
+
+# Seconds on the stage's clock.
+MOMENT = 0.2  # for what waits for nothing but a process or a page
+CONVERTED = 1.0  # links were made
+RESTARTED = 0.7  # a part has failed once, and is there again
+CALLED = 60.0  # calls to a receiver that was away for a moment are made
+BUSY = 2.2  # SQLite has waited for a lock
+HELD_UP = 5.0  # what could not be recorded has been tried again
+PATIENCE = 8.1  # a part that is away has been waited for
+CUT_OFF = DEADLINE + GRACE + MOMENT
+SILENCE = 31.0  # a receiver has had its time
+SLOWLY = 40.0  # each call of the journal's takes a second
+GIVEN_UP = 100.0  # the daemon has seen that it cannot go on
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is due in a cell.
+
+    `statuses` of the answer to the victim's request (0: none), within `seconds` of the strike. The
+    execution ends as one of `ends` within `by` seconds of it, with an `error` like that. All is
+    told to the receiver within `called` seconds more, if it is `told` at all. `restarts` of parts.
+    `log` is what names the cause, in so many `records`; without it no record is a warning. `{id}`
+    in it is the execution. `spares_others` says whether the bystander comes to its good end.
+    """
+
+    statuses: frozenset[int]
+    seconds: float
+    ends: frozenset[str]
+    by: float
+    error: str = ""
+    called: float = CALLED
+    told: bool = True
+    restarts: tuple[tuple[str, int], ...] = ()
+    log: str = ""
+    records: int = 0
+    spares_others: bool = True
+    ends_daemon: bool = False
+    escalates: bool = False
+
+
+def due(status: int | Iterable[int], end: str | Iterable[str], within: float, **more: Any) -> Due:
+    statuses = frozenset([status] if isinstance(status, int) else status)
+    ends = frozenset([end] if isinstance(end, str) else end)
+    given = {"by": within, **more}
+    if given.get("log"):
+        given.setdefault("records", 1)
+    return Due(statuses, within, ends, **given)
+
+
+ALL = tuple(PHASES)
+TO_COME = ("idle", "storing", "queued", "restarting")
+"""A worker is still to be started, and so is its guardian."""
+AT_WORK = ("running", "calling", "waiting")
+TOGETHER = (("executor", 1), ("webhooks", 1))
+"""Who is restarted when the executor is."""
+INTERRUPTED = "the daemon ended, or was restarted, while it was running"
+KILLED = "was killed$"
+STOPPED = "execution {id} ended as stopped: stopped by a holder"
+LEFT = f"execution {{id}} ended as interrupted: {INTERRUPTED}"
+
+NORMAL: dict[str, Due] = {
+    "idle": due(200, "completed", MOMENT),
+    "storing": due(200, "completed", MOMENT),
+    "queued": due(200, "completed", MOMENT),
+    "starting": due(200, "completed", MOMENT),
+    "running": due(200, "completed", MOMENT),
+    "calling": due(200, "completed", CONVERTED),
+    "waiting": due(200, "completed", MOMENT),
+    "stopping": due(200, "stopped", GRACE, error=KILLED, log=STOPPED),
+    "ending": due(200, "completed", MOMENT),
+    "delivering": due(200, "completed", MOMENT),
+    "restarting": due(200, "completed", RESTARTED, restarts=TOGETHER),
+    "draining": due(
+        0, "interrupted", GRACE + MOMENT, error=INTERRUPTED, log=LEFT, ends_daemon=True
+    ),
+}
+
+MATRIX = Matrix[Due]()
+
+
+def put(faults: str | Iterable[str], phases: str | Iterable[str], what: Due | Impossible) -> None:
+    MATRIX.put(faults, phases, what)
+
+
+def change(fault: str, phases: str | Iterable[str], **different: Any) -> None:
+    """In these phases it is as without a fault, but for what is different."""
+    for phase in [phases] if isinstance(phases, str) else phases:
+        given = {"records": 1, **different} if different.get("log") else dict(different)
+        if "statuses" in given:
+            given["statuses"] = frozenset(given["statuses"])
+        if "ends" in given:
+            given["ends"] = frozenset(given["ends"])
+        put(fault, phase, replace(NORMAL[phase], **given))
+
+
+# A worker that is to be started, and is not.
+
+for _fault in (strike.__name__ for strike in STARTS):
+    put(_fault, AT_WORK, Impossible("its worker was started before, and no other one will be"))
+    put(
+        _fault, ("stopping", "draining"), Impossible("its worker was started before it was stopped")
+    )
+    put(
+        _fault,
+        ("ending", "delivering"),
+        Impossible("its worker has ended, and no other one follows"),
+    )
+
+
+def _start(fault: str, error: str, *, phases: Iterable[str] = (*TO_COME, "starting")) -> None:
+    log = f"execution {{id}} ended as error: .*{error}"
+    change(fault, phases, ends=["error"], error=error, log=log)
+
+
+_start("program_gone", "could not be started: .*No such file")
+_start("not_executable", "could not be started: .*Permission denied")
+_start("no_process", "could not be started: .*Too many open files", phases=TO_COME)
+_start("no_folder", "could not be started: .*No space left", phases=TO_COME)
+_start("ends_at_once", "exited with code 3 without a result; its last words: out of luck")
+for _fault in ("no_process", "no_folder"):
+    put(_fault, "starting", Impossible("its guardian and its folder are there already"))
+    # Whoever is started in that time.
+    put(_fault, "restarting", replace(MATRIX.due((_fault, "restarting")), spares_others=False))
+change(
+    "says_nothing",
+    (*TO_COME, "starting"),
+    ends=["timed_out"],
+    by=DEADLINE + GRACE + RESTARTED,
+    error="ended at SIGTERM",
+    log=f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
+)
+change(
+    "says_nothing",
+    "starting",
+    seconds=DEADLINE + GRACE,
+    ends=["timed_out"],
+    by=DEADLINE + GRACE,
+    error="ended at SIGTERM",
+    log=f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
+)
+
+# A worker that is there.
+
+_OF_WORKERS = (*DEEDS, "killed", "sigstopped", "guardian_killed")
+put(_OF_WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
+put(_OF_WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
+
+
+def _worker(fault: str, end: str, error: str, *, within: float = CONVERTED, log: str = "") -> None:
+    named = log or f"execution {{id}} ended as {end}: .*{error}"
+    for phase in AT_WORK:
+        change(fault, phase, seconds=within, ends=[end], by=within, error=error, log=named)
+    # The stop stands, however it ends.
+    change(fault, ("stopping", "draining"), error="")
+
+
+_BROKE = "broke the protocol: "
+_worker("exits", "error", "exited with code 3 without a result; its last words: its last words")
+_worker("fails", "error", "no idea")
+_worker("crashes", "error", "ended by signal 11")
+_worker("uses_memory", "error", "it used 1025.0 MiB of memory")
+_worker("hangs", "timed_out", f"than the {DEADLINE:g} s .* was killed", within=CUT_OFF)
+_worker("sigstopped", "timed_out", f"than the {DEADLINE:g} s .* was killed", within=CUT_OFF)
+_worker("floods_messages", "error", f"{_BROKE}an execution's messages may have 1048576 bytes")
+_worker("garbage", "error", f"{_BROKE}a line is not JSON")
+_worker("wrong_version", "error", f"{_BROKE}`version` in `started`: there is no such field")
+_worker("unknown_task", "error", f"{_BROKE}`task_completed` of a task that is not open")
+_worker("unknown_call", "error", f"{_BROKE}a message has an unknown type")
+_worker("too_large", "error", f"{_BROKE}a line may have 1048576 bytes")
+_worker("half_a_line", "error", f"{_BROKE}its last line has no newline")
+_worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
+_worker("dies_with_children", "error", "exited with code 3 without a result")
+_worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
+_worker("guardian_killed", "error", "ended by signal 9", log="its guardian ended with -9")
+_worker("result_twice", "error", f"{_BROKE}`result` after `result`")
+for _fault in ("floods_output", "leaves_children"):
+    change(_fault, (*AT_WORK, "stopping", "draining"), error="")
+
+# Who is called.
+
+_ATTEMPT = "the crew webhook call [0-9]+ of execution {{id}} to .* failed: {why} .attempt 1."
+_TARGETS = {
+    "target_slow": "no answer within 30 seconds",
+    "target_silent": "no answer within 30 seconds",
+    "target_500": "HTTP 500",
+    "target_busy": "HTTP 429",
+    "target_redirects": "HTTP 307",
+    "target_resets": "the connection failed .+",
+    "target_down": "192.0.2.7 cannot be connected to",
+    "target_unreachable": "192.0.2.7 did not accept a connection within 8 seconds",
+}
+for _fault, _why in _TARGETS.items():
+    change(_fault, ALL, log=_ATTEMPT.format(why=_why))
+# It had been connected to.
+change("target_down", "delivering", log=_ATTEMPT.format(why="the connection failed .+"))
+change("target_unreachable", "delivering", log=_ATTEMPT.format(why="no answer within 30 seconds"))
+for _fault, _status in {"target_moved": 308, "target_gone": 410}.items():
+    _log = f"gave up .* crew webhook call [0-9]+ of execution {{id}} to .*: HTTP {_status}"
+    change(_fault, ALL, log=_log, told=False)
+assert {*TARGETS} < {*_TARGETS, "target_moved", "target_gone"}
+
+# Who asked, and the machine's clock.
+
+change("client_gone", ALL, statuses=[0], seconds=MOMENT)
+put("client_gone", ("idle", "draining"), Impossible("whoever asks then is answered at once"))
+change("clock_ahead", ALL)
+change("clock_back", ALL)
+# They were owed from a time that is an hour ahead now.
+change("clock_back", ("ending", "delivering"), called=HOUR + CALLED)
+
+# The disk.
+
+_LOCKED = "another program holds it locked .database is locked"
+change("db_locked", ALL, seconds=BUSY + HELD_UP, by=BUSY + HELD_UP, log=_LOCKED)
+change("db_full", ALL, seconds=HELD_UP, by=HELD_UP, log="the disk of .* is full")
+change("db_fails", ALL, seconds=HELD_UP, by=HELD_UP, log="its disk reports an error .disk I/O")
+change("db_gone", ALL, seconds=HELD_UP, by=HELD_UP, log="its file was removed, or moved away$")
+_REFUSED = {"db_locked": BUSY, "db_full": MOMENT, "db_fails": MOMENT, "db_gone": MOMENT}
+for _fault, _within in _REFUSED.items():
+    for _phase in ("idle", "storing"):
+        _due = MATRIX.due((_fault, _phase))
+        put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
+# Two want to write then.
+for _phase in ("delivering", "restarting"):
+    for _fault in ("db_fails", "db_gone"):
+        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=2))
+change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)
+change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE, by=SLOWLY)
+# It is not used in this phase, and the next start finds it as it should be.
+for _fault in ("db_locked", "db_full", "db_fails", "db_slow", "db_damaged", "db_gone"):
+    change(_fault, "draining")
+
+_ENDED = {
+    "ends_daemon": True,
+    "escalates": True,
+    "restarts": (),
+    "log": "journal failed: UnusableJournal.*is damaged",
+    "by": GIVEN_UP,
+    "seconds": GIVEN_UP,
+    "called": GIVEN_UP,
+}
+change("db_damaged", ("idle", "storing", "queued", "restarting"), statuses=[503], **_ENDED)
+change("db_damaged", "delivering", statuses=[200, 503], **_ENDED)
+change(
+    "db_damaged",
+    ("starting", *AT_WORK, "stopping", "ending"),
+    statuses=[503],
+    ends=["interrupted"],
+    error=INTERRUPTED,
+    **_ENDED,
+)
+
+# The service manager.
+
+_STOPPED: dict[str, Any] = {"ends_daemon": True, "restarts": (), "by": GRACE + MOMENT}
+_LEFT = {"ends": ["interrupted"], "error": INTERRUPTED, "log": LEFT}
+change("sigterm", ALL, **_STOPPED)
+put("sigterm", "draining", Impossible("it is being stopped already, by just that"))
+change("sigterm", "idle", statuses=[0], **_STOPPED)
+change("sigterm", ("starting", *AT_WORK), **{**_STOPPED, **_LEFT})
+for _phase in ("storing", "restarting"):
+    change("sigterm", _phase, seconds=RESTARTED, ends=["completed", "interrupted"], **_STOPPED)
+
+change("sigkill", ALL, statuses=[0], **_STOPPED)
+_CUT = {**_STOPPED, **_LEFT, "statuses": [0]}
+change("sigkill", ("starting", *AT_WORK, "stopping", "ending"), **_CUT)
+change("sigkill", "draining", statuses=[0])
+
+# A bug in a part.
+
+_WITH_JOURNAL = (("journal", 1), *TOGETHER)
+_FAILED: dict[str, Any] = {"seconds": 2 * RESTARTED, "by": 2 * RESTARTED}
+for _part, _fault, _restarts in (
+    ("journal", "journal_fails", _WITH_JOURNAL),
+    ("executor", "executor_fails", TOGETHER),
+):
+    _bug: dict[str, Any] = {
+        **_FAILED,
+        "restarts": _restarts,
+        "log": f"{_part} failed: Failed",
+    }
+    change(_fault, ALL, **_bug)
+    change(_fault, ("idle", "storing"), statuses=[200, 503], **_bug)
+    _stored = {**_bug, "statuses": [200, 503], "by": LAST_ENTRY + RESTARTED}
+    change(_fault, "storing", **_stored, ends=["completed", "interrupted"])
+    _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
+    change(_fault, ("starting", *AT_WORK), **_left)
+    # The stop is forgotten.
+    change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + RESTARTED})
+    # What is on disk then, nobody was told of: who waits is told at the end of that wait.
+    change(_fault, "ending", **{**_bug, "seconds": WATCH})
+    change(_fault, "draining")
+put("executor_fails", "restarting", Impossible("it has failed already, and is not there"))
+change("webhooks_fail", ALL, restarts=(("webhooks", 1),), log="webhooks failed: Failed")
+put("webhooks_fail", "restarting", Impossible("they went down with the executor"))
+put("webhooks_fail", "draining", Impossible("no calls are made any more by then"))

@@ -1,0 +1,274 @@
+"""One cell, played: bring the stage to the phase, strike, and look at all that is due."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import trio
+
+from daemon.sandbox.session import cookie_header
+from tests.fakes.internet import answer
+from tests.faults.crews.client import Client
+from tests.faults.crews.matrix import MOMENT, Due
+from tests.faults.crews.phases import PHASES, Scene
+from tests.faults.crews.stage import CrewStage
+from tests.faults.crews.strikes import STRIKES
+from tests.faults.phases import SOON
+from tests.faults.stage import LOOK_EVERY
+
+NOTICED = 40.0
+"""Seconds in which whatever struck is in the log; a receiver that is silent takes thirty."""
+SLACK = 60.0
+"""Seconds beyond what is due, after which a cell gives up, to tell how long it took."""
+OWED_FOR = 1.0
+"""Seconds between two looks at the calls that are owed; some are for an hour."""
+STOPPED = 120.0
+"""Seconds in which a daemon has ended, be it one that first tries to go on."""
+ENDS = (*("executor", "journal", "webhooks", "crews", "crew tokens"), *("http", "conversion"))
+OVER = ("completed", "error", "timed_out", "stopped", "interrupted")
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What a daemon has that has done all it had to, and waits for the next kickoff."""
+
+    tasks: Counter[str]
+    descriptors: int
+
+
+class Play:
+    """A cell under way."""
+
+    def __init__(
+        self, cell: tuple[str, str], due: Due, stage: CrewStage, logs: list[logging.LogRecord]
+    ) -> None:
+        self.fault, self.phase = cell
+        self.due = due
+        self.stage = stage
+        self.logs = logs
+        self._before = stage.descriptors()
+        self._scene: Scene
+        self._struck = 0.0
+        self._noticed = trio.Event()
+
+    async def run(self, nursery: trio.Nursery, at_rest: Rest) -> None:
+        scene = self._scene = await PHASES[self.phase](self.stage, nursery)
+        self.logs.clear()
+        restarts = self._restarts()
+        self._struck = trio.current_time()
+        STRIKES[self.fault](scene)
+        if scene.victim is None:
+            await trio.sleep(LOOK_EVERY)
+            scene.victim = scene.kick_off()
+        if not self.due.ends_daemon or scene.gates:
+            scene.go_on()
+        nursery.start_soon(self._notice)
+        await self._answered()
+        if self.due.ends_daemon:
+            await self._daemon_ended(nursery)
+            restarts = {}
+        with trio.fail_after(NOTICED):
+            await self._noticed.wait()
+        await self._known()
+        await self._ended()
+        self._heal()
+        await self._others_ended()
+        await self._next()
+        await self._calls_made()
+        self._check_readiness()
+        assert self._restarts(since=restarts) == dict(self.due.restarts)
+        await self._check_nothing_left(at_rest)
+        self._check_log()
+
+    # What is due, in its order
+
+    async def _answered(self) -> None:
+        victim = self._scene.victim
+        assert victim is not None
+        with trio.move_on_after(self.due.seconds + SLACK):
+            await victim.wait()
+        took = self._since()
+        if victim.status == 200 and not self._scene.kickoff_id:
+            self._scene.kickoff_id = victim.answer["kickoff_id"]
+        assert victim.status in self.due.statuses, f"{victim} (took {took:.2f})"
+        assert took <= self.due.seconds, f"{victim} (took {took:.2f})"
+        if victim.status == 503:
+            assert int(victim.exchange.answered["retry-after"]) >= 1
+            assert victim.answer["message"]
+
+    async def _daemon_ended(self, nursery: trio.Nursery) -> None:
+        """Nothing of it is left; and it can be started again."""
+        with trio.fail_after(STOPPED):
+            await self.stage.ended.wait()
+        assert (self.stage.escalated is not None) is self.due.escalates, self.stage.escalated
+        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
+        assert not self.stage.tasks()
+        self.stage.heal()
+        await nursery.start(self.stage.run)
+        await self.stage.until_ready(SOON)
+
+    async def _notice(self) -> None:
+        """What struck is over when it is in the log, or has ended the daemon."""
+        with trio.move_on_after(NOTICED):
+            while self.due.log and not self._named():  # noqa: ASYNC110 - a log tells nobody
+                await trio.sleep(LOOK_EVERY)
+        assert bool(self._named()) is bool(self.due.log), self._told()
+        if self.due.log and not self.due.escalates:
+            self._heal()
+        self._noticed.set()
+
+    async def _known(self) -> None:
+        """A kickoff that was not taken is sent again, as a client does; it is not run twice."""
+        scene = self._scene
+        if not scene.kickoff_id:
+            again = scene.kick_off()
+            with trio.move_on_after(SOON):
+                await again.wait()
+            assert again.status == 200, again
+            scene.kickoff_id = again.answer["kickoff_id"]
+
+    async def _ended(self) -> None:
+        scene = self._scene
+        found = await scene.client.ended(scene.kickoff_id, self.due.by + SLACK)
+        assert found["status"] in self.due.ends, found
+        ended = datetime.fromisoformat(found["finished_at"]).timestamp() - self.stage.wall.offset
+        took = min(ended, trio.current_time()) - self._struck
+        assert took <= self.due.by, (took, found)
+        assert re.search(self.due.error, found["error"] or ""), found
+        assert bool(found["error"]) is (found["status"] != "completed")
+
+    async def _others_ended(self) -> None:
+        """The one in front has ended, and the bystander can: it was run again, or not disturbed."""
+        scene = self._scene
+        if scene.other:
+            front = await scene.client.ended(scene.other, SOON)
+            assert front["status"] in ("completed", "interrupted"), front
+        again = Client(self.stage, "again")
+        if self.due.spares_others:
+            with trio.fail_after(SOON):
+                while not self._bystander_hears():  # noqa: ASYNC110 - a start tells nobody
+                    await trio.sleep(LOOK_EVERY)
+            self.stage.workers.of(scene.bystander).do("done b", "result fine")
+        beside = await again.ended(scene.bystander, SOON)
+        assert beside["status"] == ("completed" if self.due.spares_others else "error"), beside
+
+    async def _next(self) -> None:
+        """The next kickoff works, at once; and nothing was run that nobody asked for."""
+        scene = self._scene
+        began = trio.current_time()
+        kickoff_id = await scene.client.started()
+        found = await scene.client.ended(kickoff_id, SOON)
+        assert found["status"] == "completed", found
+        assert trio.current_time() - began <= MOMENT, found
+        known = {
+            each["kickoff_id"] for each in (await scene.client.get("/executions"))["executions"]
+        }
+        assert known == {kickoff_id, scene.kickoff_id, scene.other} - {""}
+        for path in ("/", "/inputs"):
+            asked = scene.client.ask("GET", path)
+            await asked.wait()
+            assert asked.status == 200, asked
+        # What is stored is gone with a process, and its descriptor counts.
+        cookie = {"cookie": cookie_header(self.stage.account())}
+        await self.stage.request("POST", "/api/sync-cookie", cookie).wait()
+
+    async def _calls_made(self) -> None:
+        """Everything is told, each at least once and in order; or was given up, and forgotten."""
+        scene = self._scene
+        with trio.move_on_after(self.due.called):
+            while await self._owed():  # noqa: ASYNC110 - as above
+                await trio.sleep(OWED_FOR)
+        assert not await self._owed()
+        events = await self._events()
+        taken = {
+            call.id: call for call in scene.receiver.taken if scene.kickoff_id in str(call.content)
+        }
+        told = [call.body["events"][0]["type"] for call in taken.values() if call.path == "/stream"]
+        ends = [call.body for call in taken.values() if call.path == "/end"]
+        if self.due.told:
+            assert told == events
+            assert len(ends) == 1
+        else:
+            assert len(told) < len(events)
+
+    def _check_readiness(self) -> None:
+        since = [ready for when, ready in self.stage.readiness if when > self._struck]
+        assert self.stage.ready
+        assert self.due.ends_daemon or False not in since, self.stage.readiness
+
+    async def _check_nothing_left(self, at_rest: Rest) -> None:
+        with trio.move_on_after(SOON):
+            while self._at_rest() != at_rest:  # noqa: ASYNC110 - the end of a task tells nobody
+                await trio.sleep(LOOK_EVERY)
+        found = self._at_rest()
+        assert found.tasks == at_rest.tasks, (
+            found.tasks - at_rest.tasks,
+            at_rest.tasks - found.tasks,
+        )
+        assert found == at_rest
+        assert (self.stage.processes(), self.stage.folders()) == (1, 1)
+        assert self.stage.crews.executor.followers == 0
+
+    def _check_log(self) -> None:
+        named = self._named()
+        assert len(named) == self.due.records, named
+        if not self.due.log:
+            loud = [one for one in self._told() if not one.startswith("INFO")]
+            assert not loud, loud
+
+    # Means
+
+    def _heal(self) -> None:
+        stage, receiver = self.stage, self._scene.receiver
+        stage.heal()
+        receiver.heal(answer(200, Connection="close"))
+
+    def _bystander_hears(self) -> bool:
+        workers = self.stage.workers.running
+        return any(
+            each.execution == self._scene.bystander and each.step == "hear" for each in workers
+        )
+
+    def _since(self) -> float:
+        return trio.current_time() - self._struck
+
+    def _restarts(self, since: dict[str, int] | None = None) -> dict[str, int]:
+        found = {name: part.restarts for name, part in self.stage.parts().items()}
+        before = since or {}
+        assert all(part.state == "running" for part in self.stage.parts().values()) or since is None
+        return {
+            name: n - before.get(name, 0) for name, n in found.items() if n != before.get(name, 0)
+        }
+
+    def _at_rest(self) -> Rest:
+        return Rest(self.stage.tasks(), self.stage.descriptors() - self._before)
+
+    async def _events(self) -> list[str]:
+        """The types of all that happened."""
+        found: list[str] = []
+        journal = self.stage.crews.journal
+        while page := await journal.events(self._scene.kickoff_id, after=len(found), limit=500):
+            found += [event.type for event in page]
+        return found
+
+    async def _owed(self) -> bool:
+        """Whether calls are to be made, be it later."""
+        ever = self.stage.wall.moment() + timedelta(days=9)
+        return bool(await self.stage.crews.journal.due_deliveries(ever, 1))
+
+    def _told(self) -> list[str]:
+        return [
+            f"{one.levelname} {one.getMessage()}"
+            + (f": {one.exc_info[1]!r}" if one.exc_info else "")
+            for one in self.logs
+        ]
+
+    def _named(self) -> list[str]:
+        if not self.due.log:
+            return []
+        pattern = self.due.log.replace("{id}", self._scene.kickoff_id or "[0-9a-f-]+")
+        return [text for text in self._told() if re.search(pattern, text)]

@@ -1,0 +1,71 @@
+"""A stage with the crews of the matrix, whose parts can be made to fail."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon import tree
+from daemon.crews import catalog
+from daemon.crews.worker import WorkerSettings
+from tests.every_step.parts import Parts
+from tests.faults.stage import JOURNAL, Stage
+
+GRACE = 5.0
+DEADLINE = 20.0
+HUMAN_DEADLINE = 30.0
+LOOKS = 0.5
+"""Seconds between two looks at readiness: some cells last for minutes."""
+MOST = 1 << 20
+"""Bytes that a worker may say here: less than elsewhere, for the sake of those who flood."""
+
+
+class CrewStage(Stage):
+    """Two crews: `c`, which is struck, and the bystander's, `again`."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._parts = Parts()
+        patch.setattr(tree, "ChildSpec", self._parts.spec)
+        patch.setattr(catalog, "WorkerSettings", partial(WorkerSettings, max_output=MOST))
+        another = folder / "another"
+        another.write_text("#!/bin/sh\n")
+        another.chmod(0o755)
+        super().__init__(folder, patch, crews=_crews(another), look_every=LOOKS)
+
+    @property
+    def journal(self) -> Path:
+        """The file."""
+        return self.directory / JOURNAL
+
+    @property
+    def elsewhere(self) -> Path:
+        """Where it may have been moved."""
+        return self.directory / "elsewhere"
+
+    def heal(self) -> None:
+        """Disk, file and machine are as they should be."""
+        self.disk.heal()
+        self.workers.heal()
+        if self.elsewhere.exists():
+            self.elsewhere.replace(self.journal)
+
+    def fail(self, part: str) -> None:
+        """A part fails, as by a bug."""
+        self._parts.fail(part)
+
+
+def _crews(another: Path) -> list[dict[str, Any]]:
+    usual = {"max_running": 1, "queue": 3, "grace": GRACE}
+    return [
+        {
+            "name": "c",
+            "tools": ["convert_links"],
+            "deadline": DEADLINE,
+            "human_deadline": HUMAN_DEADLINE,
+            **usual,
+        },
+        {"name": "again", "command": [str(another)], "on_restart": "rerun", **usual},
+    ]

@@ -1,0 +1,50 @@
+"""Every cell of the crews' fault matrix that there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.faults.crews.matrix import ALL, MATRIX
+from tests.faults.crews.play import Play, Rest
+from tests.faults.crews.stage import CrewStage
+from tests.faults.crews.strikes import STRIKES
+
+LONGEST = 10_000.0
+"""Seconds on the stage's clock: no cell waits for as long."""
+
+Record = Callable[[str, object], None]
+
+
+def test_the_matrix_has_no_hole(record_property: Record) -> None:
+    """Each fault in each phase is decided, and what is impossible says why."""
+    MATRIX.check(STRIKES, ALL)
+    record_property("fault cells", len(MATRIX.cells))
+
+
+@pytest.mark.parametrize("cell", MATRIX.cells, ids="-".join)
+async def test_cell(  # noqa: PLR0917 - fixtures
+    cell: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    crews_at_rest: Rest,
+    record_property: Record,
+) -> None:
+    record_property("fault cell", "-".join(("crews", *cell)))
+    caplog.set_level(logging.INFO, logger="daemon")
+    stage = CrewStage(tmp_path, monkeypatch)
+    descriptors = stage.descriptors()
+    with trio.fail_after(LONGEST):
+        async with trio.open_nursery() as nursery:
+            await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, crews_at_rest)
+            stage.stop()
+            await stage.ended.wait()
+    assert (stage.processes(), stage.folders()) == (0, 0)
+    assert stage.descriptors() == descriptors

@@ -1,0 +1,86 @@
+"""What is at the edges of the daemon, in the place of its sockets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import trio
+
+from daemon.serving import GuardedQuart
+from tests.fakes.network import Exchange, Json, ask_app, without_threads
+
+
+class Door:
+    """What the HTTP server is to the facade: a request is a task, and a stop has a grace."""
+
+    def __init__(self, app: GuardedQuart, _: object, *, grace: float) -> None:
+        self._app = without_threads(app)
+        self.grace = grace
+        self._requests: trio.Nursery | None = None
+        self._stop = trio.Event()
+
+    @property
+    def open(self) -> bool:
+        return self._requests is not None and not self._stop.is_set()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        self._stop = self._app.stopping = trio.Event()
+        try:
+            async with trio.open_nursery() as self._requests:
+                task_status.started()
+                await self._stop.wait()
+                self._requests.cancel_scope.deadline = trio.current_time() + self.grace
+        finally:
+            self._requests = None
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def ask(self, exchange: Exchange, gone: trio.Event) -> None:
+        assert self._requests is not None
+        self._requests.start_soon(self._answer, exchange, gone)
+
+    async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
+        try:
+            with exchange.under_way:  # cancelled, the request ends where it stands
+                await ask_app(self._app, exchange, port=1, gone=gone)
+        finally:
+            exchange.end("closed")
+
+
+class NoControl:
+    """The socket for the owner's shell: there is none."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+
+@dataclass
+class Asked:
+    """A request under way."""
+
+    exchange: Exchange
+    began: float
+    gone: trio.Event = field(default_factory=trio.Event)
+    seconds: float = 0.0
+
+    async def wait(self) -> None:
+        """Until it is answered, or cut off."""
+        await self.exchange.ended.wait()
+        self.seconds = trio.current_time() - self.began
+
+    @property
+    def status(self) -> int:
+        return self.exchange.status
+
+    @property
+    def answer(self) -> Json:
+        found: Json = json.loads(self.exchange.body)
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.exchange.body.decode()!r} after {self.seconds:.3f} s"

@@ -1,0 +1,54 @@
+"""Run the fast tests again and again, each time in another order: `./run test --repeat 50`.
+
+A test that fails once in a hundred runs is a fault, of its own or of what it tests. What brings it
+out is the order of the tests, the order in which trio runs their tasks, and the moment. The first
+failure ends it all; its seed gives both orders again.
+
+Fast are the tests of FOLDERS, but for those that drive a real Chromium. The others start whole
+daemons, containers or browsers, and are run once by `./run test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+
+FOLDERS = ("auth", "supervision")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="./run test --repeat", allow_abbrev=False)
+    parser.add_argument("times", type=int, metavar="TIMES")
+    parser.add_argument("--randomly-seed", type=int, help="to have one run again")
+    asked, more = parser.parse_known_args(arguments)
+    times = asked.times
+    for number in range(1, times + 1):
+        seed = asked.randomly_seed or random.SystemRandom().getrandbits(32)
+        done = run_once(seed, more)
+        if done.returncode != 0:
+            print(done.stdout)
+            print(f"repeat: run {number} of {times} failed; the same orders again:")
+            print(f"    ./run test --repeat 1 --randomly-seed={seed}", *more)
+            return 1
+        told = done.stdout.rstrip().rpartition("\n")[2].strip("= ")
+        print(f"repeat: run {number} of {times}, seed {seed}: {told}", flush=True)
+    print(f"repeat: {times} of {times} runs without a failure")
+    return 0
+
+
+def run_once(seed: int, more: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Two at a time; `more` are further arguments to pytest. The files are in random order, too."""
+    command = [sys.executable, "-m", "pytest", *(f"tests/{folder}" for folder in FOLDERS)]
+    command += ["-m", "not chromium", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command += [f"--randomly-seed={seed}", *more]
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+"""The owner's files: what is made of them, and that nothing of them is changed."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import argon2
+import pytest
+
+from daemon.config import Bind, ConfigError, load
+from daemon.installation import configuration
+from daemon.installation.place import Place, place_of
+
+BIND = Bind("127.0.0.1", 8787)
+PASSWORD = "correct horse"
+
+
+@dataclass
+class Machine:
+    """One that has nothing yet. `typed` is the password that its owner chooses, `said` is told."""
+
+    place: Place
+    typed: str | None = PASSWORD
+    asked: int = 0
+    said: list[str] = field(default_factory=list)
+
+    def see_to(self, bind: Bind = BIND) -> None:
+        def ask() -> str | None:
+            self.asked += 1
+            return self.typed
+
+        configuration.see_to(self.place, bind, ask, self.said.append)
+
+    def secret(self, key: str) -> str:
+        return (self.place.credentials / key).read_text()
+
+    def files(self) -> dict[str, str]:
+        return {p.name: p.read_text() for p in self.place.root.rglob("*") if p.is_file()}
+
+
+Put = Callable[[str], None]
+
+
+@pytest.fixture(params=["smartlinkd", "smartlinkd@shop2"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    (tmp_path / "etc").mkdir()
+    return Machine(Place(request.param, tmp_path))
+
+
+@pytest.fixture
+def put(machine: Machine) -> Put:
+    def write(text: str) -> None:
+        machine.place.configuration.parent.mkdir(exist_ok=True)
+        machine.place.configuration.write_text(text)
+
+    return write
+
+
+def verified(hashed: str, password: str) -> bool:
+    return argon2.PasswordHasher().verify(hashed.strip(), password)
+
+
+def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> None:
+    machine.see_to(Bind("127.0.0.1", 8790))
+    settings = load(machine.place.configuration, {}, by_hand=True)
+    assert settings.warnings == ()
+    assert str(settings.server.bind) == "127.0.0.1:8790"
+    assert settings.cookie.open_to == ()
+    assert settings.state.directory == machine.place.state
+    assert verified(settings.auth.password_hash.get_secret_value(), PASSWORD)
+    assert len(settings.cookie.sync_key.get_secret_value()) >= 32
+
+
+def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None:
+    machine.see_to()
+    folder = machine.place.credentials
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(machine.place.configuration.stat().st_mode) == 0o644
+    text = machine.place.configuration.read_text()
+    assert not any(machine.secret(p.name).strip() in text for p in folder.iterdir())
+
+
+def test_every_machine_has_a_sync_key_of_its_own(tmp_path: Path) -> None:
+    keys = set()
+    for name in ("one", "two"):
+        (tmp_path / name / "etc").mkdir(parents=True)
+        machine = Machine(Place(root=tmp_path / name))
+        machine.see_to()
+        keys.add(machine.secret("cookie.sync_key"))
+    assert len(keys) == 2
+
+
+def test_a_password_that_is_made_is_shown_once(machine: Machine) -> None:
+    machine.typed = None
+    machine.see_to()
+    machine.see_to()
+    (shown,) = [line for line in machine.said if line.startswith("the password")]
+    password = shown.rpartition(" ")[2]
+    assert len(password) >= 16
+    assert verified(machine.secret("auth.password_hash"), password)
+
+
+def test_again_nothing_is_asked_or_changed(machine: Machine) -> None:
+    machine.see_to()
+    before = machine.files()
+    machine.see_to(Bind("127.0.0.1", 1))
+    assert (machine.files(), machine.asked) == (before, 1)
+
+
+@pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
+def test_a_password_in_the_configuration_is_kept(machine: Machine, put: Put, key: str) -> None:
+    put(f'[auth]\n{key} = "/somewhere"\n')
+    machine.see_to()
+    assert machine.asked == 0
+    assert list(machine.files()) == ["config.toml"]
+
+
+def test_an_encrypted_password_is_kept(machine: Machine, put: Put) -> None:
+    put("")
+    machine.place.encrypted.mkdir()
+    (machine.place.encrypted / "auth.password_hash").write_text("x")
+    machine.see_to()
+    assert machine.asked == 0
+    assert not any(machine.place.credentials.iterdir())
+
+
+def test_a_configuration_without_a_password_gets_one(machine: Machine, put: Put) -> None:
+    put("# mine\n")
+    machine.see_to()
+    assert machine.place.configuration.read_text() == "# mine\n"
+    assert verified(machine.secret("auth.password_hash"), PASSWORD)
+
+
+def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
+    machine.see_to()
+    (machine.place.credentials / "cookie.sync_key").unlink()
+    machine.see_to()
+    assert not (machine.place.credentials / "cookie.sync_key").exists()
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_one_that_was_interrupted_is_gone_on_with(
+    machine: Machine, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+    write = configuration._write
+
+    def interrupted(path: Path, text: str, mode: int) -> None:
+        if len(written) == step:
+            path.with_name(f".{path.name}.new").write_text("half of it")
+            raise KeyboardInterrupt
+        written.append(path)
+        write(path, text, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(configuration, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            machine.see_to()
+    machine.see_to()
+    settings = load(machine.place.configuration, {}, by_hand=True)
+    assert settings.cookie.sync_key
+    assert set(machine.files()) == {"config.toml", "auth.password_hash", "cookie.sync_key"}
+
+
+def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put) -> None:
+    put("[server]\nbind = 1\n")
+    machine.see_to()
+    with pytest.raises(ConfigError) as raised:
+        configuration.read(machine.place)
+    assert [problem.key for problem in raised.value.problems] == ["server.bind"]
+
+
+def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -> None:
+    put('[server]\nbind = "127.0.0.1:9"\n')
+    machine.place.encrypted.mkdir()
+    (machine.place.encrypted / "auth.password_hash").write_text("x")
+    assert configuration.read(machine.place).server.bind == Bind("127.0.0.1", 9)
+    put('[links]\nsource = "open_api"\n')
+    with pytest.raises(ConfigError) as raised:
+        configuration.read(machine.place)
+    assert {p.key for p in raised.value.problems} == {"open_api.app_id", "open_api.secret"}
+    (machine.place.encrypted / "open_api.secret").write_text("x")
+    put('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
+    assert configuration.read(machine.place).links.source == "open_api"
+
+
+def test_the_example_that_it_points_at_is_that_of_this_version(machine: Machine) -> None:
+    machine.see_to()
+    text = machine.place.configuration.read_text()
+    assert f"{machine.place.current}/share/smartlinkd/config.example.toml" in text
+    assert set(tomllib.loads(text)) == {"server", "state", "cookie"}
+
+
+@pytest.mark.parametrize("name", ["Shop", "-x", "a b", "a/b", "x" * 21, "@"])
+def test_an_instance_has_a_name_that_its_user_can_have(name: str) -> None:
+    with pytest.raises(ValueError, match="lower-case letters"):
+        place_of(name)

@@ -1,0 +1,116 @@
+"""systemd's side, with a stand-in for `systemctl` that writes down how it was called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.config import Bind
+from daemon.installation import service
+from daemon.installation.place import Place
+from daemon.installation.service import NotInstalled
+
+Systemctl = Callable[[str], Path]
+
+
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemctl:
+    """Put one there that does so; the file with its calls."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+
+    def put(body: str) -> Path:
+        calls = programs / "calls"
+        for name in ("systemctl", "journalctl"):
+            path = programs / name
+            path.write_text(f'#!/bin/sh\necho "{name} $*" >>{calls}\n{body}\n')
+            path.chmod(0o755)
+        return calls
+
+    return put
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "opt/smartlinkd").mkdir(parents=True)
+    return Place(root=tmp_path)
+
+
+@pytest.mark.parametrize("said", ["echo systemd 247", "echo upstart 1", "exit 1"])
+def test_a_systemd_that_cannot_do_it_is_told(systemctl: Systemctl, said: str) -> None:
+    systemctl(said)
+    with pytest.raises(NotInstalled, match="systemd 252 or newer is needed"):
+        service.version()
+
+
+def test_without_any_it_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(place.root))
+    with pytest.raises(NotInstalled, match="there is no systemctl here"):
+        service.version()
+
+
+def test_the_switch_is_one_link(place: Place) -> None:
+    one, two = (place.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
+    one.mkdir()
+    two.mkdir()
+    assert service.current(place) is None
+    service.switch(place, one)
+    service.switch(place, two)
+    assert service.current(place) == two
+    assert str(place.current.readlink()) == two.name  # so it is good wherever it is looked at from
+
+
+def test_only_what_installations_have_made_is_old(place: Place) -> None:
+    names = ("2026-01-01.abcDEF", "2026-01-02.abcDEF", "tmp.x1Y_z2")
+    for name in (*names, "clone", ".git", "2026-01-01", "tmp"):
+        (place.versions / name).mkdir()
+    service.switch(place, place.versions / names[0])
+    assert {folder.name for folder in service.old_versions(place)} == set(names[1:])
+
+
+def test_a_version_that_is_gone_is_none(place: Place) -> None:
+    service.switch(place, place.versions / "2026-01-01.abcDEF")
+    assert service.current(place) is None
+
+
+def test_a_start_that_fails_is_told_with_its_last_words(place: Place, systemctl: Systemctl) -> None:
+    systemctl(
+        'case "$0 $*" in *restart*) echo "Job failed" >&2; exit 1;; *journalctl*) echo "no room";; '
+        "esac"
+    )
+    with pytest.raises(NotInstalled, match=r"(?s)restart smartlinkd.service: Job failed\nno room"):
+        service.start(place)
+
+
+def test_those_that_share_the_version_are_started_anew_after_it(
+    place: Place, systemctl: Systemctl
+) -> None:
+    calls = systemctl(
+        'case "$*" in *list-units*) echo "smartlinkd.service loaded active running X"; '
+        'echo "smartlinkd@a.service loaded active running Y";; esac'
+    )
+    service.start(Place("smartlinkd@b", place.root))
+    restarted = [line.split()[-1] for line in calls.read_text().splitlines() if "restart" in line]
+    assert restarted == ["smartlinkd@b.service", "smartlinkd.service", "smartlinkd@a.service"]
+
+
+def test_one_that_does_not_answer_is_not_proven(
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, free_tcp_port: int
+) -> None:
+    systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
+    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
+    with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
+        service.prove(place, Bind("127.0.0.1", free_tcp_port))
+
+
+def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl) -> None:
+    calls = systemctl("")
+    service.start(place)
+    assert "stop" not in calls.read_text()
+    calls.unlink()
+    service.start(place, moved=True)
+    verbs = [line.split()[2] for line in calls.read_text().splitlines()]
+    assert verbs == ["daemon-reload", "enable", "stop", "start", "list-units", "restart"]

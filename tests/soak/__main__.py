@@ -1,0 +1,67 @@
+"""`./run soak`: run a soak, tell what came of it, and leave samples and a plot in a folder.
+
+Exit codes: 0 all limits held, 1 one is broken or an answer was wrong, 3 nothing was wrong but the
+run was too short to show that the limits hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from tests.soak import plot, report
+from tests.soak.programs import ROOT
+from tests.soak.running import soak
+
+MINUTES = 30.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="./run soak",
+        description="Conversions, logins, kickoffs, cookie syncs and crashes, for a while: what "
+        "does the daemon grow by, and its Chromium?",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--minutes", type=_minutes, default=MINUTES, help=f"({MINUTES:g})")
+    parser.add_argument("--seed", type=int, help="of the jobs (any; it is printed)")
+    parser.add_argument("--out", type=_folder, help="where samples and plot go (a new folder)")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing then, either
+    seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
+    folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    say = partial(print, flush=True)
+    say(f"soak: {chosen.minutes:g} minutes, seed {seed}; results in {folder}")
+    result = trio.run(partial(soak, chosen.minutes, seed, folder / "daemon.log", say=say))
+    report.write(result, folder)
+    say()
+    say(report.text(result))
+    say()
+    say(f"plot: {plot.main(folder)}")
+    return report.exit_code(result)
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 < minutes <= 100 * 24 * 60:
+        raise argparse.ArgumentTypeError("more than 0, and at most a hundred days")
+    return minutes
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text).resolve()
+    if folder.is_relative_to(ROOT):
+        raise argparse.ArgumentTypeError("results do not belong into the repository")
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""From samples to slopes, and from slopes to a verdict. Pure.
+
+Whether a limit was held is told in three ways. It is broken when even the low end of the slope's
+interval is beyond it, and held when even the high end is not. In between the soak was too short to
+tell, and says so: it is no proof then, in either direction.
+
+Everything that the daemon grows by is held against its conversions, whatever else was done
+meanwhile. What grows with something else is so told as a part of them; whose it is can be seen in
+the stretches that have one kind of job alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+from tests.soak import schedule
+from tests.soak.fit import Run, Slope, slope
+from tests.soak.jobs import Kind
+from tests.soak.samples import Sample
+
+YOUNG: Final = 100
+"""Conversions for which a Chromium is young: it fills its caches, and grows as never again."""
+
+FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon children")
+FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Kilobytes a conversion: in the daemon, and in Chromium's main process."""
+
+    daemon: float = 1.0
+    chromium: float = 20.0
+
+
+LIMITS: Final = Limits()
+
+
+class Verdict(StrEnum):
+    """What came of a limit."""
+
+    HELD = "held"
+    BROKEN = "BROKEN"
+    UNDECIDED = "too short to tell"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A limit, and what was seen. The slope is for one conversion."""
+
+    what: str
+    unit: str
+    slope: Slope
+    limit: float
+    verdict: Verdict
+
+
+def findings(samples: Sequence[Sample], limits: Limits = LIMITS) -> list[Finding]:
+    """All limits. The first stretch was the warm-up."""
+    found = [
+        _limited("the daemon's memory", whole(samples, "daemon private"), limits.daemon),
+        _limited(
+            "Chromium's main process", generations(samples, "chromium private"), limits.chromium
+        ),
+    ]
+    found += [_flat(column, whole(samples, column)) for column in FLAT]
+    found += [_flat(column, generations(samples, column)) for column in FLAT_IN_CHROMIUM]
+    return found
+
+
+def whole(samples: Sequence[Sample], column: str) -> list[Run]:
+    """The daemon's one run, by conversions."""
+    return [[_point(each, Kind.CONVERSION, column) for each in samples if each.stretch > 0]]
+
+
+def generations(samples: Sequence[Sample], column: str) -> list[Run]:
+    """A run for each Chromium, from when it was young no more."""
+    runs: list[Run] = []
+    for _, grouped in groupby(samples, key=lambda each: each.generation):
+        generation = list(grouped)
+        born = generation[0].jobs[Kind.CONVERSION]
+        grown = [each for each in generation if each.jobs[Kind.CONVERSION] - born >= YOUNG]
+        runs.append([_point(each, Kind.CONVERSION, column) for each in grown])
+    return runs
+
+
+def alone(samples: Sequence[Sample], kind: Kind, column: str) -> list[Run]:
+    """A run for each stretch of that kind alone; of crashes, for each storm.
+
+    It begins with the last sample before, which was of the same state.
+    """
+    return [
+        [_point(each, kind, column) for each in samples[max(0, first - 1) : last + 1]]
+        for first, last in _stretches(samples, schedule.alone(kind))
+    ]
+
+
+def _stretches(samples: Sequence[Sample], name: str) -> Iterator[tuple[int, int]]:
+    """Where the stretches of that name begin and end."""
+    named: Callable[[tuple[int, Sample]], tuple[int, str]] = lambda each: (  # noqa: E731
+        each[1].stretch,
+        each[1].name,
+    )
+    for (_, found), grouped in groupby(enumerate(samples), key=named):
+        places = [place for place, _ in grouped]
+        if found == name:
+            yield places[0], places[-1]
+
+
+def _point(sample: Sample, kind: Kind, column: str) -> tuple[float, float]:
+    return sample.jobs[kind], sample.values[column]
+
+
+def _limited(what: str, runs: list[Run], limit: float) -> Finding:
+    found = slope(runs)
+    if found.low > limit:
+        verdict = Verdict.BROKEN
+    else:
+        verdict = Verdict.HELD if found.high <= limit else Verdict.UNDECIDED
+    return Finding(what, "kB", found, limit, verdict)
+
+
+def _flat(column: str, runs: list[Run]) -> Finding:
+    """Flat is what does not grow by a whole one in the whole time, for sure."""
+    found = slope(runs)
+    length = sum(run[-1][0] - run[0][0] for run in runs if run)
+    grows = found.low > 0 and found.value * length >= 1
+    return Finding(column, "", found, 0.0, Verdict.BROKEN if grows else Verdict.HELD)

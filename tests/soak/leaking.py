@@ -1,0 +1,26 @@
+"""The daemon with a leak: 400 kB are left of every conversion. For the test of the soak itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from daemon.conversion.desk import Desk
+from daemon.conversion.order import Entry, Order
+from tests.soak import observed
+
+LEAK: Final = 400_000
+"""Bytes: more than a daemon takes for a conversion that is just warming up."""
+
+_kept: list[bytes] = []
+_convert = Desk.convert
+
+
+async def _leak(desk: Desk, order: Order) -> dict[str, Entry]:
+    _kept.append(b"x" * LEAK)
+    return await _convert(desk, order)
+
+
+if __name__ == "__main__":
+    Desk.convert = _leak  # type: ignore[assignment, method-assign]
+    sys.exit(observed.main(sys.argv[1:]))

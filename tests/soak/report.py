@@ -1,0 +1,119 @@
+"""What a soak tells at its end: a table, the verdicts, and files for a closer look."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from math import isinf
+from pathlib import Path
+from typing import Final
+
+from tests.soak import schedule
+from tests.soak.fit import Slope, slope
+from tests.soak.jobs import Kind
+from tests.soak.judgement import Finding, Verdict, alone, findings, generations, whole
+from tests.soak.running import Soak
+
+COLUMNS: Final = {
+    "daemon private": "daemon, kB",
+    "daemon blocks": "its Python objects",
+    "daemon descriptors": "its descriptors",
+    "chromium private": "Chromium's main, kB",
+    "tree private": "whole Chromium, kB",
+}
+PER: Final = 1000
+WIDTH: Final = 28
+
+HELD, FAILED, UNDECIDED = 0, 1, 3
+"""Exit codes; 2 is for wrong usage."""
+
+
+def exit_code(soak: Soak) -> int:
+    """What the run as a whole comes to."""
+    verdicts = {finding.verdict for finding in findings(soak.samples)}
+    if soak.wrongs or Verdict.BROKEN in verdicts:
+        return FAILED
+    return UNDECIDED if Verdict.UNDECIDED in verdicts else HELD
+
+
+def text(soak: Soak) -> str:
+    """The report, for a terminal."""
+    return "\n".join([*_done(soak), *_table(soak), *_verdicts(soak), *_wrong(soak)])
+
+
+def write(soak: Soak, folder: Path) -> None:
+    """samples.csv, soak.json and report.txt in `folder`."""
+    (folder / "report.txt").write_text(text(soak) + "\n", encoding="utf-8")
+    (folder / "soak.json").write_text(json.dumps(asdict(soak), indent=1), encoding="utf-8")
+    rows = [sample.row() for sample in soak.samples]
+    with (folder / "samples.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _done(soak: Soak) -> Iterator[str]:
+    last = soak.samples[-1]
+    counted = {kind: last.jobs[kind] for kind in Kind}
+    yield f"soak of {last.at / 60:.1f} minutes, seed {soak.seed}, {len(soak.samples)} samples"
+    yield f"  jobs    {', '.join(f'{count} {kind}' for kind, count in counted.items())}"
+    yield f"  with    {', '.join(f'{count} {what}' for what, count in soak.also.items())}"
+    yield (
+        f"  in      {last.generation + 1} Chromiums, {last.values['browser restarts']:g} restarts"
+    )
+
+
+def _table(soak: Soak) -> Iterator[str]:
+    yield ""
+    yield f"grown by, per {PER} jobs, with 95 % confidence:"
+    yield " " * 20 + "".join(f"{title:>{WIDTH}}" for title in COLUMNS.values())
+    samples = soak.samples
+    everything = {
+        column: (generations if column.startswith(("chromium", "tree")) else whole)(samples, column)
+        for column in COLUMNS
+    }
+    yield _row("conversions, mixed", [slope(runs) for runs in everything.values()])
+    for kind in Kind:
+        slopes = [slope(alone(samples, kind, column)) for column in COLUMNS]
+        if kind is Kind.CRASH:  # each Chromium is another one
+            slopes = slopes[:3]
+        yield _row(schedule.alone(kind), slopes)
+
+
+def _row(name: str, slopes: list[Slope]) -> str:
+    return f"  {name:<18}" + "".join(f"{_shown(found * PER):>{WIDTH}}" for found in slopes)
+
+
+def _verdicts(soak: Soak) -> Iterator[str]:
+    yield ""
+    for finding in findings(soak.samples):
+        yield f"  {finding.verdict:<18}{finding.what}: {_finding(finding)}"
+
+
+def _finding(finding: Finding) -> str:
+    if not finding.unit:
+        return f"{_shown(finding.slope * PER)} per {PER} conversions (flat is the limit)"
+    return (
+        f"{_shown(finding.slope)} {finding.unit} a conversion "
+        f"(at most {finding.limit:g} {finding.unit})"
+    )
+
+
+def _wrong(soak: Soak) -> Iterator[str]:
+    yield ""
+    yield f"{soak.wrongs} answers were not what they should be"
+    yield from (f"  {wrong}" for wrong in soak.wrong)
+
+
+def _shown(found: Slope) -> str:
+    if isinf(found.low) and isinf(found.high):
+        return "-"
+    return f"{_number(found.value)} ({_number(found.low)} … {_number(found.high)})"
+
+
+def _number(number: float) -> str:
+    if isinf(number):
+        return "?"
+    return f"{number:+.0f}" if abs(number) >= 100 else f"{number:+.2g}" if number else "0"

@@ -1,0 +1,285 @@
+"""A soak from its start to its last sample.
+
+Jobs are done in rounds. A round has as many jobs as its seconds and the machine allow, at a bounded
+rate; then nothing new is begun, what is under way ends, and when the daemon has come to rest it is
+looked at. To rest means the same state each time: the pages of the same accounts are open, nothing
+waits, no worker runs, all webhook calls are made, and every process is there that ought to be.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import httpx
+import trio
+
+from tests.soak.conversions import convert, sync
+from tests.soak.crashes import crash
+from tests.soak.jobs import (
+    Conversion,
+    Crash,
+    Form,
+    Job,
+    Kickoff,
+    Kind,
+    Link,
+    Login,
+    Planner,
+    Sync,
+    Victim,
+)
+from tests.soak.kickoffs import kick_off
+from tests.soak.logins import log_in
+from tests.soak.programs import WARM, daemon, needs_no_sandbox, sandbox
+from tests.soak.receiver import open_receiver
+from tests.soak.samples import Json, Sample, measure, processes_of, renderers
+from tests.soak.schedule import Stretch, round_seconds, schedule
+from tests.soak.world import PATIENCE, World, Wrong, right
+
+RATE: Final = 8.0
+"""Jobs begun in a second at the most."""
+AT_ONCE: Final = 6
+"""Jobs under way at the same time."""
+RESTING: Final = 2.0
+"""Seconds of a round in which no job is begun."""
+REST: Final = 1.0
+"""Those of them in which the daemon and Chromium are left alone before they are looked at."""
+REST_PATIENCE: Final = 120.0
+LOOK_EVERY: Final = 0.1
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Soak:
+    """What came of it. `wrongs` counts what should not have been, `wrong` tells of some."""
+
+    minutes: float
+    seed: int
+    samples: list[Sample] = field(default_factory=list)
+    descriptors: list[dict[str, int]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    wrongs: int = 0
+    also: dict[str, int] = field(default_factory=dict)
+
+
+async def soak(
+    minutes: float,
+    seed: int,
+    log: Path,
+    *,
+    say: Say,
+    module: str = "tests.soak.observed",
+) -> Soak:
+    """Run one. `log` is where the daemon's log goes; `module` is what runs the daemon."""
+    result = Soak(minutes, seed)
+    folder = _new_folder()
+    no_sandbox = await needs_no_sandbox()
+    if no_sandbox:
+        say("Chromium runs without its sandbox: it cannot have one here")
+    try:
+        with ExitStack() as programs:
+            origins = programs.enter_context(sandbox(folder / "portal"))
+            served = programs.enter_context(
+                daemon(folder / "daemon", origins, no_sandbox=no_sandbox, log=log, module=module)
+            )
+            async with open_receiver() as receiver:
+                world = World(served, origins, receiver)
+                await _Running(world, result, say).run()
+                await _check_portal(world)
+        _check_end(world, log)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    result.wrong, result.wrongs = world.book.wrong, world.book.wrongs
+    result.also = dict(sorted(world.book.also.items()))
+    return result
+
+
+class _Running:
+    def __init__(self, world: World, result: Soak, say: Say) -> None:
+        self._world = world
+        self._result = result
+        self._say = say
+        self._planner = Planner(result.seed)
+        self._chromiums: list[int] = []
+        self._began = trio.current_time()
+
+    async def run(self) -> None:
+        async with _client() as http:
+            await self._world.log_in(http)
+            await sync(self._world, http, Sync(0, local=True))
+            await self._come_to_rest(http)
+        length = round_seconds(self._result.minutes)
+        ends = trio.current_time()
+        for number, stretch in enumerate(schedule(self._result.minutes)):
+            ends += stretch.seconds
+            for done in count(1):
+                await self._round(stretch, length - RESTING)
+                await self._sample(number, stretch)
+                if done >= stretch.rounds and trio.current_time() + length / 2 > ends:
+                    break
+
+    async def _round(self, stretch: Stretch, seconds: float) -> None:
+        """Begin jobs for so long, and see all of them to their ends."""
+        room = trio.Semaphore(AT_ONCE)
+        ends = trio.current_time() + seconds
+        async with _client() as http, trio.open_nursery() as nursery:
+            if stretch.storm:
+                nursery.start_soon(self._kill_chromium, http, self._planner.moment(seconds / 2))
+            while trio.current_time() < ends:
+                job = self._planner.job(stretch.weights)
+                nursery.start_soon(self._do_in, room, http, job)
+                await trio.sleep(1 / RATE)
+                async with room:  # nothing is begun while there is no room for it
+                    pass
+
+    async def _do_in(self, room: trio.Semaphore, http: httpx.AsyncClient, job: Job) -> None:
+        async with room:
+            await self._do(http, job)
+
+    async def _kill_chromium(self, http: httpx.AsyncClient, moment: float) -> None:
+        await trio.sleep(moment)
+        await self._do(http, Crash(Victim.CHROMIUM, 0.0))
+
+    async def _do(self, http: httpx.AsyncClient, job: Job) -> None:
+        world = self._world
+        try:
+            match job:
+                case Conversion():
+                    await convert(world, http, job)
+                case Login():
+                    await log_in(world, http, job)
+                case Kickoff():
+                    await kick_off(world, http, job)
+                case Sync():
+                    await sync(world, http, job)
+                case Crash():
+                    await crash(world, http, job)
+        except* (Wrong, httpx.HTTPError) as faults:
+            for fault in faults.exceptions:
+                world.book.note_wrong(f"{job}: {fault!r}")
+
+    async def _sample(self, number: int, stretch: Stretch) -> None:
+        """None, when the daemon does not come to rest: that is told, and the next round tries."""
+        try:
+            async with _client() as http:
+                await self._come_to_rest(http)
+                await self._look(http, number, stretch)
+        except (Wrong, httpx.HTTPError) as fault:
+            self._world.book.note_wrong(f"no sample: {fault!r}")
+
+    async def _come_to_rest(self, http: httpx.AsyncClient) -> None:
+        """Open the same pages as ever, and wait until nothing moves."""
+        world = self._world
+        await self._until(http, "a browser", lambda now: bool(now["browser"]["ready"]))
+        for place in range(WARM):
+            account = world.accounts[place]
+            link = Link(Form.CANONICAL, self._planner.item())
+            body = {"links": [world.text(link)], "cookie": account.cookie}
+            answer = right(await world.convert(http, body))
+            entry = answer["mapping"][world.text(link)]
+            world.check_entry(link, entry, account.number, (), calm=True)
+        now = await self._until(http, "rest", _is_at_rest)
+        tabs = None
+        while tabs != (tabs := renderers(now["browser"]["pid"])):  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(REST)
+
+    async def _until(self, http: httpx.AsyncClient, what: str, met: Callable[[Json], bool]) -> Json:
+        with trio.move_on_after(REST_PATIENCE):
+            while True:
+                now = await self._world.status(http)
+                if met(now):
+                    return now
+                await trio.sleep(LOOK_EVERY)
+        raise Wrong(f"no {what} within {REST_PATIENCE:g} s: {now}")
+
+    async def _look(self, http: httpx.AsyncClient, number: int, stretch: Stretch) -> None:
+        world, result = self._world, self._result
+        browser = (await world.status(http))["browser"]
+        pid = browser["pid"]
+        self._check_restarts(browser)
+        if not self._chromiums or self._chromiums[-1] != pid:
+            self._chromiums.append(pid)
+        values, descriptors = measure(world.daemon.observer, world.daemon.pid, pid)
+        values["browser restarts"] = browser["restarts"]
+        at = trio.current_time() - self._began
+        generation = len(self._chromiums) - 1
+        jobs = {str(kind): count for kind, count in world.book.done.items()}
+        sample = Sample(at, number, stretch.name, generation, jobs, values)
+        result.samples.append(sample)
+        result.descriptors.append(descriptors)
+        self._say(progress(sample))
+
+    def _check_restarts(self, browser: Json) -> None:
+        """Each restart has to be one that was caused. One for missed beats may be the machine's."""
+        book, reason = self._world.book, str(browser["lastRestartReason"])
+        caused = book.also["killed: chromium"] + book.also["restarts for missed beats"]
+        for _ in range(browser["restarts"] - caused):
+            book.also["restarts for missed beats"] += 1
+            if not reason.startswith("unresponsive"):
+                book.note_wrong(f"nobody killed Chromium: {reason}")
+
+
+def progress(sample: Sample) -> str:
+    """A line for whoever watches."""
+    jobs = " ".join(f"{count} {Kind(kind).plural}" for kind, count in sample.jobs.items())
+    values = sample.values
+    return (
+        f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
+        f" {values['daemon private'] / 1000:.2f} MB {values['daemon descriptors']:g} fds"
+        f" {values['daemon tasks']:g} tasks  chromium {sample.generation + 1}:"
+        f" {values['chromium private'] / 1000:.2f} MB, with all"
+        f" {values['tree processes']:g} processes {values['tree private'] / 1000:.0f} MB"
+    )
+
+
+def _is_at_rest(now: Json) -> bool:
+    browser, desk = now["browser"], now["conversion"]
+    waiting = (browser["jobsRunning"], browser["jobsWaiting"], desk["requestsWaiting"])
+    crews = [crew["running"] + crew["waiting"] for crew in now["crews"]]
+    return not any(waiting) and not any(crews) and browser["contexts"] == WARM
+
+
+def _new_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-soak-"))
+    folder.chmod(0o755)  # Chromium's user has to pass
+    return folder
+
+
+def _client() -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=AT_ONCE)
+    return httpx.AsyncClient(timeout=PATIENCE, trust_env=False, verify=False, limits=limits)
+
+
+async def _check_portal(world: World) -> None:
+    """What only the portal can say of the daemon."""
+    async with _client() as http:
+        log = await world.ask_portal(http, "GET", "log")
+    for account, seen in log["accounts"].items():
+        if seen["overlapping_submits"] > 1:
+            world.book.note_wrong(f"account {account} had {seen} submits at the same moment")
+    if log["counters"].get("submit malformed"):
+        world.book.note_wrong("the portal was sent a submit that it could not read")
+
+
+def _check_end(world: World, log: Path) -> None:
+    """The daemon has ended by itself, and left nothing."""
+    code = world.daemon.program.process.returncode
+    if code != 0:
+        world.book.note_wrong(f"the daemon ended with exit code {code}")
+    folder = world.daemon.folder
+    if left := processes_of(folder):
+        world.book.note_wrong(f"the daemon left processes behind: {left}")
+    profiles = [path.name for path in folder.glob("smartlinkd-*")]
+    if left_folders := [*profiles, *map(str, (folder / "state" / "runs").glob("*"))]:
+        world.book.note_wrong(f"the daemon left folders behind: {left_folders}")
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if '"exception"' in line or "fault of its own" in line:
+            world.book.note_wrong(f"in the daemon's log: {line[:1000]}")

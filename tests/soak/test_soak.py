@@ -1,0 +1,70 @@
+"""The soak itself, in half a minute: it does all it is to do, leaves nothing, and sees a leak."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.soak import report
+from tests.soak.jobs import Kind
+from tests.soak.judgement import Finding, Limits, Verdict, findings
+from tests.soak.leaking import LEAK
+from tests.soak.running import Soak, soak
+
+pytestmark = [
+    pytest.mark.chromium,
+    pytest.mark.deadline(240, reason="half a minute's work, with pauses, on any machine"),
+]
+
+SEED = 11
+MINUTES = 0.5
+"""On a machine that has nothing else to do; a busy one takes longer for as many rounds."""
+WARMING_UP = Limits(daemon=LEAK / 1000 / 4)
+
+
+def short(tmp_path: Path, module: str) -> tuple[Soak, list[str]]:
+    """As `./run soak` does it: in a run of trio's own."""
+    said: list[str] = []
+    log = tmp_path / "daemon.log"
+    return trio.run(partial(soak, MINUTES, SEED, log, say=said.append, module=module)), said
+
+
+def of_daemon(result: Soak) -> Finding:
+    """What is found of its memory. In half a minute it is not warm, and takes more than it may."""
+    found, *_ = findings(result.samples, WARMING_UP)
+    assert found.what == "the daemon's memory"
+    return found
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    result, said = short(tmp_path, "tests.soak.observed")
+    assert result.wrong == []
+    assert {sample.name for sample in result.samples} == {"warm-up", "crashes", "mixed"}
+    assert len(said) >= len(result.samples) >= 5
+    last = result.samples[-1]
+    assert all(last.jobs[kind] > 0 for kind in Kind), last.jobs
+    assert last.generation > 0
+    assert 0 < result.also["killed: chromium"] <= last.values["browser restarts"]
+    for column in ("daemon private", "chromium private", "tree private"):
+        assert all(sample.values[column] > 1000 for sample in result.samples), column
+    assert of_daemon(result).verdict is not Verdict.BROKEN
+    report.write(result, tmp_path)
+    with (tmp_path / "samples.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["daemon private"]) for row in rows] == [
+        sample.values["daemon private"] for sample in result.samples
+    ]
+    assert len(json.loads((tmp_path / "soak.json").read_text())["samples"]) == len(rows)
+
+
+def test_a_leak_is_caught(tmp_path: Path) -> None:
+    result, _ = short(tmp_path, "tests.soak.leaking")
+    assert result.wrong == []
+    assert of_daemon(result).verdict is Verdict.BROKEN, of_daemon(result)
+    assert report.exit_code(result) == report.FAILED
+    assert "BROKEN" in report.text(result)

@@ -1,0 +1,53 @@
+"""The soak's crew: one worker in sh, which ends as its input `end` says.
+
+It is of the smallest kind, since what is measured is the daemon around it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class End(StrEnum):
+    """How an execution is to end."""
+
+    RESULT = "result"
+    LINKS = "links"  # a result, after it had the daemon convert a link
+    FAILURE = "failure"
+    HUMAN = "human"  # a result, when somebody has answered its question
+    STOP = "stop"  # it waits to be stopped
+    KILL = "kill"  # it says who it is, and waits to be killed
+
+
+WORKER: Final = r"""
+say() { printf '%s\n' "$1" >&3; }
+given() { printf '%s' "$inputs" | sed -n "s/.*\"$1\":\"\([^\"\\\\]*\)\".*/\1/p"; }
+give_up() { say "{\"type\": \"failed\", \"error\": \"$1\"}"; echo "$1" >&2; exit 3; }
+
+IFS= read -r inputs <&3
+say '{"type": "started", "total_tasks": 1}'
+say "{\"type\": \"task_started\", \"task_id\": \"only\", \"name\": \"$$\", \"agent\": \"worker\"}"
+case $(given end) in
+result)
+    say '{"type": "step", "task_id": "only", "thought": "It is done when it is done."}' ;;
+links)
+    links="[\"$(given link)\"]"
+    tool='"call_id": "1", "tool": "convert_links"'
+    say "{\"type\": \"tool_call\", $tool, \"arguments\": {\"links\": $links}}"
+    IFS= read -r answer <&3
+    case $answer in
+    *'"failCode":0'*) ;;
+    *) give_up "no link was made" ;;
+    esac ;;
+failure) give_up "it was to fail" ;;
+human)
+    say '{"type": "human_input", "task_id": "only", "prompt": "Good?", "output": "a draft"}'
+    IFS= read -r answer <&3 ;;
+*)
+    IFS= read -r stop <&3
+    exit 1 ;;
+esac
+say '{"type": "task_completed", "task_id": "only", "output": "done"}'
+say '{"type": "result", "output": "done"}'
+"""
