@@ -167,7 +167,7 @@ def _explain(place: Place, bind: Bind, *, ready: bool) -> None:
 
   how it is        sudo smartlinkd status{option}
   its log          journalctl -u {place.name}
-  configuration    {place.configuration}   (then: sudo systemctl restart {place.name})
+  configuration    {place.configuration}   (then: sudo systemctl reload {place.name})
   the sync key     sudo cat {place.credentials}/{configuration.SYNC_KEY}
   stop it          sudo systemctl stop {place.socket} {place.service}
 

@@ -171,12 +171,6 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def tmp_path(open_folder: Path) -> Path:
-    """Whom the daemon runs as has to get there."""
-    return open_folder
-
-
-@pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write_config(crews: str) -> Path:
         path = tmp_path / "config.toml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
 from tests.every_step.strike import Strike
 from tests.every_step.world import World, got_its_own, was_told
@@ -12,6 +13,8 @@ from tests.every_step.world import World, got_its_own, was_told
 if TYPE_CHECKING:
     from tests.every_step.conftest import StrikeWorld
 
+LATER = 1.0
+"""Seconds in which a conversion would come to its end."""
 PARTS = ("auth", "conversion", "browser")
 
 
@@ -36,6 +39,9 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> 
         await asked.wait()
         strike.disarm()
         await world.is_well()
+        asked_for = len(world.stage.network.requests)
+        await trio.sleep(LATER)
+        assert len(world.stage.network.requests) == asked_for  # nothing is done for who has gone
         await world.serves_on(account)
 
     assert strike_world(scenario, stride=7) > 900

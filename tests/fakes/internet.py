@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import h11
 import pytest
@@ -199,10 +198,6 @@ class Internet:
 def refused() -> OSError:
     """Nobody listens there."""
     return ConnectionRefusedError(111, os.strerror(111))
-
-
-def host_of(url: str) -> str:
-    return urlsplit(url).netloc
 
 
 async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:

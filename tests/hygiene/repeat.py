@@ -4,8 +4,9 @@ A test that fails once in a hundred runs is a fault, of its own or of what it te
 out is the order of the tests, the order in which trio runs their tasks, and the moment. The first
 failure ends it all; its seed gives both orders again.
 
-Fast are the tests of FOLDERS, but for those that drive a real Chromium. The others start whole
-daemons, containers or browsers, and are run once by `./run test`.
+Fast are the tests of FOLDERS, but for those that drive a real Chromium: the parts of the daemon,
+and the whole of it in the matrix of faults, in one process. The others start programs (workers,
+daemons, containers, browsers), and `./run test` runs them once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-FOLDERS = ("auth", "supervision")
+FOLDERS = (
+    "auth",
+    "config",
+    "conversion",
+    "crews/webhooks",
+    "fakes",
+    "faults",
+    "journal",
+    "marketplace",
+    "sandbox",
+    "serving",
+    "supervision",
+    "vault",
+)
 
 
 def main(arguments: Sequence[str]) -> int:

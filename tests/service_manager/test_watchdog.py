@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks import AT_ONCE, Webhooks
 from daemon.errors import Refused, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
@@ -180,6 +180,15 @@ async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
     autojump_clock: MockClock,
 ) -> None:
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
+    async with watched(ChildSpec("webhooks", webhooks.run, pulse=webhooks.pulse)) as manager:
+        await trio.sleep(3600.0)
+        assert not manager.strikes()
+
+
+async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: MockClock) -> None:
+    """Those that were made, and that the journal has no room to note."""
+    webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
+    webhooks._in_hand = dict.fromkeys(range(AT_ONCE), cast("Delivery", None))
     async with watched(ChildSpec("webhooks", webhooks.run, pulse=webhooks.pulse)) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()

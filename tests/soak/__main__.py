@@ -41,6 +41,9 @@ def main() -> int:
     say = partial(print, flush=True)
     say(f"soak: {chosen.minutes:g} minutes, seed {seed}; results in {folder}")
     result = trio.run(partial(soak, chosen.minutes, seed, folder / "daemon.log", say=say))
+    if not result.samples:
+        say("there is no sample: the daemon never came to rest")
+        return report.FAILED
     report.write(result, folder)
     say()
     say(report.text(result))

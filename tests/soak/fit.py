@@ -30,13 +30,14 @@ LEAST_POINTS: Final = 4
 MOST_POINTS: Final = 400
 """Of a run: pairs are many. A longer one is thinned evenly."""
 MOST_ALIKE: Final = 0.9
-Z: Final = 1.96
-"""Of a normal distribution: 95 of 100 are within."""
+LIKELY: Final = 1.96
+SURE: Final = 3.29
+"""Of a normal distribution: 95 of 100, and 999 of 1000, are within so many deviations."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """What `y` grows by as `x` grows by one; with 95 % confidence between `low` and `high`."""
+    """What `y` grows by as `x` grows by one: very likely between `low` and `high`."""
 
     value: float
     low: float
@@ -50,8 +51,11 @@ NOTHING: Final = Slope(0.0, -inf, inf)
 """Nothing is known."""
 
 
-def slope(runs: Sequence[Run]) -> Slope:
-    """The slope that all runs have in common. `NOTHING` when there are too few points."""
+def slope(runs: Sequence[Run], *, within: float = LIKELY) -> Slope:
+    """The slope that all runs have in common, and the interval of `within` deviations.
+
+    `NOTHING` when there are too few points.
+    """
     runs = [_thinned(run) for run in runs]
     slopes = sorted(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
@@ -64,7 +68,7 @@ def slope(runs: Sequence[Run]) -> Slope:
     value = median(slopes)
     # Kendall's variance of a count of pairs; n points have n (n - 1) / 2 of them.
     variance = sum(n * (n - 1) * (2 * n + 5) / 18 for n in map(len, runs))
-    width = Z * sqrt(variance * _alikeness(runs, value))
+    width = within * sqrt(variance * _alikeness(runs, value))
     below, above = floor((len(slopes) - width) / 2) - 1, ceil((len(slopes) + width) / 2)
     return Slope(
         value,

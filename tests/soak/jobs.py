@@ -24,6 +24,7 @@ POOL: Final = 16
 """All accounts. The others' pages are opened anew most times they are used."""
 MOST_LINKS: Final = 15
 FIRST_ITEM: Final = 500_000_000
+FIRST_SPARE_ITEM: Final = 400_000_000
 
 
 class Kind(StrEnum):
@@ -156,7 +157,9 @@ class Planner:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
+        self._moments = random.Random(seed)  # their own, since how many there are is chance
         self._items = count(FIRST_ITEM)
+        self._spare_items = count(FIRST_SPARE_ITEM)
 
     def job(self, weights: Mapping[Kind, float]) -> Job:
         """The next one, of kinds by their weights."""
@@ -175,11 +178,11 @@ class Planner:
 
     def moment(self, seconds: float) -> float:
         """Some time within so many."""
-        return self._chance.uniform(0.0, seconds)
+        return self._moments.uniform(0.0, seconds)
 
-    def item(self) -> int:
-        """One that nobody has asked for."""
-        return next(self._items)
+    def spare_item(self) -> int:
+        """One that no job has asked for, nor will."""
+        return next(self._spare_items)
 
     def _conversion(self) -> Conversion:
         chance = self._chance
@@ -208,7 +211,7 @@ class Planner:
         return tuple(self._link(self._pick(_FORMS)) for _ in range(self._chance.randint(1, most)))
 
     def _link(self, form: Form) -> Link:
-        return Link(form, self.item())
+        return Link(form, next(self._items))
 
     def _sub_id(self) -> str:
         return "".join(self._chance.choices(_LETTERS, k=self._chance.randint(1, 12)))
@@ -221,7 +224,7 @@ class Planner:
     def _kickoff(self) -> Kickoff:
         chance = self._chance
         end = self._pick(_ENDS)
-        return Kickoff(end, self.item(), chance.random() < 0.3, chance.random() < 0.02)
+        return Kickoff(end, next(self._items), chance.random() < 0.3, chance.random() < 0.02)
 
     def _pick(self, weights: Mapping[_T, float]) -> _T:
         (found,) = self._chance.choices(list(weights), list(weights.values()))

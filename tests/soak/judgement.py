@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Final
 
 from tests.soak import schedule
-from tests.soak.fit import Run, Slope, slope
+from tests.soak.fit import NOTHING, SURE, Run, Slope, slope
 from tests.soak.jobs import Kind
 from tests.soak.samples import Sample
 
@@ -29,12 +29,19 @@ FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon c
 FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
 
 
+COLD: Final = 1000
+"""Conversions for which the daemon is cold: what it remembers is bounded, and not full yet; the
+same goes for the pages that SQLite keeps, and for what Python and its libraries keep at hand."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """Kilobytes a conversion: in the daemon, and in Chromium's main process."""
+    """Kilobytes a conversion: in the daemon, from `cold` conversions on, and in Chromium's main
+    process."""
 
     daemon: float = 1.0
     chromium: float = 20.0
+    cold: int = COLD
 
 
 LIMITS: Final = Limits()
@@ -62,19 +69,22 @@ class Finding:
 def findings(samples: Sequence[Sample], limits: Limits = LIMITS) -> list[Finding]:
     """All limits. The first stretch was the warm-up."""
     found = [
-        _limited("the daemon's memory", whole(samples, "daemon private"), limits.daemon),
+        _limited(
+            "the daemon's memory", whole(samples, "daemon private", limits.cold), limits.daemon
+        ),
         _limited(
             "Chromium's main process", generations(samples, "chromium private"), limits.chromium
         ),
     ]
-    found += [_flat(column, whole(samples, column)) for column in FLAT]
+    found += [_flat(column, whole(samples, column, 0)) for column in FLAT]
     found += [_flat(column, generations(samples, column)) for column in FLAT_IN_CHROMIUM]
     return found
 
 
-def whole(samples: Sequence[Sample], column: str) -> list[Run]:
+def whole(samples: Sequence[Sample], column: str, cold: int = COLD) -> list[Run]:
     """The daemon's one run, by conversions."""
-    return [[_point(each, Kind.CONVERSION, column) for each in samples if each.stretch > 0]]
+    warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= cold]
+    return [[_point(each, Kind.CONVERSION, column) for each in warm]]
 
 
 def generations(samples: Sequence[Sample], column: str) -> list[Run]:
@@ -125,8 +135,13 @@ def _limited(what: str, runs: list[Run], limit: float) -> Finding:
 
 
 def _flat(column: str, runs: list[Run]) -> Finding:
-    """Flat is what does not grow by a whole one in the whole time, for sure."""
-    found = slope(runs)
+    """Flat is what does not surely grow, by a whole one or more in the whole time.
+
+    Surely, since there are many of these, and chance alone would break one in every few soaks.
+    """
+    found = slope(runs, within=SURE)
+    if found == NOTHING:
+        return Finding(column, "", found, 0.0, Verdict.UNDECIDED)
     length = sum(run[-1][0] - run[0][0] for run in runs if run)
     grows = found.low > 0 and found.value * length >= 1
     return Finding(column, "", found, 0.0, Verdict.BROKEN if grows else Verdict.HELD)

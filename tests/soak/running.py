@@ -39,7 +39,7 @@ from tests.soak.kickoffs import kick_off
 from tests.soak.logins import log_in
 from tests.soak.programs import WARM, daemon, needs_no_sandbox, sandbox
 from tests.soak.receiver import open_receiver
-from tests.soak.samples import Json, Sample, measure, processes_of, renderers
+from tests.soak.samples import Json, Sample, measure, processes_of, renderers, tree
 from tests.soak.schedule import Stretch, round_seconds, schedule
 from tests.soak.world import PATIENCE, World, Wrong, right
 
@@ -108,7 +108,6 @@ class _Running:
         self._result = result
         self._say = say
         self._planner = Planner(result.seed)
-        self._chromiums: list[int] = []
         self._began = trio.current_time()
 
     async def run(self) -> None:
@@ -181,7 +180,7 @@ class _Running:
         await self._until(http, "a browser", lambda now: bool(now["browser"]["ready"]))
         for place in range(WARM):
             account = world.accounts[place]
-            link = Link(Form.CANONICAL, self._planner.item())
+            link = Link(Form.CANONICAL, self._planner.spare_item())
             body = {"links": [world.text(link)], "cookie": account.cookie}
             answer = right(await world.convert(http, body))
             entry = answer["mapping"][world.text(link)]
@@ -205,12 +204,12 @@ class _Running:
         browser = (await world.status(http))["browser"]
         pid = browser["pid"]
         self._check_restarts(browser)
-        if not self._chromiums or self._chromiums[-1] != pid:
-            self._chromiums.append(pid)
+        if pid not in world.chromiums:
+            world.chromiums.append(pid)
         values, descriptors = measure(world.daemon.observer, world.daemon.pid, pid)
         values["browser restarts"] = browser["restarts"]
         at = trio.current_time() - self._began
-        generation = len(self._chromiums) - 1
+        generation = len(world.chromiums) - 1
         jobs = {str(kind): count for kind, count in world.book.done.items()}
         sample = Sample(at, number, stretch.name, generation, jobs, values)
         result.samples.append(sample)
@@ -275,7 +274,10 @@ def _check_end(world: World, log: Path) -> None:
     if code != 0:
         world.book.note_wrong(f"the daemon ended with exit code {code}")
     folder = world.daemon.folder
-    if left := processes_of(folder):
+    left = processes_of(folder)
+    for chromium in world.chromiums:
+        left += tree(chromium)
+    if left:
         world.book.note_wrong(f"the daemon left processes behind: {left}")
     profiles = [path.name for path in folder.glob("smartlinkd-*")]
     if left_folders := [*profiles, *map(str, (folder / "state" / "runs").glob("*"))]:

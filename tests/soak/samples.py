@@ -47,8 +47,8 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
     `observer` is the socket in the daemon's process, the numbers are of the two main processes.
     """
     seen = _ask(observer)
-    tree = list(_tree(chromium))
-    sizes = [size for pid in tree if (size := _memory(pid)) is not None]
+    pids = tree(chromium)
+    sizes = [size for pid in pids if (size := _memory(pid)) is not None]
     values = {
         **_named("daemon", seen["memory"]),
         "daemon descriptors": sum(seen["descriptors"].values()),
@@ -59,17 +59,22 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         **_named("chromium", memory_of(chromium)),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
-        "tree processes": len(tree),
+        "tree processes": len(pids),
         "tree pss": sum(size["pss"] for size in sizes),
         "tree private": sum(size["private"] for size in sizes),
     }
     return values, seen["descriptors"]
 
 
+def tree(chromium: int) -> list[int]:
+    """Its processes: a guarded command leads a session, and they stay in it."""
+    return [pid for pid, stat in _stats() if int(stat[3]) == chromium and stat[0] != "Z"]
+
+
 def renderers(chromium: int) -> list[int]:
     """The processes that show pages, the oldest first."""
     found = []
-    for pid in _tree(chromium):
+    for pid in tree(chromium):
         with suppress(OSError):
             if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 found.append((_started(pid), pid))
@@ -104,11 +109,6 @@ def _ask(observer: Path) -> Json:
 
 def _named(whose: str, sizes: dict[str, float]) -> dict[str, float]:
     return {f"{whose} {name}": round(size, 1) for name, size in sizes.items()}
-
-
-def _tree(chromium: int) -> Iterator[int]:
-    """Its processes: a guarded command leads a session, and they stay in it."""
-    return (pid for pid, stat in _stats() if int(stat[3]) == chromium and stat[0] != "Z")
 
 
 def _memory(pid: int) -> dict[str, float] | None:

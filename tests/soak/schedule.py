@@ -45,12 +45,11 @@ LONGEST_STORM: Final = 60.0
 
 @dataclass(frozen=True)
 class Stretch:
-    """So many seconds of one mix. `kind` is the only one there is, if there is only one."""
+    """So many seconds of one mix."""
 
     name: str
     weights: Mapping[Kind, float]
     seconds: float
-    kind: Kind | None = None
     storm: bool = False
     """Chromium is killed, once in each round."""
     rounds: int = 1
@@ -95,4 +94,4 @@ def _storm(seconds: float) -> Stretch:
 
 
 def _only(kind: Kind, seconds: float) -> Stretch:
-    return Stretch(alone(kind), {kind: 1.0}, seconds, kind)
+    return Stretch(alone(kind), {kind: 1.0}, seconds)

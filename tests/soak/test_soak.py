@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +22,8 @@ pytestmark = [
 SEED = 11
 MINUTES = 0.5
 """On a machine that has nothing else to do; a busy one takes longer for as many rounds."""
-WARMING_UP = Limits(daemon=LEAK / 1000 / 4)
+COLD = Limits(daemon=LEAK / 1000 / 4, cold=0)
+"""In half a minute it is not warm, and takes more than it may later."""
 
 
 def short(tmp_path: Path, module: str) -> tuple[Soak, list[str]]:
@@ -35,8 +34,8 @@ def short(tmp_path: Path, module: str) -> tuple[Soak, list[str]]:
 
 
 def of_daemon(result: Soak) -> Finding:
-    """What is found of its memory. In half a minute it is not warm, and takes more than it may."""
-    found, *_ = findings(result.samples, WARMING_UP)
+    """What is found of its memory."""
+    found, *_ = findings(result.samples, COLD)
     assert found.what == "the daemon's memory"
     return found
 
@@ -53,18 +52,10 @@ def test_a_short_soak(tmp_path: Path) -> None:
     for column in ("daemon private", "chromium private", "tree private"):
         assert all(sample.values[column] > 1000 for sample in result.samples), column
     assert of_daemon(result).verdict is not Verdict.BROKEN
-    report.write(result, tmp_path)
-    with (tmp_path / "samples.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["daemon private"]) for row in rows] == [
-        sample.values["daemon private"] for sample in result.samples
-    ]
-    assert len(json.loads((tmp_path / "soak.json").read_text())["samples"]) == len(rows)
+    assert "short to tell" in report.text(result)
 
 
 def test_a_leak_is_caught(tmp_path: Path) -> None:
     result, _ = short(tmp_path, "tests.soak.leaking")
     assert result.wrong == []
     assert of_daemon(result).verdict is Verdict.BROKEN, of_daemon(result)
-    assert report.exit_code(result) == report.FAILED
-    assert "BROKEN" in report.text(result)

@@ -101,6 +101,8 @@ class World:
         self.accounts = [Account(str(FIRST_ACCOUNT + place)) for place in range(POOL)]
         self.troubled = Account(str(FIRST_ACCOUNT + POOL))
         self.stored = Stored()
+        self.chromiums: list[int] = []
+        """The main process of each that was looked at, in order."""
         self.token = ""
         self.crew_token = ""
         self.logging_in = trio.Lock()

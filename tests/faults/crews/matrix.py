@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from daemon.crews.run import LAST_ENTRY
+from daemon.crews.webhooks import LONGEST_SLEEP
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
@@ -27,10 +28,8 @@ BUSY = 2.2  # SQLite has waited for a lock
 HELD_UP = 5.0  # what could not be recorded has been tried again
 PATIENCE = 8.1  # a part that is away has been waited for
 CUT_OFF = DEADLINE + GRACE + MOMENT
-SILENCE = 31.0  # a receiver has had its time
 SLOWLY = 40.0  # each call of the journal's takes a second
 GIVEN_UP = 100.0  # the daemon has seen that it cannot go on
-HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -226,8 +225,8 @@ change("client_gone", ALL, statuses=[0], seconds=MOMENT)
 put("client_gone", ("idle", "draining"), Impossible("whoever asks then is answered at once"))
 change("clock_ahead", ALL)
 change("clock_back", ALL)
-# They were owed from a time that is an hour ahead now.
-change("clock_back", ("ending", "delivering"), called=HOUR + CALLED)
+# They were owed from a time that is an hour ahead then, and wait until the clock is right again.
+change("clock_back", ("ending", "delivering"), called=LONGEST_SLEEP + CALLED)
 
 # The disk.
 

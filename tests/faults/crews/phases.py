@@ -114,6 +114,7 @@ async def starting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 async def running(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene = await _at("running", stage, nursery)
     await _works(scene, "started", "task a", "hear")
+    await _watched(scene)
     scene.go_on = lambda: _finish(stage, scene.kickoff_id)
     return scene
 
@@ -134,6 +135,7 @@ async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     await _works(scene, "started", "task a", call, "hear", *REST)
     await scene.gates[0].reached.wait()
     del stage.network.gates[SUBMIT]
+    await _watched(scene)
     return scene
 
 
@@ -142,6 +144,7 @@ async def waiting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene = await _at("waiting", stage, nursery)
     await _works(scene, "started", "task a", "ask a", "hear", *REST)
     await scene.client.reaches(scene.kickoff_id, "waiting_for_human_input", REACHED)
+    await _watched(scene)
     scene.go_on = lambda: scene.client.ask("POST", "/resume", _feedback(scene.kickoff_id))
     return scene
 
@@ -159,6 +162,7 @@ async def ending(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     """Its end is being stored."""
     scene = await _at("ending", stage, nursery)
     await _works(scene, "started", "task a", "hear")
+    await _watched(scene)
     _hold(scene, stage.disk.hold(_ends))
     _finish(stage, scene.kickoff_id)
     await scene.gates[0].reached.wait()
@@ -256,6 +260,10 @@ async def _works(scene: Scene, *script: Step) -> None:
     scene.kickoff_id = await _accepted(scene, *script)
     await _reached(scene, scene.kickoff_id, "hang" if "hang" in script else "hear")
     await trio.sleep(LOOK_EVERY)  # all of it is recorded
+
+
+async def _watched(scene: Scene) -> None:
+    """A client waits for what becomes of it."""
     scene.victim = scene.watch()
     await trio.sleep(LOOK_EVERY)
 

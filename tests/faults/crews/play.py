@@ -28,8 +28,6 @@ OWED_FOR = 1.0
 """Seconds between two looks at the calls that are owed; some are for an hour."""
 STOPPED = 120.0
 """Seconds in which a daemon has ended, be it one that first tries to go on."""
-ENDS = (*("executor", "journal", "webhooks", "crews", "crew tokens"), *("http", "conversion"))
-OVER = ("completed", "error", "timed_out", "stopped", "interrupted")
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ class Play:
         if scene.victim is None:
             await trio.sleep(LOOK_EVERY)
             scene.victim = scene.kick_off()
+        if self.fault == "client_gone":
+            await self._is_let_go()
         if not self.due.ends_daemon or scene.gates:
             scene.go_on()
         nursery.start_soon(self._notice)
@@ -99,6 +99,12 @@ class Play:
         if victim.status == 503:
             assert int(victim.exchange.answered["retry-after"]) >= 1
             assert victim.answer["message"]
+
+    async def _is_let_go(self) -> None:
+        """Nothing is done for somebody who has gone, also when what they waited for goes on."""
+        with trio.fail_after(MOMENT):
+            while self.stage.crews.executor.followers:  # noqa: ASYNC110 - as monitors look
+                await trio.sleep(LOOK_EVERY)
 
     async def _daemon_ended(self, nursery: trio.Nursery) -> None:
         """Nothing of it is left; and it can be started again."""
