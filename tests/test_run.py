@@ -97,6 +97,8 @@ def clone(tmp_path: Path) -> Clone:
     for path in ROOT.glob("requirements*.txt"):
         shutil.copy(path, made.folder)
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
+    (made.folder / "tests/systemd").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/systemd/container.sh", made.folder / "tests/systemd")
     for name in ESSENTIAL:
         found = shutil.which(name)
         assert found is not None
@@ -375,6 +377,14 @@ def test_a_soak_has_an_environment_of_its_own_and_a_chromium(clone: Clone) -> No
     ]
     assert clone.run("soak")[0] == 0
     assert clone.calls()[-1] == "tests.soak"
+
+
+def test_a_simulation_needs_no_chromium(clone: Clone) -> None:
+    clone.put("nice", 'shift 2; exec "$@"')
+    (clone.programs / CHROMIUM).unlink()
+    code, _, _ = clone.run("simulate", "--seeds", "3", "--hours", "1")
+    assert code == 0
+    assert clone.calls() == [*SET_UP, "tests.simulation --seeds 3 --hours 1"]
 
 
 @pytest.mark.parametrize("action", ["install", "uninstall"])

@@ -22,7 +22,10 @@ from daemon.sandbox.faults import FAULTS, Fault, Point
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Json, Portal
 
-pytestmark = pytest.mark.chromium
+pytestmark = [
+    pytest.mark.chromium,
+    pytest.mark.deadline(300, reason="one fixture plays all faults, for all tests"),
+]
 
 AT_ONCE = 8
 """Stories; each needs a browser context of its own."""

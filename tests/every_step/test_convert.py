@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
 from tests.every_step.world import World, got_its_own, was_told
@@ -38,13 +39,19 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> 
         strike.arm(asked.exchange.under_way.cancel)
         await asked.wait()
         strike.disarm()
+        await nothing_is_done_for_nobody(world)
         await world.is_well()
-        asked_for = len(world.stage.network.requests)
-        await trio.sleep(LATER)
-        assert len(world.stage.network.requests) == asked_for  # nothing is done for who has gone
         await world.serves_on(account)
 
     assert strike_world(scenario, stride=7) > 900
+
+
+async def nothing_is_done_for_nobody(world: World) -> None:
+    """From the moment in which a client has gone the portal is not asked any more."""
+    await wait_all_tasks_blocked()
+    requests = len(world.stage.network.requests)
+    await trio.sleep(LATER)
+    assert len(world.stage.network.requests) == requests
 
 
 def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:

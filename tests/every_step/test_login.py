@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from daemon.auth import doorkeeper, throttle
+from daemon.auth.passwords import CHECKS_AT_ONCE
 from daemon.auth.second_factor import SecondFactor
 from daemon.auth.throttle import FREE_FAILURES
 from tests.every_step.owner import Owner, answered, status
@@ -65,14 +66,18 @@ def test_auth_fails(strike_world: StrikeWorld) -> None:
 def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
     strike_world: StrikeWorld,
 ) -> None:
+    """It waits for others first, as many as are compared at a time."""
+
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
         await owner.session()  # from here on nothing counts against this address
         world.judged.clear()
+        others = [owner.login(WRONG) for _ in range(CHECKS_AT_ONCE)]
         asked = owner.login(WRONG)
         strike.arm(asked.exchange.under_way.cancel)
         await asked.wait()
         strike.disarm()
+        assert {await status(other) for other in others} == {401}
         await world.is_well()
         while await status(owner.login(WRONG)) == 401:
             pass

@@ -218,6 +218,7 @@ def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
                     pass
 
 
+@pytest.mark.deadline(300, reason="the number says it")
 async def test_twenty_thousand_mutated_requests(daemon: Daemon) -> None:
     chance = random.Random(SEED)
     whole = await well_formed(daemon)

@@ -41,6 +41,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.mark.deadline(600, reason="a thousand requests, or as many as were asked for")
 async def test_nothing_is_otherwise_than_documented(daemon: Daemon, tmp_path: Path) -> None:
     tokens = {
         "SESSION_TOKEN": await daemon.login(),

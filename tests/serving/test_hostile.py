@@ -91,7 +91,7 @@ async def test_a_hostile_client_that_reads_to_the_end_hurts_nobody(
 async def test_a_hostile_client_that_leaves_at_once_hurts_nobody(
     serving: Serving, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(idle_seconds=0.1) as server:
+    async with serving() as server:
         await server.send_and_close(HOSTILE[name])
         assert await server.is_answered()
     assert "was ended by" not in caplog.text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from daemon.serving import Served, bind, guards, serve
 from daemon.serving.guards import Connection
@@ -96,6 +97,7 @@ async def test_nobody_new_is_let_in_while_it_drains(serving: Serving, seen: Seen
         await stream.send_all(WAIT)
         await seen.started.wait()
         server.stop.set()
+        await wait_all_tasks_blocked()
         with pytest.raises(trio.TooSlowError), trio.fail_after(0.1):
             await server.is_answered()
         seen.finish.set()

@@ -257,3 +257,50 @@ async def test_stopped_while_dependants_stop_it_starts_nothing_again(
     assert tree.end_time == pytest.approx(4.0)
     assert (a.incarnations, b.incarnations) == (1, 1)
     assert b.events.count("b is asked") == 1
+
+
+async def test_a_start_ends_with_the_base_that_it_may_be_waiting_for(
+    a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    tree = grow(rest_for_one(a.spec(), b.spec(), c.spec()))
+    await trio.sleep(1)
+    b.before = trio.sleep_forever
+    a.fail(ValueError("broken"))
+    await trio.sleep(1.5)  # a serves again, and b is being started
+    b.before = trio.lowlevel.checkpoint
+    a.fail(ValueError("broken again"))
+    await trio.sleep(5)
+    assert a.start_times == b.start_times == pytest.approx([0.0, 2.0, 4.5])
+    assert c.start_times == pytest.approx([0.0, 4.5])
+    assert [child.last_error for child in tree.supervisor.snapshot()] == [
+        "ValueError: broken again",
+        None,
+        None,
+    ]
+
+
+async def test_the_first_start_too_goes_on_when_its_base_is_there_again(
+    a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    b.before = trio.sleep_forever
+    tree = grow(rest_for_one(a.spec(), b.spec(), c.spec()))
+    await trio.sleep(0.5)
+    b.before = trio.lowlevel.checkpoint
+    a.fail(ValueError("broken"))
+    await trio.sleep(2)
+    assert tree.up
+    assert a.start_times == b.start_times == pytest.approx([0.0, 1.5])
+    assert c.start_times == pytest.approx([1.5])
+
+
+async def test_a_stop_ends_a_start_whose_base_has_just_ended(
+    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    b.before = trio.sleep_forever
+    tree = grow(rest_for_one(a.spec(), b.spec()))
+    await trio.sleep(0.5)
+    a.fail(ValueError("broken"))
+    tree.supervisor.stop()
+    await tree.over.wait()
+    assert tree.end is None
+    assert [child.state for child in tree.supervisor.snapshot()] == [State.DOWN, State.DOWN]

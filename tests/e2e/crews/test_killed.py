@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 import trio
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Customer:
         self._unanswered = False
 
 
+@pytest.mark.deadline(300, reason="a hundred executions, and four starts of the daemon")
 async def test_nothing_is_lost(
     employing: Employing, meet: Meet, receiver: Receiver, tmp_path: Path
 ) -> None:

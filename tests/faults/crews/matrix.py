@@ -141,23 +141,14 @@ for _fault in ("no_process", "no_folder"):
     put(_fault, "starting", Impossible("its guardian and its folder are there already"))
     # Whoever is started in that time.
     put(_fault, "restarting", replace(MATRIX.due((_fault, "restarting")), spares_others=False))
-change(
-    "says_nothing",
-    (*TO_COME, "starting"),
-    ends=["timed_out"],
-    by=DEADLINE + GRACE + RESTARTED,
-    error="ended at SIGTERM",
-    log=f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
-)
-change(
-    "says_nothing",
-    "starting",
-    seconds=DEADLINE + GRACE,
-    ends=["timed_out"],
-    by=DEADLINE + GRACE,
-    error="ended at SIGTERM",
-    log=f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
-)
+_SILENT: dict[str, Any] = {
+    "ends": ["timed_out"],
+    "by": DEADLINE + GRACE + RESTARTED,
+    "error": "ended at SIGTERM",
+    "log": f"execution {{id}} ended as timed_out: it ran longer than the {DEADLINE:g} s",
+}
+change("says_nothing", TO_COME, **_SILENT)
+change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
 
 # A worker that is there.
 

@@ -1,0 +1,132 @@
+"""The machine below Chromium, as the simulation has it: it knows which browser is well.
+
+A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
+nobody looks at. So nine of ten beats of a browser that is well are answered on the spot; when
+anything is wrong with it, each is really made.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.browser.generation import Generation
+from daemon.browser.page import Page
+from tests.fakes import machine
+from tests.fakes.chromium import FakeChromium
+from tests.fakes.machine import Process
+from tests.fakes.network import Json, Network
+from tests.fakes.wire import State
+from tests.simulation.upstream import VARIANT
+
+REALLY = 0.1
+OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
+
+
+class Machine(machine.Machine):
+    """See above. `broken` is told what is wrong."""
+
+    broken: Callable[[str], None]
+
+    def __init__(self, folder: Path, network: Network, chance: random.Random) -> None:
+        super().__init__(folder, network)
+        self._chance = chance
+        self._up: set[int] = set()  # browsers that have said where they listen, by pid
+        self.prepare = self._note_up
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        super().install(patch)
+        beat = Generation._beat
+
+        async def sometimes(generation: Generation, canary: Page, *, deadline: float) -> None:
+            if self._chance.random() >= REALLY and self.can_beat(canary):
+                await trio.lowlevel.checkpoint()
+                generation._last_beat = trio.current_time()
+                generation._missed = 0
+            else:
+                await beat(generation, canary, deadline=deadline)
+
+        patch.setattr(Generation, "_beat", sometimes)
+        patch.setattr(machine, "FakeChromium", self._watched)
+
+    def heal(self) -> None:
+        super().heal()
+        self.prepare = self._note_up
+
+    def calm_down(self) -> None:
+        """Nothing is wrong with browsers that run. A page in an endless loop is closed: nothing
+        tells of it, so it would cost whoever comes next an answer."""
+        for process in self.running:
+            if process.pid in self._up:
+                process.browser.go_on()
+                process.browser._late = ("", 0.0)
+                for tab in process.browser.tabs.values():
+                    if tab.spinning:
+                        tab.crash()
+
+    def _note_up(self, browser: FakeChromium) -> None:
+        self._up.add(browser.pid)
+
+    def _watched(self, *args: Any) -> FakeChromium:
+        return _Watched(self, *args)
+
+    def can_beat(self, canary: Page) -> bool:
+        """Whether a line of script would come back from there at once."""
+        for process in self.running:
+            if process.status is None and process.pid in self._up:
+                tab = process.browser.tabs.get(canary._target_id)
+                if tab is not None and tab.attached:
+                    return process.browser._late[0] not in OF_A_BEAT and self.is_well(process)
+        return False
+
+    def is_well(self, process: Process) -> bool:
+        """Whether this browser runs script, and the daemon can see it."""
+        if process.status is not None or process.pid not in self._up:
+            return False
+        browser = process.browser
+        canary = next(iter(browser.tabs.values()), None)  # the first there is
+        return (
+            browser._running.is_set()
+            and (canary is None or not (canary.silent or canary.dialog))
+            and all(wire._state is State.UP and not wire._noise for wire in process.wires)
+        )
+
+    @property
+    def well(self) -> bool:
+        """Whether there is one that is."""
+        return any(self.is_well(process) for process in self.running)
+
+    def _profile_folder(self, parent: Path, _: object) -> Path:
+        return super()._profile_folder(self.profiles, parent)
+
+    async def _memory_of(self, *_: object) -> int:
+        await trio.lowlevel.checkpoint()
+        memory, self.memory = self.memory, 100 << 20
+        return memory
+
+
+class _Watched(FakeChromium):
+    """One whose contexts are looked at."""
+
+    def __init__(self, machine: Machine, *args: Any) -> None:
+        super().__init__(*args)
+        self._machine = machine
+
+    def _set_cookies(self, params: Json) -> Json:
+        before = self.contexts.get(params["browserContextId"])
+        if before:
+            old, new = _whose(before), _whose(params["cookies"])
+            if old != new:
+                self._machine.broken(f"a context with the cookies of {old} got those of {new}")
+        return super()._set_cookies(params)
+
+
+def _whose(cookies: list[Json]) -> tuple[str, ...]:
+    """All of them, of one domain each: who owns them."""
+    values = {cookie["name"]: cookie["value"] for cookie in cookies}
+    return values.get("SPC_U", ""), values.get(VARIANT, "")

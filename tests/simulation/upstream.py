@@ -1,0 +1,121 @@
+"""The marketplace, as it sees the daemon: what no request of the daemon's may ever be.
+
+Looked at on the network, before the portal has it: so it counts what was sent, whatever became of
+it afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.cookies import SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+import trio
+
+from daemon.sandbox.batch import target_of
+from tests.fakes.network import ORIGINS, Exchange, NetError, Network
+
+if TYPE_CHECKING:
+    from tests.simulation.books import Books
+
+CHUNK = 5
+PLACES = 5
+VARIANT = "SPC_V"
+"""A cookie that the portal does not know: it makes two cookies of one account."""
+
+
+class Upstream(Network):
+    """The network, with eyes. `broken` is told what is wrong."""
+
+    books: Books
+    broken: Callable[[str], None]
+
+    def watch(self, books: Books, broken: Callable[[str], None]) -> None:
+        self.books, self.broken = books, broken
+        self.submits = 0
+        self._submitting: Counter[str] = Counter()
+
+    async def carry(self, exchange: Exchange) -> None:
+        with self._looked_at(exchange):
+            await super().carry(exchange)
+
+    @contextmanager
+    def _looked_at(self, exchange: Exchange) -> Iterator[None]:
+        parts = urlsplit(exchange.url)
+        cookies = _cookies(exchange)
+        if exchange.url.startswith(ORIGINS.short):
+            if cookies:
+                self.broken(f"a cookie went to the short links' host: {parts.path}")
+            if "dlink" in parts.path:
+                self.broken(f"a login link was opened: {parts.path}")
+        account = cookies.get("SPC_U", "")
+        if account and not exchange.url.startswith(ORIGINS.shop):
+            self._not_paused(account, exchange)
+        if parts.path != "/api/v3/gql":
+            yield
+            return
+        self._looks_right(cookies, exchange)
+        self.submits += 1
+        self._submitting[account] += 1
+        if self._submitting[account] > 1:
+            self.broken(f"account {account} is submitting twice at the same time")
+        try:
+            yield
+        finally:
+            self._submitting[account] -= 1
+
+    def _not_paused(self, account: str, exchange: Exchange) -> None:
+        told = self.books.paused.get(account)
+        if told is not None:
+            self.broken(
+                f"{exchange.method} {urlsplit(exchange.url).path} for account {account}, whose "
+                f"owner was told at {told:.3f} that it is paused"
+            )
+
+    def _looks_right(self, cookies: dict[str, str], exchange: Exchange) -> None:
+        params = json.loads(exchange.sent)["variables"]["linkParams"]
+        if not 1 <= len(params) <= CHUNK:
+            self.broken(f"a submit of {len(params)} links")
+        places = {tuple(each["advancedLinkParams"].values()) for each in params}
+        if len(places) != 1:
+            self.broken(f"a submit with several sub-ids: {places}")
+        items = [self._item(each["originalLink"]) for each in params]
+        if len(set(items)) != len(items):
+            self.broken(f"a submit with a link twice: {items}")
+        whose = (cookies.get("SPC_U", ""), cookies.get(VARIANT, ""))
+        self.books.submitted(whose, items, places.pop())
+
+    def _item(self, link: str) -> int:
+        target = target_of(link, ORIGINS)
+        if target is None:
+            self.broken(f"a link was submitted that is none: {link}")
+            return 0
+        return target[1]
+
+
+class Plain(httpx.AsyncBaseTransport):
+    """The daemon's own requests, without a browser: for short links."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        headers = {name.lower(): text for name, text in request.headers.items()}
+        exchange = Exchange(request.method, str(request.url), headers, request.content)
+        await trio.lowlevel.checkpoint()
+        await self._network.carry(exchange)
+        try:
+            content = await exchange.read()
+        except NetError as fault:
+            raise httpx.ReadError(str(fault)) from None
+        return httpx.Response(exchange.status, headers=exchange.answered, content=content)
+
+
+def _cookies(exchange: Exchange) -> dict[str, str]:
+    jar: SimpleCookie = SimpleCookie(exchange.headers.get("cookie", ""))
+    return {name: morsel.value for name, morsel in jar.items()}

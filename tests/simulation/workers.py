@@ -1,0 +1,25 @@
+"""The machine that workers run on, as the simulation has it: each start is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.fakes import workers
+from tests.fakes.workers import Guardian
+from tests.simulation.executions import Executions
+
+
+class Workers(workers.Workers):
+    """See above."""
+
+    def __init__(self, folder: Path, executions: Executions) -> None:
+        super().__init__(folder)
+        self._executions = executions
+
+    def _popen(self, *args: Any, **more: Any) -> Guardian:
+        guardian = super()._popen(*args, **more)
+        crew = guardian._command[-1]
+        running = sum(each._command[-1] == crew for each in self.guardians)
+        self._executions.worker_started(crew, guardian._execution, running)
+        return guardian

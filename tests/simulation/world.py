@@ -1,0 +1,325 @@
+"""A world with one daemon in it: the marketplace, the machine, the clock on the wall, and the log.
+
+What is wrong anywhere is told to `broken`, and that is the end of the world: whoever looks for the
+reason wants the moment, and not what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+import trio
+
+from daemon.auth import passwords
+from daemon.config import build
+from daemon.crews.webhooks import Webhooks
+from daemon.journal.errors import UnusableJournal
+from daemon.marketplace.plain_http import open_client
+from daemon.sandbox import spoil
+from daemon.sandbox.portal import portal_app
+from daemon.sandbox.shop import shop_app
+from daemon.sandbox.shorts import shorts_app
+from daemon.sandbox.state import State
+from daemon.state import NotSaved, StateUnusable
+from daemon.supervision.supervisor import Escalated
+from tests.fakes.disk import Disk
+from tests.fakes.internet import Internet
+from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
+from tests.faults.stage import Wall
+from tests.simulation.books import Books
+from tests.simulation.calls import Call
+from tests.simulation.configuration import configuration
+from tests.simulation.crews import CREWS
+from tests.simulation.executions import Executions
+from tests.simulation.life import URL, Life
+from tests.simulation.log import MARK, Log, Records, Struck
+from tests.simulation.machine import Machine
+from tests.simulation.receivers import HOSTS, Watched
+from tests.simulation.seeded import dice
+from tests.simulation.upstream import CHUNK, Plain, Upstream
+from tests.simulation.weather import Weather
+from tests.simulation.workers import Workers
+
+T = TypeVar("T")
+GONE = 1.0
+"""Seconds in which the machine has ended what a daemon left to it."""
+DUE = (
+    "Chromium cannot be kept up",  # when launches have failed for long
+    "its guardian ended with -9",
+    ": nothing new can be kept until there is room",
+)
+"""Errors that may be told in a storm."""
+STOPPED_WITHIN = 30.0
+"""Seconds in which a daemon that was told to stop has ended: the graces of its parts."""
+
+
+class World(Weather):
+    """See above. `folder` is of the world's own, and empty."""
+
+    def __init__(
+        self, seed: int, folder: Path, log: Log, wall: Wall, patch: pytest.MonkeyPatch
+    ) -> None:
+        super().__init__()
+        self.seed = seed
+        self.log = log
+        self.wall = wall
+        self.failures: list[str] = []
+        self.scope = trio.CancelScope()
+        self.books = Books(self.broken)
+        self.records = Records(log, self.is_due, self.broken)
+        # The daemon
+        self.life: Life | None = None
+        self.lives = 0
+        self.down_for = 1.0
+        """Seconds until the service manager starts it again."""
+        self._folder = folder
+        self._state = folder / "state-0"
+        self._state.mkdir(mode=0o700)
+        self._calls: set[Call] = set()
+        self.strike_webhooks = False
+        self.slow_threads = 0.0
+        """Seconds that whatever is done in a thread takes."""
+        # What it runs on
+        self.portal = State(ORIGINS, CHUNK, HOLD)
+        apps = (portal_app(self.portal), shop_app(self.portal), shorts_app(self.portal))
+        origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
+        self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
+        self.network.watch(self.books, self.broken)
+        self.machine = Machine(folder, self.network, dice(seed, "beats"))
+        self.machine.broken = self.broken
+        self.executions = Executions(self.broken)
+        self.tokens: dict[tuple[str, str], str] = {}
+        """Bearer tokens, by crew and user; "" is the organization."""
+        self.workers = Workers(folder, self.executions)
+        self.internet = Internet()
+        self.receivers = [self._receiver(host) for host in HOSTS]
+        self.disk = Disk()
+        self._client = open_client(Plain(self.network))
+        self._install(patch)
+
+    def _receiver(self, host: str) -> Watched:
+        receiver = self.internet.receivers[host] = Watched(host)
+        receiver.executions, receiver.broken = self.executions, self.broken
+        return receiver
+
+    def _install(self, patch: pytest.MonkeyPatch) -> None:
+        self.machine.install(patch)
+        self.workers.install(patch)
+        self.internet.install(patch)
+        self.disk.install(patch)
+        patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
+        patch.setattr(httpx, "create_ssl_context", _no_certificates)
+        patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
+        patch.setattr(spoil, "_sever", self.network.sever)
+        patch.setattr(passwords, "_matches", _matches)
+
+    def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:
+        """The one part that has no mailbox, and can be struck all the same."""
+
+        async def looked(*args: Any) -> float:
+            if self.strike_webhooks:
+                self.strike_webhooks = False
+                raise Struck(f"webhooks were {MARK}")
+            return await look(*args)
+
+        return looked
+
+    def _slowly(self, run_sync: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+        async def run(*args: Any, **more: Any) -> T:
+            if self.slow_threads:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(self.slow_threads)
+            return await run_sync(*args, **more)
+
+        return run
+
+    def is_due(self, text: str, fault: BaseException | None) -> bool:
+        """Whether this is what has to come of what the nemesis has done."""
+        if fault is None:
+            return any(due in text for due in DUE) and self.fine_since == inf
+        if isinstance(fault, Struck) or MARK in str(fault):
+            return True
+        disk = (UnusableJournal, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
+        return isinstance(fault, disk) and self.disk_is_spoilt
+
+    def broken(self, what: str) -> None:
+        """A promise is. The world ends."""
+        if not self.scope.cancel_called:
+            self.failures.append(what)
+            self.log.note(f"BROKEN {what}")
+            self.records.deaf = True
+            self.scope.cancel()
+
+    # The daemon
+
+    def inhabit(self, nursery: trio.Nursery) -> None:
+        """Have what outlives a daemon live here."""
+        self.workers.nursery = self.internet.nursery = nursery
+
+    async def keep_daemon(self) -> None:
+        """What a service manager does."""
+        while True:
+            self.life = Life(
+                build(configuration(self._state, self.machine.executable, self.workers.program)),
+                self._client,
+                self.wall.now,
+            )
+            self.lives += 1
+            self.log.note(f"daemon {self.lives} starts", count="starts of the daemon")
+            fault = await self.life.live()
+            with trio.move_on_after(GONE):
+                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
+                    await trio.sleep(0.02)
+            self.records.deaf = False
+            self.books.daemon_ended()
+            self.log.note(f"daemon {self.lives} ended: {fault or 'as it was told to'}")
+            if fault is not None and not self.is_due(str(fault), fault):
+                self.broken(f"the daemon has given up: {fault}")
+            self._check_nothing_left()
+            await trio.sleep(self.down_for)
+
+    async def stop(self) -> None:
+        """SIGTERM; returns when it has ended."""
+        if self.life is not None and self.life.serving:
+            self.life.stop()
+            with trio.move_on_after(STOPPED_WITHIN) as patience:
+                await self.life.ended.wait()
+            if patience.cancelled_caught:
+                self.broken(f"the daemon had not ended {STOPPED_WITHIN:g} s after SIGTERM")
+
+    def kill(self) -> None:
+        """SIGKILL: the disk stays as it is at this moment, and its Chromium goes with it."""
+        if self.life is None or self.life.ended.is_set():
+            return
+        self.records.deaf = True
+        self._state = self._folder / f"state-{self.lives}"
+        shutil.copytree(self.life.directory, self._state, ignore=_not_on_disk)
+        for process in self.machine.running:
+            process.kill()
+        self.life.kill()
+
+    @property
+    def up(self) -> bool:
+        return self.life is not None and self.life.serving
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json | bytes | None = None,
+        *,
+        token: str = "",
+        address: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Call:
+        """Send a request; with an `address`, through the owner's proxy."""
+        sent = dict(headers or {})
+        if token:
+            sent["authorization"] = f"Bearer {token}"
+        if address:
+            sent["x-forwarded-for"] = address
+        if body is not None:
+            sent["content-type"] = "application/json"
+        content = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
+        call = Call(Exchange(method, URL + path, sent, content), trio.current_time())
+        if self.life is None:
+            call.exchange.end("connection refused")
+        else:
+            self.life.door.ask(call.exchange, call.gone)
+        self._calls = {each for each in self._calls if not each.exchange.ended.is_set()}
+        self._calls.add(call)
+        return call
+
+    def scatter(self) -> None:
+        """All who wait for an answer leave."""
+        for call in self._calls:
+            call.gone.set()
+
+    def lock_journal(self) -> None:
+        if self.life is not None:
+            self.disk.lock()
+
+    async def read_tokens(self) -> None:
+        """Of all crews; they stay as they are."""
+        assert self.life is not None
+        for crew, table in CREWS.items():
+            for user in ("", *table.get("users", ())):
+                token = await self.life.crews.tokens.show(crew, user)
+                self.tokens[crew, user] = token.get_secret_value()
+
+    async def command(self, name: str, arguments: Json | None = None) -> Json | None:
+        """What the owner's shell asks for; None when nobody is there."""
+        if self.life is None or not self.life.serving:
+            return None
+        return await self.life.commands[name].run(arguments)
+
+    # What goes wrong
+
+    def set_clock(self, seconds: float) -> None:
+        """Put the clock on the wall ahead, or back."""
+        self.wall.offset += seconds
+        self.clock_set = trio.current_time()
+
+    def heal_portal(self) -> None:
+        self.portal.faults.clear()
+        self.call_no_more()
+
+    def heal_disk(self) -> None:
+        self.disk.heal()
+        self.slow_threads = 0.0
+        self.mend()
+
+    # What there is of it
+
+    @property
+    def deserted(self) -> bool:
+        """Nobody is at work, and no crew either."""
+        load = self.life.crews.executor.load() if self.life is not None else {}
+        return not self.anybody and not any(each.running or each.waiting for each in load.values())
+
+    def tasks(self) -> Counter[str]:
+        """The daemon's own tasks, by name."""
+        return Counter(_tasks(trio.lowlevel.current_root_task()))
+
+    def folders(self) -> int:
+        """Of browsers and workers."""
+        runs = self.life.directory / "runs" if self.life is not None else self._folder / "none"
+        found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
+        return len(found)
+
+    def _check_nothing_left(self) -> None:
+        left = (len(self.machine.running), self.folders(), self.workers.count())
+        if any(left):
+            self.broken(f"{left} browsers, folders and workers are left by a daemon that has ended")
+        if tasks := self.tasks():
+            self.broken(f"tasks are left by a daemon that has ended: {tasks}")
+
+
+_matches = cache(passwords._matches)
+_not_on_disk = shutil.ignore_patterns("runs")
+
+
+def _no_certificates(**_: object) -> Any:
+    """Nobody is called by https, and to load them takes a tenth of a second."""
+    return SimpleNamespace(load_default_certs=lambda: None)
+
+
+def _tasks(task: trio.lowlevel.Task | None) -> list[str]:
+    if task is None:
+        return []
+    found = [task.name] if task.name.startswith("daemon.") else []
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            found += _tasks(child)
+    return found

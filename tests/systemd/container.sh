@@ -1,0 +1,54 @@
+# shellcheck shell=sh
+# `./run test --systemd`: what is to be there before the container is booted (container.py). `run`
+# reads this, and it uses the functions there.
+
+# What the container has no network for: the packages of an installation, and two proxies.
+need_prepared() {
+    # shellcheck source=systemd/install.sh
+    . systemd/install.sh
+    find_service_python
+    wanted=$(recipe requirements.txt pyproject.toml)
+    [ "$(cat .container/made-from 2>/dev/null)" != "$wanted" ] || return 0
+    rm -rf .container
+    mkdir -p .container/wheels .container/debs .container/proxies
+    # shellcheck disable=SC2046 # a list of packages
+    quietly "fetching the packages of an installation" \
+        .venv/bin/python -m pip --disable-pip-version-check --no-input download \
+        --only-binary=:all: --python-version "$("$python" -c 'import platform as p
+print(p.python_version())')" -d .container/wheels -c requirements.txt $(runtime_packages)
+    apt_refresh
+    (cd .container/debs && quietly "fetching Debian's nginx and Caddy" $apt download nginx caddy)
+    for package in .container/debs/*.deb; do
+        dpkg-deb -x "$package" .container/proxies
+    done
+    printf '%s\n' "$wanted" >.container/made-from
+}
+
+# What smartlinkd itself needs of requirements.txt, and its build.
+runtime_packages() {
+    "$python" - <<'END'
+import pathlib
+import tomllib
+
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
+print(*(line.replace(" ", "") for line in [*project["dependencies"], "setuptools"]))
+END
+}
+
+systemd_tests() {
+    skipped="the tests under systemd are SKIPPED:"
+    if [ "$(id -u)" -ne 0 ]; then
+        say "$skipped only root can boot a container (sudo ./run test --systemd)"
+        exit 0
+    fi
+    if ! have apt-get || ! have dpkg-deb; then
+        say "$skipped what they need comes from Debian's packages, and there is no apt-get here"
+        exit 0
+    fi
+    have systemd-nspawn || apt_install systemd-container
+    need_chromium
+    need_prepared
+    end_set_up
+    exec .venv/bin/python tests/systemd/container.py --wheels "$PWD/.container/wheels" \
+        --proxies "$PWD/.container/proxies" "$@"
+}
