@@ -5,7 +5,9 @@ cookie has a browser context of its own (which shares nothing with another one, 
 included), whose tabs stay open between pieces of work. What is warm may also be stale: any error on
 a tab, the cancellation of its work among them, spoils the whole context. A spoiled context takes no
 new work, also none that had been waiting for it, and is disposed of when the last piece of work on
-it has ended. Who only waits, for a tab or for it to be opened, spoils nothing by leaving.
+it has ended; a tab of it is closed as soon as nobody is at work on that, so that nothing goes on at
+the portal that somebody has given up. Who only waits, for a tab or for it to be opened, spoils
+nothing by leaving.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class _Tab:
         self.page: Page | None = None
         self.opening = trio.Lock()
         self.hands = trio.Semaphore(at_once)
+        self.users = 0
 
 
 class _Warm:
@@ -86,16 +89,17 @@ class Contexts:
         """Do `job` on the place's tab, which is made and opened if it is not there yet."""
         while True:
             warm = self._warm.setdefault(place.key, _Warm(place.key))
+            tab = warm.tabs.setdefault(place.tab, _Tab(place.at_once))
             warm.users += 1
+            tab.users += 1
             try:
-                tab = warm.tabs.setdefault(place.tab, _Tab(place.at_once))
                 async with tab.hands:
                     page = await self._page(warm, tab, place)
                     if page is not None:
                         with self._spoiling(warm):
                             return await job(page)
             finally:
-                await self._leave(warm)
+                await self._leave(warm, tab)
 
     async def drop_idle(self) -> None:
         """Dispose of contexts as they become idle. Runs until cancelled."""
@@ -155,14 +159,17 @@ class Contexts:
         if not self._is_spoiled(warm):
             del self._warm[warm.key]
 
-    async def _leave(self, warm: _Warm) -> None:
+    async def _leave(self, warm: _Warm, tab: _Tab) -> None:
         warm.users -= 1
+        tab.users -= 1
         warm.last_used = trio.current_time()
         if warm.context is None and warm.users == 0:
             self._spoil(warm)  # who left before it was made: there is nothing to keep warm
         if self._is_spoiled(warm):
             if warm.users == 0:
                 await self._dispose(warm)
+            elif tab.users == 0:
+                await self._close(tab)
             return
         unused = [warm for warm in self._warm.values() if warm.users == 0]
         unused.sort(key=lambda warm: warm.last_used)
@@ -175,6 +182,18 @@ class Contexts:
             async with trio.open_nursery() as nursery:
                 for warm in unused:
                     nursery.start_soon(self._dispose, warm)
+
+    async def _close(self, tab: _Tab) -> None:
+        """Also while being cancelled: for as long as it is open its page goes on."""
+        page, tab.page = tab.page, None
+        if page is None:
+            return
+        with trio.move_on_after(DISPOSE_PATIENCE, shield=True):
+            try:
+                await page.close()
+            except Refused as refusal:
+                # It goes with its context, or with the browser.
+                logger.info("a tab could not be closed: %s", refusal)
 
     async def _dispose(self, warm: _Warm) -> None:
         """Also while being cancelled: a context left behind would keep the account's cookies."""

@@ -225,7 +225,7 @@ class PlayedChromium:
         self.endpoint = f"ws://browser.test/{number}"
         self.hung = False  # answers nothing
         self.mute = False  # answers, but runs no script
-        self.hoards = False  # disposes of nothing
+        self.hoards = False  # disposes of nothing, and closes nothing
         self.call_takes = 0.0
         self.megabytes = 100
         self.contexts: list[PlayedContext] = []
@@ -274,6 +274,10 @@ class PlayedPage:
     async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
         chromium = self.context.chromium
         await chromium.call(deadline, answered=not chromium.mute)
+
+    async def close(self) -> None:
+        await self.context.chromium.call(answered=not self.context.chromium.hoards)
+        self.context.chromium.pages.remove(self)
 
 
 class PlayedContext:

@@ -197,8 +197,45 @@ async def test_work_on_a_spoiled_context_goes_on_before_it_is_disposed_of(
     assert len(played.contexts) == 1
     fresh = await desk.do(place(at_once=2))
     assert fresh is not going_on.page
+    assert going_on.page in played.pages
     await finish(going_on)
     assert played.contexts == [fresh.context]
+
+
+async def test_work_that_is_given_up_does_not_go_on_while_its_context_does(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    reading = await desk.begin(place(tab="products"))
+    given_up = await desk.begin(place())
+    await cancel(given_up)
+    assert played.pages == [reading.page]
+    await finish(reading)
+    assert (played.contexts, played.pages) == ([], [])
+
+
+async def test_a_tab_that_is_not_closed_holds_nobody_up_for_long(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    reading = await desk.begin(place(tab="products"))
+    given_up = await desk.begin(place())
+    played.hoards = True
+    began = trio.current_time()
+    await cancel(given_up)
+    assert trio.current_time() - began == DISPOSE_PATIENCE
+    played.hoards = False
+    await finish(reading)
+    assert (played.contexts, played.pages) == ([], [])
+
+
+async def test_the_end_of_the_browser_is_that_of_a_tab_that_was_given_up(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    reading = await desk.begin(place(tab="products"))
+    given_up = await desk.begin(place())
+    played.exit()
+    await cancel(given_up)
+    await finish(reading, Disconnected("gone"))
+    assert isinstance(reading.error, Disconnected)
 
 
 @pytest.mark.parametrize("tab", ["links", "products"])

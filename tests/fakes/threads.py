@@ -16,6 +16,9 @@ import trio
 
 R = TypeVar("R")
 
+MEANWHILE = 3
+"""Steps that others can take while a thread begins, and while it ends."""
+
 
 async def run_in_place(
     function: Callable[..., R], *args: object, limiter: trio.CapacityLimiter | None = None
@@ -24,10 +27,15 @@ async def run_in_place(
     await trio.lowlevel.checkpoint_if_cancelled()
     async with limiter or trio.to_thread.current_default_thread_limiter():
         with trio.CancelScope(shield=True):
-            await trio.lowlevel.checkpoint()  # the thread has started
+            await _others_run()  # the thread has started
             result = outcome.capture(function, *args)
-            await trio.lowlevel.checkpoint()  # and has ended; that is on its way to us
+            await _others_run()  # and has ended; that is on its way to us
     return result.unwrap()
+
+
+async def _others_run() -> None:
+    for _ in range(MEANWHILE):
+        await trio.lowlevel.checkpoint()
 
 
 def threads_in_place(patch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ FORGOTTEN = 1.5 * IDLE
 LOGINS = 4
 """Tries to log in, while the owner may end all sessions."""
 HOUR = 3600.0
-LONGEST_REST = 1.5 * HOUR
+LONGEST_REST = 2 * HOUR
 
 
 class Course:
@@ -123,7 +123,7 @@ class Course:
 
     async def _storm(self, nemesis: Nemesis) -> None:
         world, chance = self._world, self._chance
-        world.bustle = chance.choice((0.3, 1.0, 1.0, 2.0))
+        world.bustle = chance.choice((0.2, 0.5, 1.0, 2.0))
         await nemesis.rage(chance.uniform(300.0, 1500.0))
         nemesis.rest()
 
@@ -162,7 +162,7 @@ class Course:
         await trio.sleep(AT_REST)
         self._audit.nothing_left()
         self._audit.nothing_untold()
-        if self._chance.random() < 0.5:
+        if self._chance.random() < 0.6:
             await trio.sleep(self._chance.uniform(FORGOTTEN, LONGEST_REST))
             self._audit.nothing_left()
             self._audit.only_the_canary()

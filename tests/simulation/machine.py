@@ -1,7 +1,7 @@
 """The machine below Chromium, as the simulation has it: it knows which browser is well.
 
 A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
-nobody looks at. So nine of ten beats of a browser that is well are answered on the spot; when
+nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot; when
 anything is wrong with it, each is really made.
 """
 
@@ -24,7 +24,7 @@ from tests.fakes.network import Json, Network
 from tests.fakes.wire import State
 from tests.simulation.upstream import VARIANT
 
-REALLY = 0.1
+REALLY = 0.05
 OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
 
 

@@ -39,7 +39,7 @@ SLOW = frozenset({"slow", "broken", "big"})
 LEAVES_AFTER = 3.0
 ANSWERED = 60.0 + 1.0 + 2 * 8.0 + 0.5
 """Seconds in which a conversion is answered: its own, and those of who asks for it."""
-AT_ONCE = 30
+AT_ONCE = 20
 """Requests in one burst, at the most."""
 
 
@@ -204,7 +204,7 @@ class Shopper:
 
     def _links(self) -> list[Link]:
         chance = self._chance
-        count = chance.choice((1, 1, 1, 2, 3, 5, 6, 10, 15))
+        count = chance.choice((1, 1, 1, 1, 2, 3, 5, 6, 15))
         return [self._link() for _ in range(count)]
 
     def _link(self) -> Link:

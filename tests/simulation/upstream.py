@@ -22,6 +22,7 @@ from tests.fakes.network import ORIGINS, Exchange, NetError, Network
 
 if TYPE_CHECKING:
     from tests.simulation.books import Books
+    from tests.simulation.log import Log
 
 CHUNK = 5
 PLACES = 5
@@ -34,9 +35,10 @@ class Upstream(Network):
 
     books: Books
     broken: Callable[[str], None]
+    log: Log
 
-    def watch(self, books: Books, broken: Callable[[str], None]) -> None:
-        self.books, self.broken = books, broken
+    def watch(self, books: Books, broken: Callable[[str], None], log: Log) -> None:
+        self.books, self.broken, self.log = books, broken, log
         self.submits = 0
         self._submitting: Counter[str] = Counter()
 
@@ -59,15 +61,18 @@ class Upstream(Network):
         if parts.path != "/api/v3/gql":
             yield
             return
-        self._looks_right(cookies, exchange)
         self.submits += 1
+        self._looks_right(cookies, exchange)
         self._submitting[account] += 1
         if self._submitting[account] > 1:
             self.broken(f"account {account} is submitting twice at the same time")
+        number, how = self.submits, "cut off"
         try:
             yield
+            how = f"{exchange.status}{exchange.fault}"
         finally:
             self._submitting[account] -= 1
+            self.log.note(f"portal: submit {number}: {how}")
 
     def _not_paused(self, account: str, exchange: Exchange) -> None:
         told = self.books.paused.get(account)
@@ -88,6 +93,7 @@ class Upstream(Network):
         if len(set(items)) != len(items):
             self.broken(f"a submit with a link twice: {items}")
         whose = (cookies.get("SPC_U", ""), cookies.get(VARIANT, ""))
+        self.log.note(f"portal: submit {self.submits} of {items} for {whose}", count="submits")
         self.books.submitted(whose, items, places.pop())
 
     def _item(self, link: str) -> int:

@@ -94,7 +94,7 @@ class World(Weather):
         apps = (portal_app(self.portal), shop_app(self.portal), shorts_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
         self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
-        self.network.watch(self.books, self.broken)
+        self.network.watch(self.books, self.broken, log)
         self.machine = Machine(folder, self.network, dice(seed, "beats"))
         self.machine.broken = self.broken
         self.executions = Executions(self.broken)

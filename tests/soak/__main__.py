@@ -18,7 +18,8 @@ import trio
 
 from tests.soak import plot, report
 from tests.soak.programs import ROOT
-from tests.soak.running import soak
+from tests.soak.running import Soak, soak
+from tests.soak.samples import Sample
 
 MINUTES = 30.0
 
@@ -34,22 +35,33 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the jobs (any; it is printed)")
     parser.add_argument("--out", type=_folder, help="where samples and plot go (a new folder)")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave nothing then, either
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
     folder.mkdir(parents=True, exist_ok=True)
-    say = partial(print, flush=True)
-    say(f"soak: {chosen.minutes:g} minutes, seed {seed}; results in {folder}")
-    result = trio.run(partial(soak, chosen.minutes, seed, folder / "daemon.log", say=say))
+    print(f"soak: {chosen.minutes:g} minutes, seed {seed}; results in {folder}", flush=True)
+    return _run(Soak(chosen.minutes, seed), folder)
+
+
+def _run(result: Soak, folder: Path) -> int:
+    def tell(sample: Sample) -> None:
+        report.append(sample, folder / "samples.csv")
+        print(report.progress(sample), flush=True)
+
+    # As Ctrl-C, which trio knows how to end by: nothing is left then.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    (folder / "samples.csv").unlink(missing_ok=True)
+    early = False
+    try:
+        trio.run(partial(soak, result, folder / "daemon.log", tell=tell))
+    except KeyboardInterrupt:
+        print("\nended early; this is what there is", flush=True)
+        early = True
     if not result.samples:
-        say("there is no sample: the daemon never came to rest")
+        print("there is no sample: the daemon never came to rest")
         return report.FAILED
     report.write(result, folder)
-    say()
-    say(report.text(result))
-    say()
-    say(f"plot: {plot.main(folder)}")
-    return report.exit_code(result)
+    print(f"\n{report.text(result)}\n\nplot: {plot.main(folder)}")
+    return 128 + signal.SIGINT if early else report.exit_code(result)
 
 
 def _minutes(text: str) -> float:

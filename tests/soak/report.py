@@ -15,6 +15,7 @@ from tests.soak.fit import Slope, slope
 from tests.soak.jobs import Kind
 from tests.soak.judgement import Finding, Verdict, alone, findings, generations, whole
 from tests.soak.running import Soak
+from tests.soak.samples import Sample
 
 COLUMNS: Final = {
     "daemon private": "daemon, kB",
@@ -33,7 +34,7 @@ HELD, FAILED, UNDECIDED = 0, 1, 3
 def exit_code(soak: Soak) -> int:
     """What the run as a whole comes to."""
     verdicts = {finding.verdict for finding in findings(soak.samples)}
-    if soak.wrongs or Verdict.BROKEN in verdicts:
+    if soak.book.wrongs or Verdict.BROKEN in verdicts:
         return FAILED
     return UNDECIDED if Verdict.UNDECIDED in verdicts else HELD
 
@@ -43,15 +44,35 @@ def text(soak: Soak) -> str:
     return "\n".join([*_done(soak), *_table(soak), *_verdicts(soak), *_wrong(soak)])
 
 
+def progress(sample: Sample) -> str:
+    """A line for whoever watches."""
+    jobs = " ".join(f"{count} {Kind(kind).plural}" for kind, count in sample.jobs.items())
+    values = sample.values
+    return (
+        f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
+        f" {values['daemon private'] / 1000:.2f} MB {values['daemon descriptors']:g} fds"
+        f" {values['daemon tasks']:g} tasks  chromium {sample.generation + 1}:"
+        f" {values['chromium private'] / 1000:.2f} MB, with all"
+        f" {values['tree processes']:g} processes {values['tree private'] / 1000:.0f} MB"
+    )
+
+
+def append(sample: Sample, file: Path) -> None:
+    """A line of samples.csv; the first one makes it."""
+    row = sample.row()
+    with file.open("a", encoding="utf-8", newline="") as lines:
+        writer = csv.DictWriter(lines, list(row))
+        if lines.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
+
+
 def write(soak: Soak, folder: Path) -> None:
-    """samples.csv, soak.json and report.txt in `folder`."""
+    """soak.json and report.txt in `folder`."""
     (folder / "report.txt").write_text(text(soak) + "\n", encoding="utf-8")
-    (folder / "soak.json").write_text(json.dumps(asdict(soak), indent=1), encoding="utf-8")
-    rows = [sample.row() for sample in soak.samples]
-    with (folder / "samples.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    # Not `asdict` for the whole: it takes a Counter for something else.
+    told = {**vars(soak), "book": vars(soak.book), "samples": list(map(asdict, soak.samples))}
+    (folder / "soak.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
 def _done(soak: Soak) -> Iterator[str]:
@@ -59,9 +80,12 @@ def _done(soak: Soak) -> Iterator[str]:
     counted = {kind: last.jobs[kind] for kind in Kind}
     yield f"soak of {last.at / 60:.1f} minutes, seed {soak.seed}, {len(soak.samples)} samples"
     yield f"  jobs    {', '.join(f'{count} {kind}' for kind, count in counted.items())}"
-    yield f"  with    {', '.join(f'{count} {what}' for what, count in soak.also.items())}"
+    also = sorted(soak.book.also.items())
+    yield f"  with    {', '.join(f'{count} {what}' for what, count in also)}"
+    without = "" if soak.sandboxed else ", without a sandbox, which they cannot have here"
     yield (
-        f"  in      {last.generation + 1} Chromiums, {last.values['browser restarts']:g} restarts"
+        f"  in      {last.generation + 1} Chromiums{without}; "
+        f"{last.values['browser restarts']:g} restarts"
     )
 
 
@@ -103,8 +127,8 @@ def _finding(finding: Finding) -> str:
 
 def _wrong(soak: Soak) -> Iterator[str]:
     yield ""
-    yield f"{soak.wrongs} answers were not what they should be"
-    yield from (f"  {wrong}" for wrong in soak.wrong)
+    yield f"{soak.book.wrongs} answers were not what they should be"
+    yield from (f"  {wrong}" for wrong in soak.book.wrong)
 
 
 def _shown(found: Slope) -> str:

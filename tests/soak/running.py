@@ -28,7 +28,6 @@ from tests.soak.jobs import (
     Form,
     Job,
     Kickoff,
-    Kind,
     Link,
     Login,
     Planner,
@@ -41,7 +40,7 @@ from tests.soak.programs import WARM, daemon, needs_no_sandbox, sandbox
 from tests.soak.receiver import open_receiver
 from tests.soak.samples import Json, Sample, measure, processes_of, renderers, tree
 from tests.soak.schedule import Stretch, round_seconds, schedule
-from tests.soak.world import PATIENCE, World, Wrong, right
+from tests.soak.world import PATIENCE, Book, World, Wrong, right
 
 RATE: Final = 8.0
 """Jobs begun in a second at the most."""
@@ -54,59 +53,55 @@ REST: Final = 1.0
 REST_PATIENCE: Final = 120.0
 LOOK_EVERY: Final = 0.1
 
-Say = Callable[[str], None]
+Tell = Callable[[Sample], None]
 
 
 @dataclass
 class Soak:
-    """What came of it. `wrongs` counts what should not have been, `wrong` tells of some."""
+    """What came of it so far. Of `descriptors` there is a line for each sample, by their kinds."""
 
     minutes: float
     seed: int
+    sandboxed: bool = True
     samples: list[Sample] = field(default_factory=list)
     descriptors: list[dict[str, int]] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    wrongs: int = 0
-    also: dict[str, int] = field(default_factory=dict)
+    book: Book = field(default_factory=Book)
 
 
-async def soak(
-    minutes: float,
-    seed: int,
-    log: Path,
-    *,
-    say: Say,
-    module: str = "tests.soak.observed",
-) -> Soak:
-    """Run one. `log` is where the daemon's log goes; `module` is what runs the daemon."""
-    result = Soak(minutes, seed)
+async def soak(result: Soak, log: Path, *, tell: Tell, module: str = "tests.soak.observed") -> None:
+    """Run one, and fill `result` meanwhile, so that one that is ended early has come to something.
+
+    `log` is where the daemon's log goes, `tell` is called with each sample, and `module` is what
+    runs the daemon.
+    """
     folder = _new_folder()
-    no_sandbox = await needs_no_sandbox()
-    if no_sandbox:
-        say("Chromium runs without its sandbox: it cannot have one here")
+    result.sandboxed = not await needs_no_sandbox()
     try:
         with ExitStack() as programs:
             origins = programs.enter_context(sandbox(folder / "portal"))
             served = programs.enter_context(
-                daemon(folder / "daemon", origins, no_sandbox=no_sandbox, log=log, module=module)
+                daemon(
+                    folder / "daemon",
+                    origins,
+                    no_sandbox=not result.sandboxed,
+                    log=log,
+                    module=module,
+                )
             )
             async with open_receiver() as receiver:
-                world = World(served, origins, receiver)
-                await _Running(world, result, say).run()
+                world = World(served, origins, receiver, result.book)
+                await _Running(world, result, tell).run()
                 await _check_portal(world)
         _check_end(world, log)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    result.wrong, result.wrongs = world.book.wrong, world.book.wrongs
-    result.also = dict(sorted(world.book.also.items()))
-    return result
 
 
 class _Running:
-    def __init__(self, world: World, result: Soak, say: Say) -> None:
+    def __init__(self, world: World, result: Soak, tell: Tell) -> None:
         self._world = world
         self._result = result
-        self._say = say
+        self._tell = tell
         self._planner = Planner(result.seed)
         self._began = trio.current_time()
 
@@ -214,7 +209,7 @@ class _Running:
         sample = Sample(at, number, stretch.name, generation, jobs, values)
         result.samples.append(sample)
         result.descriptors.append(descriptors)
-        self._say(progress(sample))
+        self._tell(sample)
 
     def _check_restarts(self, browser: Json) -> None:
         """Each restart has to be one that was caused. One for missed beats may be the machine's."""
@@ -224,19 +219,6 @@ class _Running:
             book.also["restarts for missed beats"] += 1
             if not reason.startswith("unresponsive"):
                 book.note_wrong(f"nobody killed Chromium: {reason}")
-
-
-def progress(sample: Sample) -> str:
-    """A line for whoever watches."""
-    jobs = " ".join(f"{count} {Kind(kind).plural}" for kind, count in sample.jobs.items())
-    values = sample.values
-    return (
-        f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
-        f" {values['daemon private'] / 1000:.2f} MB {values['daemon descriptors']:g} fds"
-        f" {values['daemon tasks']:g} tasks  chromium {sample.generation + 1}:"
-        f" {values['chromium private'] / 1000:.2f} MB, with all"
-        f" {values['tree processes']:g} processes {values['tree private'] / 1000:.0f} MB"
-    )
 
 
 def _is_at_rest(now: Json) -> bool:

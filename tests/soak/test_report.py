@@ -12,10 +12,11 @@ from tests.soak import report
 from tests.soak.made_up import made_up
 from tests.soak.running import Soak
 from tests.soak.samples import Sample
+from tests.soak.world import Book
 
 
 def soak(samples: list[Sample], *wrong: str) -> Soak:
-    return Soak(30, 1, samples, wrong=list(wrong), wrongs=len(wrong))
+    return Soak(30, 1, samples=samples, book=Book(wrong=list(wrong), wrongs=len(wrong)))
 
 
 FLAT = made_up()
@@ -44,6 +45,8 @@ def test_the_text_names_what_is_broken_and_what_was_wrong() -> None:
 
 
 def test_the_files_hold_every_sample(tmp_path: Path) -> None:
+    for sample in FLAT:
+        report.append(sample, tmp_path / "samples.csv")
     report.write(soak(FLAT), tmp_path)
     with (tmp_path / "samples.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -13,6 +13,7 @@ from tests.soak.jobs import Kind
 from tests.soak.judgement import Finding, Limits, Verdict, findings
 from tests.soak.leaking import LEAK
 from tests.soak.running import Soak, soak
+from tests.soak.samples import Sample
 
 pytestmark = [
     pytest.mark.chromium,
@@ -26,11 +27,11 @@ COLD = Limits(daemon=LEAK / 1000 / 4, cold=0)
 """In half a minute it is not warm, and takes more than it may later."""
 
 
-def short(tmp_path: Path, module: str) -> tuple[Soak, list[str]]:
+def short(tmp_path: Path, module: str) -> tuple[Soak, list[Sample]]:
     """As `./run soak` does it: in a run of trio's own."""
-    said: list[str] = []
-    log = tmp_path / "daemon.log"
-    return trio.run(partial(soak, MINUTES, SEED, log, say=said.append, module=module)), said
+    result, told = Soak(MINUTES, SEED), list[Sample]()
+    trio.run(partial(soak, result, tmp_path / "daemon.log", tell=told.append, module=module))
+    return result, told
 
 
 def of_daemon(result: Soak) -> Finding:
@@ -41,14 +42,14 @@ def of_daemon(result: Soak) -> Finding:
 
 
 def test_a_short_soak(tmp_path: Path) -> None:
-    result, said = short(tmp_path, "tests.soak.observed")
-    assert result.wrong == []
+    result, told = short(tmp_path, "tests.soak.observed")
+    assert result.book.wrong == []
     assert {sample.name for sample in result.samples} == {"warm-up", "crashes", "mixed"}
-    assert len(said) >= len(result.samples) >= 5
+    assert told == result.samples
     last = result.samples[-1]
     assert all(last.jobs[kind] > 0 for kind in Kind), last.jobs
     assert last.generation > 0
-    assert 0 < result.also["killed: chromium"] <= last.values["browser restarts"]
+    assert 0 < result.book.also["killed: chromium"] <= last.values["browser restarts"]
     for column in ("daemon private", "chromium private", "tree private"):
         assert all(sample.values[column] > 1000 for sample in result.samples), column
     assert of_daemon(result).verdict is not Verdict.BROKEN
@@ -57,5 +58,5 @@ def test_a_short_soak(tmp_path: Path) -> None:
 
 def test_a_leak_is_caught(tmp_path: Path) -> None:
     result, _ = short(tmp_path, "tests.soak.leaking")
-    assert result.wrong == []
+    assert result.book.wrong == []
     assert of_daemon(result).verdict is Verdict.BROKEN, of_daemon(result)

@@ -73,15 +73,19 @@ class Stored:
         return set(self.begun[certain:])
 
 
-class Book:
-    """What was done, by kind, and what went wrong."""
+def _nothing_done() -> Counter[str]:
+    return Counter(dict.fromkeys(Kind, 0))
 
-    def __init__(self) -> None:
-        self.done: Counter[str] = Counter(dict.fromkeys(Kind, 0))
-        self.also: Counter[str] = Counter()
-        """Links, refusals that were due, and the like: told at the end."""
-        self.wrong: list[str] = []
-        self.wrongs = 0
+
+@dataclass
+class Book:
+    """What was done, by kind; what else there was to count; and what went wrong: how often, and
+    the first of it in words."""
+
+    done: Counter[str] = field(default_factory=_nothing_done)
+    also: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    wrongs: int = 0
 
     def note_wrong(self, text: str) -> None:
         self.wrongs += 1
@@ -93,11 +97,11 @@ class Book:
 class World:
     """See above. `http` is a client for as long as a round lasts."""
 
-    def __init__(self, daemon: Daemon, origins: Origins, receiver: Receiver) -> None:
+    def __init__(self, daemon: Daemon, origins: Origins, receiver: Receiver, book: Book) -> None:
         self.daemon = daemon
         self.origins = origins
         self.receiver = receiver
-        self.book = Book()
+        self.book = book
         self.accounts = [Account(str(FIRST_ACCOUNT + place)) for place in range(POOL)]
         self.troubled = Account(str(FIRST_ACCOUNT + POOL))
         self.stored = Stored()
