@@ -1,8 +1,8 @@
 """The machine below Chromium, as the simulation has it: it knows which browser is well.
 
 A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
-nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot; when
-anything is wrong with it, each is really made.
+nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot;
+when anything is wrong with it, each is really made.
 """
 
 from __future__ import annotations
