@@ -70,8 +70,7 @@ class Daemon:
         with trio.fail_after(PATIENCE):
             while True:
                 said = [each.getMessage() for each in self._caplog.records[before:]]
-                last = said[-1] if said else ""
-                if "is reloaded" in last or "goes on by the one before" in last:
+                if any("is reloaded" in it or "goes on by the one before" in it for it in said):
                     return "\n".join(said)
                 await trio.sleep(0.01)
 

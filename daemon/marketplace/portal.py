@@ -122,10 +122,11 @@ async def submit_form(
                 deadline=BUTTON_WAIT + _GRACE,
             )
         except ContextLost:
-            _check(await _look(page))
+            await _check_settled(page)
             raise
         pressed = to_dict(result)
         if pressed.get("pressed") is not True:
+            await _check_settled(page)  # the form may have gone because the page has
             raise _not_pressed(pressed)
         response = await _seen_through(await _answer(page, responses), detours)
     if response.lost:
@@ -214,6 +215,16 @@ def _check(seen: _Seen) -> None:
         raise PortalDown(f"its page came with HTTP {seen.status}")
 
 
+async def _check_settled(page: PortalPage) -> None:
+    """As `_check`, of a tab that may be on its way to another page."""
+    with trio.move_on_after(_SETTLED_AFTER):
+        seen = await _look(page)
+        while not seen.url:
+            await trio.sleep(_LOOK_EVERY)
+            seen = await _look(page)
+        _check(seen)
+
+
 def _check_url(url: str) -> None:
     if sign := sign_of_url(url):
         raise sign.error()
@@ -273,12 +284,7 @@ async def _seen_through(response: PageResponse, detours: _Detours) -> PageRespon
 
 async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
     """The error for an answer without a body: the page may have left because of it."""
-    with trio.move_on_after(_SETTLED_AFTER):
-        seen = await _look(page)
-        while not seen.url:
-            await trio.sleep(_LOOK_EVERY)
-            seen = await _look(page)
-        _check(seen)
+    await _check_settled(page)
     if response.status in NO_PERMISSION:
         return SessionLost()
     return PortalDown(f"its answer to a submit broke off ({response.lost})")

@@ -300,6 +300,21 @@ async def test_a_page_that_leaves_while_it_is_filled_in(seen: Json, error: type[
 
 
 @pytest.mark.parametrize(
+    ("looks", "error"),
+    [
+        ([look("none", url=LOGIN)], SessionLost),
+        ([ContextLost("gone"), look("none", url=LOGIN)], SessionLost),
+        ([ContextLost("gone")], PortalChanged),
+    ],
+)
+async def test_a_page_that_left_before_it_was_filled_in(
+    looks: list[Json | Exception], error: type[Exception]
+) -> None:
+    gone: JsonValue = {"pressed": False, "why": "it has no text area for the links"}
+    await raised(error, submit_form(Tab(press=gone, looks=looks)))
+
+
+@pytest.mark.parametrize(
     ("response", "error"),
     [
         (Response(status=401, body="{}"), SessionLost),
