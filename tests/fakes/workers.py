@@ -219,10 +219,11 @@ class Guardian:
             else:
                 await self._follow()
             await trio.sleep(ENDS)
-            self._end_tree()
-            shutil.rmtree(self._folder)
-            self.returncode = 0
-            self._close()
+            if self.returncode is None:  # it may have been killed in this very moment
+                self._end_tree()
+                shutil.rmtree(self._folder)
+                self.returncode = 0
+                self._close()
 
     def _why_not(self) -> int:
         """The number of the error of exec; 0 for none."""
@@ -256,6 +257,8 @@ class Guardian:
         """Signals to the command's group, until the lifeline is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._lifeline)
+            if self.returncode is not None:  # as above: the number may be another file's by now
+                break
             numbers = os.read(self._lifeline, 64)
             if not numbers:
                 break

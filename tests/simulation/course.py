@@ -44,6 +44,8 @@ LOGINS = 4
 """Tries to log in, while the owner may end all sessions."""
 HOUR = 3600.0
 LONGEST_REST = 2 * HOUR
+OVERTIME = LONGEST_REST + TOLD + HOUR
+"""Seconds that a course may last beyond its hours: the last storm and calm, and what is owed."""
 
 
 class Course:
@@ -163,7 +165,9 @@ class Course:
         self._audit.nothing_left()
         self._audit.nothing_untold()
         if self._chance.random() < 0.6:
+            world.machine.be_quiet(True)
             await trio.sleep(self._chance.uniform(FORGOTTEN, LONGEST_REST))
+            world.machine.be_quiet(False)
             self._audit.nothing_left()
             self._audit.only_the_canary()
 

@@ -2,7 +2,8 @@
 
 A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
 nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot;
-when anything is wrong with it, each is really made.
+when anything is wrong with it, each is really made. And while nobody is there at all, and nothing
+can go wrong, it beats every fourth second: the daemon's own bound for a fresh beat is five.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import trio
 
+from daemon.browser import generation
 from daemon.browser.generation import Generation
 from daemon.browser.page import Page
 from tests.fakes import machine
@@ -24,6 +26,8 @@ from tests.fakes.network import Json, Network
 from tests.fakes.wire import State
 from tests.simulation.upstream import VARIANT
 
+AS_USUAL = generation.BEAT_EVERY
+SLOWLY = 4.0
 REALLY = 0.05
 OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
 
@@ -41,18 +45,23 @@ class Machine(machine.Machine):
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         super().install(patch)
+        patch.setattr(generation, "BEAT_EVERY", AS_USUAL)  # and back again
         beat = Generation._beat
 
-        async def sometimes(generation: Generation, canary: Page, *, deadline: float) -> None:
+        async def sometimes(this: Generation, canary: Page, *, deadline: float) -> None:
             if self._chance.random() >= REALLY and self.can_beat(canary):
-                await trio.lowlevel.checkpoint()
-                generation._last_beat = trio.current_time()
-                generation._missed = 0
+                this._last_beat = trio.current_time()
+                this._missed = 0
             else:
-                await beat(generation, canary, deadline=deadline)
+                await beat(this, canary, deadline=deadline)
 
         patch.setattr(Generation, "_beat", sometimes)
         patch.setattr(machine, "FakeChromium", self._watched)
+
+    @staticmethod
+    def be_quiet(quiet: bool) -> None:
+        """Whether nobody is there."""
+        generation.BEAT_EVERY = SLOWLY if quiet else AS_USUAL
 
     def heal(self) -> None:
         super().heal()

@@ -1,4 +1,4 @@
-"""Is what the daemon says of its browser true? Looked at every second, closer when it is not.
+"""Is what the daemon says of its browser true? Looked at now and then, and closer when not.
 
 For five seconds it may be wrong, in both directions: longer than that it may neither claim a
 browser that runs no script, nor deny one that does.
@@ -10,7 +10,7 @@ import trio
 
 from tests.simulation.world import World
 
-LOOK_EVERY = 1.0
+LOOK_EVERY = 2.5
 CLOSER = 0.1
 HONEST = 5.0
 PROBE_EVERY = 60.0

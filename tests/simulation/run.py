@@ -18,7 +18,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.stage import Wall
-from tests.simulation.course import HOUR, Course
+from tests.simulation.course import HOUR, OVERTIME, Course
 from tests.simulation.log import Log, recorded_by
 from tests.simulation.seeded import seeded
 from tests.simulation.world import World
@@ -80,7 +80,7 @@ def _play(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
 
         async def live() -> World:
             world = World(seed, folder, log, wall, patch)
-            with recorded_by(world.records), trio.fail_after(2 * hours * HOUR + HOUR):
+            with recorded_by(world.records), trio.fail_after(hours * HOUR + OVERTIME):
                 await Course(world, hours).run()
             return world
 

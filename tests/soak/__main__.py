@@ -1,7 +1,7 @@
 """`./run soak`: run a soak, tell what came of it, and leave samples and a plot in a folder.
 
-Exit codes: 0 all limits held, 1 one is broken or an answer was wrong, 3 nothing was wrong but the
-run was too short to show that the limits hold.
+Exit codes: 0 all limits held; 1 one is broken, an answer was wrong, or it was ended early; 3
+nothing was wrong, but the run was too short to show that the limits hold.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -47,21 +48,33 @@ def _run(result: Soak, folder: Path) -> int:
         report.append(sample, folder / "samples.csv")
         print(report.progress(sample), flush=True)
 
-    # As Ctrl-C, which trio knows how to end by: nothing is left then.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     (folder / "samples.csv").unlink(missing_ok=True)
-    early = False
-    try:
-        trio.run(partial(soak, result, folder / "daemon.log", tell=tell))
-    except KeyboardInterrupt:
+    early = trio.run(_until_told, partial(soak, result, folder / "daemon.log", tell=tell))
+    if early:
         print("\nended early; this is what there is", flush=True)
-        early = True
     if not result.samples:
         print("there is no sample: the daemon never came to rest")
         return report.FAILED
     report.write(result, folder)
     print(f"\n{report.text(result)}\n\nplot: {plot.main(folder)}")
-    return 128 + signal.SIGINT if early else report.exit_code(result)
+    return report.FAILED if early else report.exit_code(result)
+
+
+async def _until_told(run: Callable[[], Awaitable[None]]) -> bool:
+    """Run it, but no longer than until somebody wants it to end; whether that was so."""
+    early = True
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def wait_for_signal() -> None:
+                await anext(signals)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(wait_for_signal)
+            await run()
+            early = False
+            nursery.cancel_scope.cancel()
+    return early
 
 
 def _minutes(text: str) -> float:
