@@ -3,9 +3,11 @@
 The parameters are those that every authenticator app takes, and the only ones that some do:
 SHA-1, 6 digits, 30 seconds. One step of clock difference is allowed either way.
 
-A code is good once. What is remembered for that is the last 16 time steps whose codes were
+A code is good once. What is remembered for that is the last 512 time steps whose codes were
 accepted, and only they are refused. Rejected: refusing every step up to the last accepted one,
 as is often done. A clock that was a day ahead at one login would lock the owner out for a day.
+Rejected as well: remembering no more than are within reach of a steady clock. One that is set back
+makes a code good again that was used an hour ago, and any number of logins may lie between.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ STEP: Final = 30
 SKEW: Final = 1
 """Steps that the clocks of the phone and the daemon may be apart."""
 
-REMEMBERED_STEPS: Final = 16
-"""Accepted steps that are refused; at most three are within reach while the clock is steady."""
+REMEMBERED_STEPS: Final = 512
+"""Accepted steps that are refused: those of the logins of weeks, in some 5 kB."""
 
 ISSUER: Final = "smartlinkd"
 ACCOUNT: Final = "owner"

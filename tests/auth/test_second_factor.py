@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
+from daemon.auth.second_factor import (
+    REMEMBERED_STEPS,
+    SecondFactor,
+    Setup,
+    check_code,
+    new_setup,
+)
+from daemon.auth.state import MAX_FILE
 from daemon.errors import Invalid
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # of RFC 6238, appendix B
@@ -103,13 +110,24 @@ def test_a_clock_that_jumped_and_came_back_neither_locks_out_nor_forgets(jump: i
     assert used_before_and_during.accept(CODES[STEP + 1], now=START) is not None
 
 
-def test_remembers_the_last_sixteen_steps() -> None:
-    sixteen = tuple(range(16))
+def test_remembers_the_steps_of_many_logins() -> None:
+    many = tuple(range(REMEMBERED_STEPS))
 
-    accepted = factor(*sixteen).accept(CODES[STEP], now=START)
+    accepted = factor(*many).accept(CODES[STEP], now=START)
 
     assert accepted is not None
-    assert accepted.used_steps == (*range(1, 16), STEP)
+    assert accepted.used_steps == (*many[1:], STEP)
+
+
+def test_a_code_is_used_up_when_the_clock_is_set_back_after_a_day_of_logins() -> None:
+    hourly_logins = tuple(range(STEP + 1, STEP + 1 + DAY // 30, 120))
+
+    assert factor(STEP, *hourly_logins).accept(CODES[STEP], now=START) is None
+    assert factor(STEP + 3, *hourly_logins).accept(CODES[STEP], now=START) is not None
+
+
+def test_all_that_is_remembered_fits_into_the_state_file() -> None:
+    assert len(str(tuple(range(STEP, STEP + REMEMBERED_STEPS)))) < MAX_FILE / 2
 
 
 def test_a_code_that_two_steps_share_is_used_up_in_both() -> None:

@@ -161,7 +161,7 @@ def launch_hangs(stage: Stage) -> None:
 
 
 def executable_gone(stage: Stage) -> None:
-    stage.machine.executable.unlink()
+    stage.machine.executable.unlink(missing_ok=True)
 
 
 def profile_not_writable(stage: Stage) -> None:
