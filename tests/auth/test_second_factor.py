@@ -147,7 +147,7 @@ def test_a_clock_that_starts_in_1970_is_a_clock() -> None:
 
 def test_more_remembered_steps_than_there_may_be_are_refused() -> None:
     with pytest.raises(ValidationError):
-        factor(*range(17))
+        factor(*range(REMEMBERED_STEPS + 1))
 
 
 @pytest.mark.parametrize("secret", ["", SECRET[:-1], SECRET + "A", SECRET[:-1] + "1"])
