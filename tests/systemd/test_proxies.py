@@ -23,6 +23,7 @@ DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PROXIES = Path(os.environ.get("SMARTLINKD_PROXIES", "/"))
 HOST = "links.example.org"
 STRANGER = "203.0.113.7"
+GUESSER = "203.0.113.8"
 URL = "https://127.0.0.1"
 # What a client can claim about itself.
 FORGED = [
@@ -81,9 +82,11 @@ def behind(prepared: Service) -> Iterator[Service]:
     state, _, ours = rest.partition("[cookie]\n")
     prepared.configuration.write_text(f"{documented}[state]\n{state}{ours.partition(']')[2]}")
     prepared.systemctl("restart")
-    run("ip", "address", "add", f"{STRANGER}/32", "dev", "lo")
+    for each in (STRANGER, GUESSER):
+        run("ip", "address", "add", f"{each}/32", "dev", "lo")
     yield prepared
-    run("ip", "address", "delete", f"{STRANGER}/32", "dev", "lo")
+    for each in (STRANGER, GUESSER):
+        run("ip", "address", "delete", f"{each}/32", "dev", "lo")
     prepared.configuration.write_text(good)
     prepared.systemctl("restart")
 
@@ -121,12 +124,10 @@ def call(
     *,
     headers: dict[str, str] | None = None,
     token: str = "",
-    stranger: bool = True,
+    sender: str = STRANGER,
 ) -> httpx.Response:
     """A request to the proxy, as the world makes it."""
-    transport = httpx.HTTPTransport(
-        verify=False, local_address=STRANGER if stranger else "127.0.0.1"
-    )
+    transport = httpx.HTTPTransport(verify=False, local_address=sender)
     given = {"Host": HOST, **(headers or {})}
     if token:
         given["Authorization"] = f"Bearer {token}"
@@ -197,7 +198,8 @@ def test_events_are_passed_on_as_they_come(proxy: Service) -> None:
 def test_a_wrong_password_slows_down_its_own_address_alone(proxy: Service) -> None:
     """So it is the caller that the daemon knows, and not the proxy."""
     for _ in range(12):
-        refused = call("/api/auth/login", {"password": "wrong password"})
+        refused = call("/api/auth/login", {"password": "wrong password"}, sender=GUESSER)
     assert refused.status_code == 429
     right = {"password": PASSWORD}
-    assert call("/api/auth/login", right, stranger=False).status_code == 200
+    assert call("/api/auth/login", right, sender=GUESSER).status_code == 429
+    assert call("/api/auth/login", right).status_code == 200
