@@ -54,7 +54,7 @@ class Executions:
         self.by_number: dict[int, Execution] = {}
         self._broken = broken
         self._first_start: dict[str, float] = {}
-        self._starts = 0
+        """Of two that start together, none is first."""
 
     def unended(self) -> Iterator[Execution]:
         return (each for each in self.known.values() if not each.final)
@@ -69,10 +69,10 @@ class Executions:
             self._broken(f"the id of another execution was answered: {kickoff_id}")
         execution.id, execution.answered = kickoff_id, trio.current_time()
         self.known[kickoff_id] = execution
-        order = self._first_start.get(kickoff_id)
-        if order is not None:
+        started = self._first_start.get(kickoff_id)
+        if started is not None:
             for other in self._of(execution.crew):
-                if self._first_start.get(other.id, -1) > order:
+                if self._first_start.get(other.id, started) > started:
                     self._check_turn(earlier=other, later=execution)
 
     def worker_started(self, crew: str, kickoff_id: str, running: int) -> None:
@@ -82,14 +82,13 @@ class Executions:
             self._broken(f"{running} workers of crew {crew}, which may have {most}")
         if kickoff_id in self._first_start:
             return
-        self._starts += 1
-        self._first_start[kickoff_id] = self._starts
+        now = self._first_start[kickoff_id] = trio.current_time()
         this = self.known.get(kickoff_id)
         if this is not None:
             if this.final:
                 self._broken(f"{kickoff_id} has ended, and is started: {this.final}")
             for other in self._of(crew):
-                if other.id in self._first_start:
+                if self._first_start.get(other.id, now) < now:
                     self._check_turn(earlier=this, later=other)
 
     def seen(self, execution: Execution, body: dict[str, Any], *, fine: bool) -> None:
