@@ -232,7 +232,7 @@ async def start_worker(
     except OSError as fault:
         if entered:
             raise  # the block's own
-        raise CannotStart(f"{settings.command[0]} could not be started: {fault}") from fault
+        raise CannotStart(f"{settings.command[0]}: {fault}") from fault
 
 
 def _environment(settings: WorkerSettings, execution_id: str, folder: Path) -> dict[str, str]:

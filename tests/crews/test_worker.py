@@ -266,9 +266,9 @@ say("result", output="done")
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("/bin/no-such-program", "/bin/no-such-program could not be started: .* No such file"),
-        ("no-such-program", "no-such-program could not be started: .* No such file"),
-        ("/etc/passwd", "/etc/passwd could not be started: .* Permission denied"),
+        ("/bin/no-such-program", "/bin/no-such-program: .* No such file"),
+        ("no-such-program", "no-such-program: .* No such file"),
+        ("/etc/passwd", "/etc/passwd: .* Permission denied"),
     ],
 )
 async def test_what_cannot_be_started_says_so(begin: Begin, command: str, reason: str) -> None:

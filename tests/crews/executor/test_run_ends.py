@@ -59,7 +59,7 @@ async def test_a_worker_that_cannot_be_started(open_house: OpenHouse, crew: Make
     kickoff_id = await house.kickoff()
     end = await house.end_of(kickoff_id)
     assert end.error == (
-        "the worker could not be started: /no/such/program could not be started: "
+        "the worker could not be started: /no/such/program: "
         "[Errno 2] No such file or directory: 'program'"
     )
     assert await house.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_failed"]
