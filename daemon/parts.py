@@ -19,7 +19,9 @@ from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
 from daemon.config.settings import Settings
+from daemon.conversion.account import shown_name, state_of
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.pauses import Pauses
 from daemon.conversion.sources import LinkSource, ProductSource
 from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
@@ -86,10 +88,16 @@ def make_browser(
 
 
 def make_desk(
-    settings: Settings, notifier: Notifier, client: httpx.AsyncClient, browser: Browser | None
+    settings: Settings,
+    notifier: Notifier,
+    client: httpx.AsyncClient,
+    browser: Browser | None,
+    pauses: Pauses,
 ) -> Desk:
     """The conversion desk over the sources that are configured."""
     place = _market(settings)
+    for pause in pauses.kept:
+        notifier.account_was_told(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
             market=place,
@@ -98,6 +106,8 @@ def make_desk(
             resolver=HttpResolver(client, place),
             limits=_limits(settings),
             account_changed=notifier.account_changed,
+            paused=pauses.kept,
+            keep=pauses.keep,
         )
     )
 

@@ -8,6 +8,10 @@ The choice: all or nothing, then part by part. A file that the daemon would not 
 which a crew could not run that can run now, is told in the log and changes nothing. Otherwise each
 part takes what is its own, in one step. What needs a restart (`daemon/config/changes.py`) is named.
 
+The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
+process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
+comes while the daemon starts or drains is none, and costs nobody an answer.
+
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the incarnation that is gone, and the next one begins with it.
 """
@@ -16,7 +20,8 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -43,6 +48,17 @@ AGAIN: Final = 1.0
 
 Reread = Callable[[], Settings]
 """Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
+
+
+@contextmanager
+def never_ended_by_hangup() -> Iterator[None]:
+    """Let SIGHUP do nothing where nobody waits for it."""
+    # A function, since what is ignored is ignored by the programs that are started, too.
+    before = signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @dataclass(frozen=True)

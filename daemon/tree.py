@@ -36,6 +36,7 @@ from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
 from daemon.config.settings import Settings
 from daemon.control import Control
+from daemon.conversion.pauses import Pauses
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, neighbourhood
@@ -44,7 +45,7 @@ from daemon.marketplace.plain_http import open_client
 from daemon.metrics import Metrics
 from daemon.operator import Operator
 from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
-from daemon.reloading import Reloader, Reread, Takers
+from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
 from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import GRACE, Reporter
@@ -52,6 +53,7 @@ from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Strategy
+from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor, sole_error
 from daemon.vault.actor import Vault
 
@@ -62,7 +64,7 @@ LAST_WRITES = 5.0
 written down of a worker that was stopped."""
 
 DISK_PATIENCE = 60.0
-"""Seconds more than others that the journal may hang: in one transaction, on a disk that stalls. To
+"""Seconds more than others that what writes may hang: in one transaction, on a disk that stalls. To
 start the daemon anew mends no disk, and ends what crews are working on."""
 
 
@@ -90,7 +92,7 @@ async def serve(
     for warning in settings.warnings:
         logger.warning("%s", warning)
     link = Link(given)
-    with link.telling_why(), claim(settings.state.directory):
+    with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
         catalog = await trio.to_thread.run_sync(read_catalog, settings)
         for broken in catalog.broken:
             for problem in broken.problems:
@@ -136,7 +138,8 @@ def _plant(
     vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
     notifier = make_notifier(settings)
     browser = make_browser(settings, notifier, own_ports=doors.ports)
-    desk = make_desk(settings, notifier, client, browser)
+    pauses = Pauses(directory)
+    desk = make_desk(settings, notifier, client, browser, pauses)
     crews = make_crews(settings, notifier, catalog, desk, vault)
     over_crews = _over(crews)
 
@@ -190,10 +193,13 @@ def _plant(
         [
             # The first, since it tells of the end of all others.
             *([ChildSpec(TELLER, reporter.run, stop=reporter.stop, grace=GRACE)] if link else []),
-            *([ChildSpec("notify", notifier.run)] if notifier else []),
+            *([ChildSpec("notify", notifier.run, stop=notifier.stop)] if notifier else []),
             _actor("auth", auth),
             _actor("vault", vault),
-            *([_actor("browser", browser, busy=longest_job)] if browser else []),
+            *([_actor("browser", browser, browser.pulse, busy=longest_job)] if browser else []),
+            ChildSpec(
+                "pauses", pauses.run, stop=pauses.stop, pulses=(pauses.pulse,), busy=DISK_PATIENCE
+            ),
             _actor("conversion", desk),
             _actor("crew tokens", crews.tokens),
             ChildSpec(
@@ -220,9 +226,10 @@ class _Actor(Protocol):
     async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
 
 
-def _actor(name: str, actor: _Actor, **more: Any) -> ChildSpec:
+def _actor(name: str, actor: _Actor, *more_pulses: Pulse, **more: Any) -> ChildSpec:
     mailbox = actor.mailbox
-    return ChildSpec(name, actor.run, mailbox=mailbox, pulse=mailbox.pulse, **more)
+    pulses = (mailbox.pulse, *more_pulses)
+    return ChildSpec(name, actor.run, mailbox=mailbox, pulses=pulses, **more)
 
 
 def _over(crews: Crews) -> Supervisor:
@@ -234,7 +241,7 @@ def _over(crews: Crews) -> Supervisor:
             _actor("journal", crews.journal, busy=DISK_PATIENCE),
             # All its hands may be at work on stops, each of which takes as long as its worker.
             _actor("executor", executor, stop=executor.stop_all, grace=grace, busy=grace),
-            ChildSpec("webhooks", crews.webhooks.run, pulse=crews.webhooks.pulse),
+            ChildSpec("webhooks", crews.webhooks.run, pulses=(crews.webhooks.pulse,)),
         ],
         strategy=Strategy.REST_FOR_ONE,
     )

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 STATE_FILE: Final = "auth.json"
 SECRET_FILE: Final = "signing-secret"  # noqa: S105 - a file's name
 MAX_FILE: Final = 16 * 1024
-"""Bytes read of `auth.json`; it has less than 1 KiB."""
+"""Bytes read of `auth.json`; it has some 6 KiB at the most."""
 
 _SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - what it is called
 

@@ -21,13 +21,14 @@ from typing import TypeVar
 import trio
 
 from daemon.browser.contexts import Place
-from daemon.browser.generation import EndKind, Generation, GenerationSettings
+from daemon.browser.generation import End, EndKind, Generation, GenerationSettings
 from daemon.browser.page import Page
 from daemon.browser.upkeep import Down, Upkeep, tell_nobody
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Event
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Backoff
+from daemon.supervision.pulse import Pulse
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,12 @@ R = TypeVar("R")
 JOBS_AT_ONCE = 16
 """Pieces of work under way at the same time, over all accounts."""
 
+FIRST_STEPS = 45.0
+"""Seconds beyond `start_timeout` that a launch may take to its first beat, or to be cleared away:
+the deadlines of what is asked of a new browser, added up."""
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at a browser that is up."""
 
 _LAUNCH_FAILED = "launch failed"
 
@@ -83,6 +90,8 @@ class Browser:
     ) -> None:
         """`down` is told when Chromium cannot be kept up, and when it can be again."""
         self.mailbox = Mailbox[_Browser]("browser", size=queue)
+        self.pulse = Pulse(_not_idle, of="upkeep")
+        """Of the loop that keeps Chromium up, which goes round by itself."""
         self._settings = settings
         self._backoff = backoff
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
@@ -92,7 +101,14 @@ class Browser:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
-        browser = _Browser(self._settings, self._backoff, self._chance, self.restarts, self._upkeep)
+        browser = _Browser(
+            self._settings,
+            self._backoff,
+            self._chance,
+            self.restarts,
+            upkeep=self._upkeep,
+            pulse=self.pulse,
+        )
         self._incarnation = browser
         try:
             async with trio.open_nursery() as nursery:
@@ -144,13 +160,16 @@ class _Browser:
         backoff: Backoff,
         chance: random.Random,
         restarts: dict[str, int],
+        *,
         upkeep: Upkeep,
+        pulse: Pulse,
     ) -> None:
         self._settings = settings
         self._backoff = backoff
         self._chance = chance
         self._restarts = restarts
         self._upkeep = upkeep
+        self._pulse = pulse
         self._waiting = False
         self.generation: Generation | None = None
         self.since = datetime.now(UTC)
@@ -178,6 +197,7 @@ class _Browser:
         async with trio.open_nursery() as nursery:
             while True:
                 generation = Generation(self._settings)
+                self._pulse.beat(self._settings.launch.start_timeout + FIRST_STEPS)
                 try:
                     await nursery.start(generation.run)
                 except Refused as refusal:
@@ -196,11 +216,11 @@ class _Browser:
         what = (generation.version, generation.pid)
         logger.info("the browser is ready: %s, pid %d", *what, extra=Event.BROWSER_READY())
         with trio.move_on_after(self._backoff.healthy) as early:
-            await generation.ended()
+            await self._watch(generation)
         healthy = early.cancelled_caught
         if healthy:
             self._upkeep.steady()
-        end = await generation.ended()
+        end = await self._watch(generation)
         self._count(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:
             self._upkeep.steady()
@@ -210,6 +230,15 @@ class _Browser:
         if not healthy:  # else the next launch is at once
             await self._wait(str(end))
 
+    async def _watch(self, generation: Generation) -> End:
+        """Wait for its end. One that is neither ready nor at its end for long is no sign of life:
+        its own canary ends it within seconds, and should be seen to."""
+        while True:
+            if generation.ready:
+                self._pulse.beat()
+            with trio.move_on_after(LOOK_EVERY):
+                return await generation.ended()
+
     def _count(self, kind: str, text: str) -> None:
         self._restarts[kind] += 1
         self.last_end = text
@@ -218,10 +247,16 @@ class _Browser:
     async def _wait(self, why: str) -> None:
         self._upkeep.failed(why)
         self._waiting = True
+        wait = self._backoff.wait(self._upkeep.failures, self._chance)
+        self._pulse.beat(wait)
         try:
-            await trio.sleep(self._backoff.wait(self._upkeep.failures, self._chance))
+            await trio.sleep(wait)
         finally:
             self._waiting = False
+
+
+def _not_idle() -> None:
+    """The loop need not be prompted."""
 
 
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:

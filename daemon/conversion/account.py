@@ -2,7 +2,8 @@
 
 A pause is a promise: nothing more goes upstream until the owner has seen to it. The desk is allowed
 to crash and to be started again; the promise is not. So an `Account` belongs to whoever outlives
-the desk's incarnations, and a line only refers to it. Each change is told to the owner.
+the desk's incarnations, and a line only refers to it. Whoever holds it is told of each change, and
+keeps the pauses where the next process finds them (`pauses.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import inf
 
 import trio
 
+from daemon.conversion.pauses import Pause
 from daemon.logs import Event
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import Cookie
@@ -44,12 +46,12 @@ class AccountState:
     reason: str | None
 
 
-AccountChanged = Callable[[str, AccountState], None]
-"""Called with an account's shown name and its new standing."""
+AccountChanged = Callable[["Account"], None]
+"""Called with an account that stands otherwise than before."""
 
 
-def tell_nobody(_account: str, _state: AccountState) -> None:
-    """For an owner who wants to be told of nothing."""
+def tell_nobody(_account: Account) -> None:
+    """For whoever keeps nothing, and wants to be told of nothing."""
 
 
 _EVENTS = {
@@ -57,6 +59,11 @@ _EVENTS = {
     Standing.SESSION_LOST: Event.SESSION_LOST,
     Standing.PAUSED: Event.ACCOUNT_PAUSED,
 }
+
+
+def state_of(pause: Pause) -> AccountState:
+    """How an account stands that was paused in an earlier process."""
+    return AccountState(Standing.PAUSED, pause.since, str(HumanCheck()))
 
 
 def shown_name(name: str) -> str:
@@ -68,12 +75,28 @@ class Account:
     """One account: its trouble, if it has any, and which cookie that was with."""
 
     def __init__(self, name: str, changed: AccountChanged = tell_nobody) -> None:
+        self.name = name
         self.shown = shown_name(name)
         self._changed = changed
         self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._digest: str | None = None  # of the cookie that the last trouble was with
         self._products_rest_until = -inf  # on trio's clock
+
+    @classmethod
+    def paused_before(cls, pause: Pause, changed: AccountChanged) -> Account:
+        """One that was paused when the last process ended. Nobody is told of it again."""
+        account = cls(pause.account, changed)
+        account.check = HumanCheck()
+        account.state = state_of(pause)
+        account._digest = pause.cookie
+        logger.warning("account %s is still paused", account.shown)
+        return account
+
+    @property
+    def paused(self) -> Pause | None:
+        """Its pause, for who keeps it; None when it has none."""
+        return None if self.check is None else Pause(self.name, self._digest, self.state.since)
 
     @property
     def untroubled(self) -> bool:
@@ -125,4 +148,4 @@ class Account:
             about = _EVENTS[standing](account=self.shown)
             logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self.state = AccountState(standing, datetime.now(UTC), reason)
-            self._changed(self.shown, self.state)
+            self._changed(self)

@@ -11,15 +11,16 @@ What was converted is never lost: a request fails as a whole only when it has no
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import trio
 
-from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
+from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import Line, Lines, SubIds
 from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
+from daemon.conversion.pauses import Pause
 from daemon.conversion.sharing import Remembered, Shared
 from daemon.conversion.sources import LinkSource, ProductSource, Resolver
 from daemon.errors import Invalid, Refused, Unavailable
@@ -48,6 +49,12 @@ PRODUCT_PATIENCE = 10.0
 
 SILENCE_REST = 60.0
 """Seconds for which no product data is read after its source has not answered."""
+
+Tell = Callable[[str, AccountState], None]
+"""Called with an account's shown name and its new standing."""
+
+Keep = Callable[[Sequence[Pause]], None]
+"""Called with all pauses that there are now."""
 
 OWN_ACCOUNT = "open api"
 """The line of links that are made without a cookie: there is one such account, the owner's."""
@@ -81,14 +88,17 @@ class DeskStatus:
 @dataclass(frozen=True)
 class DeskSetup:
     """What the desk works with. Without `products` no product data is read. `account_changed` is
-    told of every account's trouble, and of its end."""
+    told of every account's trouble, and of its end. `paused` are the pauses that were there before
+    this process, and `keep` keeps them for the next one."""
 
     market: Market
     links: LinkSource
     products: ProductSource | None
     resolver: Resolver
     limits: DeskLimits
-    account_changed: AccountChanged = tell_nobody
+    account_changed: Tell | None = None
+    paused: Sequence[Pause] = ()
+    keep: Keep | None = None
 
 
 class Desk:
@@ -98,12 +108,16 @@ class Desk:
         self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
-        self._accounts: dict[str, Account] = {}  # how they stand; bounded by `Lines`
+        # How they stand; bounded by `Lines`.
+        self._accounts = {
+            pause.account: Account.paused_before(pause, self._account_changed)
+            for pause in setup.paused
+        }
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. What it remembers goes with it, but not how the accounts stand."""
         async with trio.open_nursery() as nursery:
-            desk = _Desk(self._setup, self._accounts, nursery)
+            desk = _Desk(self._setup, self._accounts, self._account_changed, nursery)
             task_status.started()
             await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
 
@@ -132,10 +146,21 @@ class Desk:
         """How much waits and is remembered, and how the accounts stand."""
         return await self.mailbox.ask(_Desk.status)
 
+    def _account_changed(self, account: Account) -> None:
+        if self._setup.account_changed is not None:
+            self._setup.account_changed(account.shown, account.state)
+        if self._setup.keep is not None:
+            pauses = (each.paused for each in self._accounts.values())
+            self._setup.keep([pause for pause in pauses if pause is not None])
+
 
 class _Desk:
     def __init__(
-        self, setup: DeskSetup, accounts: dict[str, Account], nursery: trio.Nursery
+        self,
+        setup: DeskSetup,
+        accounts: dict[str, Account],
+        changed: AccountChanged,
+        nursery: trio.Nursery,
     ) -> None:
         self._market = setup.market
         self._links = setup.links
@@ -148,7 +173,7 @@ class _Desk:
             chunk=limits.chunk,
             queue=limits.queue,
             nursery=nursery,
-            changed=setup.account_changed,
+            changed=changed,
         )
         # What work finds is remembered by the work itself and not by those who wait for it: they
         # may leave, and between its end and their waking somebody else may ask for the same.

@@ -269,7 +269,7 @@ class Line:
 
 class Lines:
     """All accounts' lines. `queue` bounds the submits that may wait, over all accounts; `changed`
-    is told how they stand.
+    is told of those that stand otherwise than before.
 
     `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
     Of the others one without trouble goes first (nothing is forgotten with it), then the one not

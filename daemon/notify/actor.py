@@ -5,8 +5,9 @@ waits for somebody's server. Each way of telling has a board of its own (`notice
 that one which hangs or fails holds up nobody but itself. A notice is tried a few times and then
 given up, with a line in the log: the next change will be told again.
 
-What was told is in memory only. After a restart of the daemon trouble that goes on is told again
-as soon as it is met again.
+When the daemon ends, all that is still to be told is tried once more, and what fails then is in the
+log. What was told is in memory only, but for pauses of accounts, which outlast the daemon. Other
+trouble that goes on after a restart is told again as soon as it is met again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Final
 
 import trio
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS: Final = 4
 WAITS: Final = Backoff(first=5.0, longest=60.0)
 """Between them: 5, 10 and 20 s, up to a fifth less by chance."""
+
+ENDED: Final = "the daemon has ended"
 
 _OF_ACCOUNTS: Final = {
     Standing.ACTIVE: Event.ACCOUNT_BACK,
@@ -67,20 +71,19 @@ class Notifier:
                 nursery.start_soon(teller.run)
             task_status.started()
 
+    def stop(self) -> None:
+        """Have `run` return when each way has tried to tell what there is."""
+        for teller in self._tellers:
+            teller.stop()
+
     def account_changed(self, account: str, state: AccountState) -> None:
         """An account, by its shown name, stands otherwise than before."""
-        why = f": {state.reason}" if state.reason else ""
-        self._note(
-            Notice(
-                subject=f"account {account}",
-                account=account,
-                state=state.standing,
-                event=_OF_ACCOUNTS[state.standing],
-                since=state.since,
-                text=f"account {account} is now {state.standing}{why}",
-                fine=state.standing is Standing.ACTIVE,
-            )
-        )
+        self._note(_of_account(account, state))
+
+    def account_was_told(self, account: str, state: AccountState) -> None:
+        """The daemon before this one has told how this account stands."""
+        for teller in self._tellers:
+            teller.knows(_of_account(account, state))
 
     def browser_down(self, why: str | None) -> None:
         """Chromium cannot be kept up, or (None) can be again."""
@@ -117,6 +120,19 @@ class Notifier:
             teller.note(notice)
 
 
+def _of_account(account: str, state: AccountState) -> Notice:
+    why = f": {state.reason}" if state.reason else ""
+    return Notice(
+        subject=f"account {account}",
+        account=account,
+        state=state.standing,
+        event=_OF_ACCOUNTS[state.standing],
+        since=state.since,
+        text=f"account {account} is now {state.standing}{why}",
+        fine=state.standing is Standing.ACTIVE,
+    )
+
+
 class _Teller:
     """One way, and what is to be told by it."""
 
@@ -126,6 +142,15 @@ class _Teller:
         self._board = board
         self._chance = chance
         self._news = trio.Event()
+        self._ending = trio.Event()
+        self._telling: Notice | None = None
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._news.set()
+
+    def knows(self, notice: Notice) -> None:
+        self._board.knows(notice)
 
     def note(self, notice: Notice) -> None:
         if self._board.note(notice):
@@ -134,28 +159,47 @@ class _Teller:
             self._lost(notice, "too much else is wrong already")
 
     async def run(self) -> None:
-        while True:
-            self._news = trio.Event()
-            notice = self._board.take(trio.current_time())
-            if notice is not None:
-                await self._tell(notice)
-                continue
-            with trio.move_on_at(self._board.due_at()):
-                await self._news.wait()
+        self._telling = None
+        try:
+            while not self._ending.is_set():
+                self._news = trio.Event()
+                if not await self._tell_next(trio.current_time()):
+                    with trio.move_on_at(self._board.due_at()):
+                        await self._news.wait()
+            while await self._tell_next(inf):
+                pass
+        finally:
+            if self._ending.is_set():
+                self._lose_the_rest()
+
+    async def _tell_next(self, now: float) -> bool:
+        self._telling = self._board.take(now)
+        if self._telling is None:
+            return False
+        await self._tell(self._telling)
+        self._telling = None
+        return True
+
+    def _lose_the_rest(self) -> None:
+        while self._telling is not None:
+            self._lost(self._telling, ENDED)
+            self._telling = self._board.take(inf)
 
     async def _tell(self, notice: Notice) -> None:
         body = body_of(notice, self._place)
         for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS or self._ending.is_set()
             try:
                 await self._once(body)
             except NotTold as fault:
-                if fault.final or attempt == ATTEMPTS:
+                if fault.final or last:
                     self._lost(notice, f"{fault} (attempt {attempt})")
                     return
                 wait = WAITS.wait(attempt, self._chance)
                 failed = (self._way.name, notice.text, fault, wait)
                 logger.info("%s: not told that %s: %s; again in %.0f s", *failed)
-                await trio.sleep(wait)
+                with trio.move_on_after(wait):
+                    await self._ending.wait()
             else:
                 logger.info("%s: told that %s", self._way.name, notice.text)
                 return

@@ -80,6 +80,7 @@ class _Subject:
         return self.news is None and (self.told is None or self.told.fine)
 
     def note(self, notice: Notice) -> None:
+        """Take in a change."""
         known = self.told.state == notice.state if self.told is not None else notice.fine
         self.news = None if known else notice
 
@@ -104,13 +105,21 @@ class Board:
         self._subjects.setdefault(notice.subject, _Subject()).note(notice)
         return True
 
+    def knows(self, notice: Notice) -> None:
+        """The owner has been told this before there was this board."""
+        self._subjects[notice.subject] = _Subject(told=notice)
+
     def due_at(self) -> float:
         """When the next notice is due; `inf` when there is none."""
         return min((each.due_at(self._distance) for each in self._subjects.values()), default=inf)
 
     def take(self, now: float) -> Notice | None:
-        """A notice that is due, the one that waits for the longest; it counts as told from now."""
-        due = [each for each in self._subjects.values() if each.due_at(self._distance) <= now]
+        """A notice that is due, the one that waits for the longest; it counts as told from now.
+
+        `inf` is for the end, when whatever there is is due.
+        """
+        changed = [each for each in self._subjects.values() if each.news is not None]
+        due = [each for each in changed if each.due_at(self._distance) <= now]
         first = min(due, key=lambda each: each.due_at(self._distance), default=None)
         if first is None:
             return None

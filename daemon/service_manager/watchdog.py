@@ -8,11 +8,14 @@ actor has come round within that time (`daemon/supervision/pulse.py`). What that
   each within that time. The journal has a minute more for a disk that stalls.
 * One with many hands has to have a hand free. Where the work is long by nature (a browser's tab, an
   executor's stop) all hands may be busy for as long as a piece of work may take, and that is added.
+* The browser actor has a second loop, which keeps Chromium up: a launch, a wait between two, or a
+  browser that is up but not ready has to come to its end in the time that it may take.
 * A supervisor may wait for a child's start or stop as long as that child's spec says.
 * A part that is down, is being started or is to be restarted is its supervisor's business.
 * The facades and the control socket have no loop of their own that could hang: trio accepts and
   starts a task for each connection, all of which are bounded. Nobody waits for the parts that tell
-  the owner of trouble and that reload the configuration.
+  the owner of trouble and that reload the configuration, nor for what the executor and the journal
+  do beside their mailboxes (pruning, looking at the disk).
 
 A loop that is blocked by code without an await needs no rule: nothing is sent then. Python's own
 `faulthandler`, whose thread needs nothing of ours, then writes to standard error where it stands.

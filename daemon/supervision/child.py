@@ -41,8 +41,9 @@ class ChildSpec:
     next child starts then. `stop`, where given, asks it to return; it has `grace` seconds for that
     and is cancelled then. Without `stop` it is cancelled at once. `mailbox` is closed when the
     child will not run again, or not before its supervisor is run again. A start that takes over
-    `start_timeout` seconds has failed. `pulse` shows whether it still comes round; all its hands
-    may be `busy` for so many seconds. `vitals` are those of a child that is a supervisor itself.
+    `start_timeout` seconds has failed. `pulses` show whether its loops still come round; all its
+    hands may be `busy` for so many seconds. `vitals` are those of a child that is itself a
+    supervisor.
     """
 
     name: str
@@ -52,7 +53,7 @@ class ChildSpec:
     grace: float = 5.0
     start_timeout: float = 30.0
     mailbox: Closable | None = None
-    pulse: Pulse | None = None
+    pulses: tuple[Pulse, ...] = ()
     busy: float = 0.0
     vitals: Callable[[], list[Vital]] | None = None
 
@@ -91,5 +92,7 @@ class Child:
             return
         if self.spec.vitals is not None:
             yield from self.spec.vitals()
-        if self.spec.pulse is not None and self.task is not None:
-            yield Vital(self.spec.name, self.spec.pulse, self.started_at, self.spec.busy, self.task)
+        if self.task is not None:
+            for pulse in self.spec.pulses:
+                name = f"{self.spec.name} {pulse.of}".rstrip()
+                yield Vital(name, pulse, self.started_at, self.spec.busy, self.task)

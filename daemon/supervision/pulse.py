@@ -29,10 +29,11 @@ import trio
 
 class Pulse:
     """A loop's signs of life. `prompt` has the loop come round if it is idle; it is cheap, and does
-    nothing while there is no loop."""
+    nothing while there is no loop. `of` says which loop, where its part has several."""
 
-    def __init__(self, prompt: Callable[[], None]) -> None:
+    def __init__(self, prompt: Callable[[], None], *, of: str = "") -> None:
         self.prompt = prompt
+        self.of = of
         self.last = -inf
         """When the last beat was, on trio's clock."""
         self.allowance = 0.0

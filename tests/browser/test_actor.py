@@ -11,7 +11,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.actor import (
+    FIRST_STEPS,
     JOBS_AT_ONCE,
+    LOOK_EVERY,
     Browser,
     BrowserNotReady,
     BrowserState,
@@ -20,7 +22,7 @@ from daemon.browser.actor import (
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.contexts import Place
 from daemon.browser.errors import Disconnected
-from daemon.browser.generation import MEASURE_EVERY, GenerationSettings
+from daemon.browser.generation import MEASURE_EVERY, Generation, GenerationSettings
 from daemon.errors import Refused
 from daemon.supervision.actor import Overloaded
 from daemon.supervision.policy import Backoff
@@ -425,3 +427,55 @@ async def test_cancelled_it_leaves_no_browser(
     async with ready_browser(chromiums) as browser:
         await situation(browser, chromiums, nursery)
     assert chromiums.running == []
+
+
+# Its signs of life
+
+
+def overdue(browser: Browser) -> float:
+    """Seconds for which a sign of life of the loop that keeps Chromium up is due."""
+    pulse = browser.pulse
+    return trio.current_time() - pulse.last - pulse.allowance
+
+
+async def test_a_browser_that_is_up_shows_signs_of_life(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        for _ in range(100):
+            await trio.sleep(LOOK_EVERY)
+            assert overdue(browser) <= LOOK_EVERY
+
+
+async def test_a_browser_that_will_not_start_shows_signs_of_life_all_the_same(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    browser = a_browser()
+    chromiums.launch_fails = "out of luck"
+    async with running(browser):
+        for _ in range(200):
+            await trio.sleep(0.5)
+            assert overdue(browser) <= 0
+
+
+async def test_a_launch_that_does_not_come_to_an_end_is_no_sign_of_life(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    chromiums.launch_takes = 10_000.0
+    browser = a_browser()
+    async with running(browser):
+        await trio.sleep(LaunchSettings().start_timeout + FIRST_STEPS)
+        assert overdue(browser) <= 0
+        await trio.sleep(100)
+        assert overdue(browser) >= 99
+
+
+async def test_a_browser_that_nobody_says_is_not_well_is_no_sign_of_life(
+    chromiums: PlayedChromiums, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its canary's own loop hangs: it is not ready, and does not end."""
+    async with ready_browser(chromiums) as browser:
+        monkeypatch.setattr(Generation, "ready", property(lambda _: False))
+        await trio.sleep(100)
+        # What a launch may take is over by then.
+        assert overdue(browser) >= 100 - FIRST_STEPS - LaunchSettings().start_timeout - LOOK_EVERY

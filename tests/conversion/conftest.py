@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ import trio
 
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.conversion.order import Converted, Entry, Order
+from daemon.conversion.pauses import Pauses
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -244,11 +245,14 @@ class Bench:
         self.links = FakeLinks()
         self.products: FakeProducts | None = FakeProducts()
         self.resolver = FakeResolver()
+        self.pauses: Pauses | None = None
         self._desk: Desk | None = None
 
     def make(self, **limits: Any) -> Desk:
         """The desk, not yet running. `limits` are those of `DeskLimits`."""
         setup = DeskSetup(VN, self.links, self.products, self.resolver, DeskLimits(**limits))
+        if self.pauses is not None:
+            setup = replace(setup, paused=self.pauses.kept, keep=self.pauses.keep)
         self._desk = Desk(setup)
         return self._desk
 

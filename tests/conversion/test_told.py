@@ -38,7 +38,7 @@ def told() -> Told:
 
 @pytest.fixture
 def account(told: Told) -> Account:
-    return Account(NAME, lambda name, state: told.append((name, state)))
+    return Account(NAME, lambda account: told.append((account.shown, account.state)))
 
 
 def standings(told: Told) -> list[Standing]:

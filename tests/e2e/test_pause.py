@@ -12,7 +12,7 @@ import pytest
 import trio
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Account, Daemon, Portal
+    from tests.e2e.conftest import Account, Daemon, Portal, Running
 
 pytestmark = pytest.mark.chromium
 
@@ -88,6 +88,34 @@ async def test_the_owner_ends_a_pause(daemon: Daemon, portal: Portal) -> None:
     item = portal.item()
     answer = await daemon.convert(portal.link(item), account=None)
     assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+async def test_a_pause_outlasts_the_daemon(running: Running, portal: Portal, end: str) -> None:
+    with running() as daemon:
+        daemon.wait_for_browser()
+        account, _ = await pause(daemon, portal)
+        if end == "killed":
+            await daemon.until("it is on the disk", lambda: is_kept(daemon, account))
+            await daemon.kill()
+        else:
+            daemon.program.stop()
+        daemon.start()
+        daemon.wait_for_browser()
+        await daemon.sync(account)
+        before = await portal.counted("submit")
+        assert is_human_check(await daemon.convert(portal.link(portal.item()), account=None))
+        assert await portal.counted("submit") == before
+        account.renew()
+        await daemon.sync(account)
+        item = portal.item()
+        answer = await daemon.convert(portal.link(item), account=None)
+        assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
+
+
+async def is_kept(daemon: Daemon, account: Account) -> bool:
+    file = daemon.state / "pauses.json"
+    return file.exists() and account.number in file.read_text()
 
 
 async def test_a_pause_is_one_accounts(daemon: Daemon, portal: Portal) -> None:

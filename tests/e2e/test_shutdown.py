@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ async def test_sigterm_lets_a_conversion_end(
             while not refuses(daemon):  # noqa: ASYNC110 - a refusal tells nobody
                 await trio.sleep(0.01)
             order.append("refused")
+            daemon.program.process.send_signal(signal.SIGHUP)  # which comes too late, and is no end
 
         await daemon.login()
         with idle:

@@ -18,6 +18,9 @@ coroutine, there is nothing but the exception out of the handler; a fixture of p
 the same way. Last comes `faulthandler_timeout` (pyproject.toml), for what no signal wakes up: it
 ends the process, and xdist starts another one for the tests that are left.
 
+Trio closes what a signal wakes it up by before it says so: when the timer rings in between, that is
+an error that nobody can be told of. Here it says so first.
+
 The order in which trio runs its tasks is drawn anew for each test from pytest-randomly's seed, so
 that a seed gives it again.
 """
@@ -38,6 +41,7 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 from trio._core._run import CancelStatus
+from trio._core._wakeup_socketpair import WakeupSocketpair
 from trio.testing import MockClock
 
 from tests.hygiene.look import busy_threads
@@ -226,8 +230,20 @@ def _system_tasks() -> set[trio.lowlevel.Task]:
     return {task for nursery in root.child_nurseries for task in nursery.child_tasks}
 
 
+def _close_deaf(pair: WakeupSocketpair) -> None:
+    """What trio does at the end of a run, in another order."""
+    if pair.old_wakeup_fd is not None:
+        signal.set_wakeup_fd(pair.old_wakeup_fd)
+        pair.old_wakeup_fd = None
+    _close(pair)
+
+
+_close = WakeupSocketpair.close
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Called by pytest at its start."""
+    WakeupSocketpair.close = _close_deaf  # type: ignore[assignment, method-assign]
     text = f"deadline(seconds, reason): what the test needs more than {LIMIT:g} s for"
     config.addinivalue_line("markers", text)
 

@@ -245,6 +245,76 @@ async def test_what_is_on_the_board_outlives_an_incarnation(
     await settle()
 
 
+# The end of the daemon
+
+
+async def test_what_waits_is_told_before_the_end(autojump_clock: MockClock, way: Played) -> None:
+    way.outcomes = [None, NotTold("busy")]
+    made = notifier(way)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(made.run)
+        made.account_changed("7", PAUSED)
+        await settle()
+        made.account_changed("7", ACTIVE)  # too soon after the other to be told now
+        made.disk_full(True)  # fails, and waits to be tried again
+        await settle()
+        began = trio.current_time()
+        made.stop()
+    assert way.events == ["account_paused", "disk_full", "disk_full", "account_back"]
+    assert trio.current_time() == began
+
+
+async def test_what_cannot_be_told_before_the_end_is_in_the_log(
+    autojump_clock: MockClock, way: Played, caplog: pytest.LogCaptureFixture
+) -> None:
+    way.outcomes = [NotTold("no server"), NotTold("no server")]
+    made = notifier(way)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(made.run)
+        made.account_changed("7", PAUSED)
+        await settle()
+        made.stop()
+    assert len(way.told) == 2
+    assert [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR] == [
+        "notify.played: gave up telling that account 7 is now paused: a human check: "
+        "no server (attempt 2)"
+    ]
+
+
+async def test_a_way_that_hangs_at_the_end_loses_all_with_a_record_each(
+    autojump_clock: MockClock, way: Played, caplog: pytest.LogCaptureFixture
+) -> None:
+    way.hangs = True
+    made = notifier(way)
+    spec = ChildSpec("notify", made.run, stop=made.stop, grace=5)
+    supervisor = Supervisor("top", [spec])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(supervisor.run)
+        made.account_changed("7", PAUSED)
+        made.disk_full(True)
+        await settle()
+        began = trio.current_time()
+        supervisor.stop()
+    assert trio.current_time() - began == pytest.approx(5)
+    lost = [each for each in caplog.records if "the daemon has ended" in each.getMessage()]
+    assert [getattr(each, "event", None) is not None for each in lost] == [True, True]
+    assert len(way.told) == 1
+
+
+async def test_a_pause_that_an_earlier_daemon_told_of_is_not_told_again_but_its_end_is(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    made = notifier(way)
+    made.account_was_told("7", PAUSED)
+    await nursery.start(made.run)
+    made.account_changed("7", PAUSED)
+    await trio.sleep(DISTANCE)
+    assert way.events == []
+    made.account_changed("7", ACTIVE)
+    await settle()
+    assert way.events == ["account_back"]
+
+
 def test_without_a_way_it_is_nothing() -> None:
     made = notifier()
     made.disk_full(True)

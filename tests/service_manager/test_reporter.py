@@ -87,7 +87,7 @@ class Daemon:
             "smartlinkd",
             [
                 ChildSpec("service manager", reporter.run, stop=reporter.stop, grace=GRACE),
-                ChildSpec("part", part.run, stop=part.stop, grace=60.0, pulse=part.pulse),
+                ChildSpec("part", part.run, stop=part.stop, grace=60.0, pulses=(part.pulse,)),
             ],
             intensity=Intensity(restarts=0),
         )

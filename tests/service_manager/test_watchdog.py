@@ -62,7 +62,8 @@ class Actor:
 
     def spec(self, *, busy: float = 0.0) -> ChildSpec:
         mailbox = self.mailbox
-        return ChildSpec(mailbox.name, self.run, mailbox=mailbox, pulse=mailbox.pulse, busy=busy)
+        pulses = (mailbox.pulse,)
+        return ChildSpec(mailbox.name, self.run, mailbox=mailbox, pulses=pulses, busy=busy)
 
     async def ask(self, work: Callable[[Desk], Awaitable[None]]) -> None:
         """And take no for an answer."""
@@ -180,7 +181,7 @@ async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
     autojump_clock: MockClock,
 ) -> None:
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
-    async with watched(ChildSpec("webhooks", webhooks.run, pulse=webhooks.pulse)) as manager:
+    async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()
 
@@ -189,7 +190,7 @@ async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: Moc
     """Those that were made, and that the journal has no room to note."""
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
     webhooks._in_hand = dict.fromkeys(range(AT_ONCE), cast("Delivery", None))
-    async with watched(ChildSpec("webhooks", webhooks.run, pulse=webhooks.pulse)) as manager:
+    async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()
 
@@ -216,7 +217,7 @@ async def test_a_slow_start_is_its_supervisors_to_judge(
             await trio.sleep(29.0)
         await serial.run(task_status)
 
-    spec = ChildSpec("slow", run, mailbox=serial.mailbox, pulse=serial.mailbox.pulse)
+    spec = ChildSpec("slow", run, mailbox=serial.mailbox, pulses=(serial.mailbox.pulse,))
     async with watched(spec) as manager:
         await serial.ask(Desk.crash)
         await trio.sleep(60.0)
@@ -312,7 +313,7 @@ async def test_a_part_that_never_gets_to_its_mailbox_is_struck(
         task_status.started()
         await trio.sleep_forever()
 
-    spec = ChildSpec("late", run, mailbox=serial.mailbox, pulse=serial.mailbox.pulse)
+    spec = ChildSpec("late", run, mailbox=serial.mailbox, pulses=(serial.mailbox.pulse,))
     async with watched(spec) as manager:
         await trio.sleep(STRIKE)
         assert manager.strikes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -18,6 +18,8 @@ EXPIRED = "expired"
 NOBODY: Whose = ("", "")
 LEAVING = 1.0
 """Seconds for which work may go on for somebody who has just left."""
+KEPT_WITHIN = 30.0
+"""Seconds from the news of a pause to its being on the disk: threads may be slow."""
 HANDED_OUT_LATE = 100.0
 """Seconds from that moment to the one in which somebody has it, at the most."""
 
@@ -131,10 +133,16 @@ class Books:
         self.desk += 1
         self.made.clear()
 
-    def daemon_ended(self) -> None:
-        """So does the daemon, but for what is on its disk."""
+    def daemon_ended(self, kept: Collection[str], *, spoilt: bool) -> None:
+        """So does the daemon, but for what is on its disk: these accounts' pauses, say."""
         self.desk_began()
+        now = trio.current_time()
+        go_on = {account: told for account, told in self.paused.items() if account in kept}
+        for account, told in self.paused.items() - go_on.items():
+            if now - told > KEPT_WITHIN and not spoilt:
+                self._broken(f"{account} was paused at {told:.3f}, which the disk does not have")
         self.resumed()
+        self.paused.update(go_on)
         self._may_store({NOBODY, *self._syncing})
 
     # Pauses

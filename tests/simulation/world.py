@@ -22,6 +22,7 @@ import trio
 
 from daemon.auth import passwords
 from daemon.config import build
+from daemon.conversion.pauses import Pauses
 from daemon.crews.webhooks import Webhooks
 from daemon.journal.errors import UnusableJournal
 from daemon.marketplace.plain_http import open_client
@@ -182,7 +183,8 @@ class World(Weather):
                 while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
                     await trio.sleep(0.02)
             self.records.deaf = False
-            self.books.daemon_ended()
+            kept = {pause.account for pause in Pauses(self._state).kept}
+            self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)
             self.log.note(f"daemon {self.lives} ended: {fault or 'as it was told to'}")
             if fault is not None and not self.is_due(str(fault), fault):
                 self.broken(f"the daemon has given up: {fault}")

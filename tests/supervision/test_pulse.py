@@ -163,7 +163,7 @@ async def test_what_an_earlier_incarnation_was_allowed_is_not_the_next_ones(
 
 
 def beating(child: Child, pulse: Pulse, *, busy: float = 0.0) -> ChildSpec:
-    return ChildSpec(child.name, child.run, stop=child.stop, pulse=pulse, busy=busy)
+    return ChildSpec(child.name, child.run, stop=child.stop, pulses=(pulse,), busy=busy)
 
 
 def names(supervisor: Supervisor) -> list[str]:

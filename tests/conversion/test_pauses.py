@@ -1,0 +1,221 @@
+"""A pause outlasts the process: what is on the disk, when, and what the next desk makes of it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion import pauses as module
+from daemon.conversion.account import Standing
+from daemon.conversion.pauses import FILE, RETRY, Pause, Pauses
+from daemon.marketplace.errors import HumanCheck
+from daemon.state import NotSaved, StateUnusable, replace_file
+from daemon.vault.cookie import parse_cookie
+from tests.fakes.threads import threads_in_place
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Bench
+
+ONE = Pause("1001", "digest", datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
+OTHER = Pause("open api", None, datetime(2026, 11, 21, 4, 0, tzinfo=UTC))
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+Write = Callable[[Path, bytes], None]
+
+
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no time: a mock clock does not wait for threads."""
+    threads_in_place(monkeypatch)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """What the next writes end with, the first first; then they work again."""
+    faults: list[Exception] = []
+
+    def written(path: Path, content: bytes) -> None:
+        if faults:
+            raise faults.pop(0)
+        replace_file(path, content)
+
+    monkeypatch.setattr(module, "replace_file", written)
+    return faults
+
+
+def not_saved() -> NotSaved:
+    error = NotSaved("pauses.json could not be written: No space left on device")
+    error.__cause__ = FULL
+    return error
+
+
+async def write_out(pauses: Pauses) -> None:
+    """One life of its task, which is told to stop at once."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pauses.run)
+        pauses.stop()
+
+
+async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
+    first = Pauses(tmp_path)
+    assert first.kept == ()
+    first.keep([ONE, OTHER])
+    await write_out(first)
+    second = Pauses(tmp_path)
+    assert second.kept == (ONE, OTHER)
+    second.keep([])
+    await write_out(second)
+    assert Pauses(tmp_path).kept == ()
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_it_is_written_while_the_daemon_runs(tmp_path: Path, nursery: trio.Nursery) -> None:
+    pauses = Pauses(tmp_path)
+    await nursery.start(pauses.run)
+    for kept in ([ONE], [ONE, OTHER], [OTHER]):
+        pauses.keep(kept)
+        await trio.sleep(1)
+        assert Pauses(tmp_path).kept == tuple(kept)
+
+
+async def test_without_a_pause_there_is_no_file(tmp_path: Path) -> None:
+    await write_out(Pauses(tmp_path))
+    assert not (tmp_path / FILE).exists()
+
+
+async def test_what_comes_while_it_is_written_is_written_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = Pauses(tmp_path)
+
+    def meanwhile(path: Path, content: bytes) -> None:
+        replace_file(path, content)
+        trio.from_thread.run_sync(pauses.keep, [OTHER])
+        monkeypatch.setattr(module, "replace_file", replace_file)
+
+    monkeypatch.setattr(module, "replace_file", meanwhile)
+    pauses.keep([ONE])
+    await write_out(pauses)
+    assert Pauses(tmp_path).kept == (OTHER,)
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_a_full_disk_is_told_and_tried_again(
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    disk: list[Exception],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk += [not_saved(), not_saved()]
+    pauses = Pauses(tmp_path)
+    await nursery.start(pauses.run)
+    pauses.keep([ONE])
+    await trio.sleep(RETRY - 1)
+    assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
+    assert "it is tried again, and until then a pause ends with the daemon" in caplog.text
+    assert Pauses(tmp_path).kept == ()
+    await trio.sleep(RETRY + 2)
+    assert Pauses(tmp_path).kept == (ONE,)
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_a_full_disk_holds_up_no_end(tmp_path: Path, disk: list[Exception]) -> None:
+    disk.append(not_saved())
+    pauses = Pauses(tmp_path)
+    pauses.keep([ONE])
+    began = trio.current_time()
+    await write_out(pauses)
+    assert trio.current_time() - began < 1
+
+
+async def test_what_the_disk_may_have_lost_is_written_by_the_next_incarnation(
+    tmp_path: Path, disk: list[Exception]
+) -> None:
+    disk.append(OSError(errno.EIO, os.strerror(errno.EIO)))
+    pauses = Pauses(tmp_path)
+    pauses.keep([ONE])
+    with pytest.RaisesGroup(OSError):
+        await write_out(pauses)
+    await write_out(pauses)
+    assert Pauses(tmp_path).kept == (ONE,)
+
+
+async def test_its_loop_comes_round_when_it_is_prompted(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    pauses = Pauses(tmp_path)
+    await nursery.start(pauses.run)
+    await trio.sleep(100)
+    assert pauses.pulse.last < 100
+    pauses.pulse.prompt()
+    await wait_all_tasks_blocked()
+    assert pauses.pulse.last >= 100
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"version":2,"pauses":[]}', b"\0" * 64])
+def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / FILE
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(StateUnusable, match=f"{file} is damaged.* delete it"):
+        Pauses(tmp_path)
+
+
+# The desk
+
+
+async def test_the_next_daemon_goes_on_with_a_pause(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    bench.pauses = Pauses(tmp_path)
+    await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1))
+    since = (await bench.desk.status()).accounts[bench.cookie.account].since
+    await write_out(bench.pauses)
+
+    bench.pauses = Pauses(tmp_path)
+    desk = await bench.open(nursery)
+    submits = len(bench.links.submits)
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    await desk.cookie_synced(bench.cookie)  # the same one
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    assert len(bench.links.submits) == submits
+    state = (await desk.status()).accounts[bench.cookie.account]
+    assert (state.standing, state.since, state.reason) == (
+        Standing.PAUSED,
+        since,
+        str(HumanCheck()),
+    )
+    await desk.cookie_synced(parse_cookie(bench.cookie.header() + "; fresh=1"))
+    assert await bench.codes(bench.link(2)) == [0]
+    await write_out(bench.pauses)
+    assert Pauses(tmp_path).kept == ()
+
+
+async def test_the_owner_ends_a_pause_of_the_daemon_before(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    before = Pauses(tmp_path)
+    before.keep([Pause(bench.cookie.account, bench.cookie.digest, ONE.since), OTHER])
+    await write_out(before)
+    bench.pauses = Pauses(tmp_path)
+    desk = await bench.open(nursery)
+    assert await desk.clear_accounts() == 2
+    assert await bench.codes(bench.link(1)) == [0]
+    await write_out(bench.pauses)
+    assert Pauses(tmp_path).kept == ()
