@@ -27,7 +27,12 @@ StandIn = Callable[..., None]
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "config.toml"
-    path.write_text(f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n')
+    state = tmp_path / "state"
+    state.mkdir()
+    path.write_text(
+        f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n'
+        f'[state]\ndirectory = "{state}"\n'
+    )
     path.chmod(0o600)
     return path
 
