@@ -35,6 +35,13 @@ class Standing(StrEnum):
     PAUSED = "paused"
 
 
+_EVENTS = {
+    Standing.ACTIVE: Event.ACCOUNT_BACK,
+    Standing.SESSION_LOST: Event.SESSION_LOST,
+    Standing.PAUSED: Event.ACCOUNT_PAUSED,
+}
+
+
 @dataclass(frozen=True)
 class AccountState:
     """An account's standing, since when (aware UTC) and why."""
@@ -43,6 +50,11 @@ class AccountState:
     since: datetime
     reason: str | None
 
+    @property
+    def event(self) -> Event:
+        """That it came to stand so."""
+        return _EVENTS[self.standing]
+
 
 AccountChanged = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
@@ -50,13 +62,6 @@ AccountChanged = Callable[[str, AccountState], None]
 
 def tell_nobody(_account: str, _state: AccountState) -> None:
     """For an owner who wants to be told of nothing."""
-
-
-_EVENTS = {
-    Standing.ACTIVE: Event.ACCOUNT_BACK,
-    Standing.SESSION_LOST: Event.SESSION_LOST,
-    Standing.PAUSED: Event.ACCOUNT_PAUSED,
-}
 
 
 def shown_name(name: str) -> str:
@@ -122,7 +127,7 @@ class Account:
         self._digest = cookie.digest if cookie else None
         if standing is not self.state.standing:
             why = f": {reason}" if reason else ""
-            about = _EVENTS[standing](account=self.shown)
-            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self.state = AccountState(standing, datetime.now(UTC), reason)
+            about = self.state.event(account=self.shown)
+            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self._changed(self.shown, self.state)

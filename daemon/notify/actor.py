@@ -31,12 +31,6 @@ ATTEMPTS: Final = 4
 WAITS: Final = Backoff(first=5.0, longest=60.0)
 """Between them: 5, 10 and 20 s, up to a fifth less by chance."""
 
-_OF_ACCOUNTS: Final = {
-    Standing.ACTIVE: Event.ACCOUNT_BACK,
-    Standing.SESSION_LOST: Event.SESSION_LOST,
-    Standing.PAUSED: Event.ACCOUNT_PAUSED,
-}
-
 
 class Notifier:
     """What others hold. Its methods are cheap, never wait, and may be called before it runs."""
@@ -75,7 +69,7 @@ class Notifier:
                 subject=f"account {account}",
                 account=account,
                 state=state.standing,
-                event=_OF_ACCOUNTS[state.standing],
+                event=state.event,
                 since=state.since,
                 text=f"account {account} is now {state.standing}{why}",
                 fine=state.standing is Standing.ACTIVE,
