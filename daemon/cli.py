@@ -4,7 +4,7 @@ Those modules are imported when their command is called, so `hash-password` star
 browser and the server, and a part that cannot be imported breaks its own command only.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. What can be expected to fail is told
-on standard error in a line or more, never as a traceback.
+on standard error in a line or more, never as a traceback; by `serve`, in the log.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -156,14 +156,22 @@ def _serve(chosen: argparse.Namespace) -> int:
     from daemon.service_manager.given import take_over
 
     given = take_over(os.environ)  # before a descriptor's number can be somebody else's
-    settings = _settings(chosen.config)
+    from daemon import logs
+
+    logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
+    try:
+        settings = _settings(chosen.config)
+    except ConfigError as wrong:
+        for problem in wrong.problems:
+            logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
+        return USAGE
+    logs.set_level(settings.logging.level)
     import trio
 
-    from daemon import logs, tree
+    from daemon import tree
     from daemon.state import NotSaved, StateUnusable
     from daemon.supervision.supervisor import Escalated
 
-    logs.set_up(settings.logging.level)
     code = OK
     try:
         trio.run(tree.serve, settings, given, partial(_settings, chosen.config))

@@ -27,7 +27,12 @@ StandIn = Callable[..., None]
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "config.toml"
-    path.write_text(f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n')
+    state = tmp_path / "state"
+    state.mkdir()
+    path.write_text(
+        f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n'
+        f'[state]\ndirectory = "{state}"\n'
+    )
     path.chmod(0o600)
     return path
 
@@ -82,19 +87,12 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     assert "usage: smartlinkd" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["check-config", "FILE"],
-        ["serve", "--config", "FILE"],
-    ],
-)
 def test_a_wrong_configuration_is_2_and_all_of_it_is_told(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[server]\nbind = "8787"\n')
-    assert main([str(path) if word == "FILE" else word for word in arguments]) == 2
+    assert main(["check-config", str(path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert [line.partition(":")[0] for line in err.splitlines()] == [
@@ -193,11 +191,12 @@ def test_an_interrupted_command_ends_as_shells_expect(stand_in: StandIn) -> None
 # --- serve ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The levels that logging was set up with, instead of setting it up."""
+    """The levels that logging was given, instead of setting it up."""
     found: list[str] = []
     monkeypatch.setattr("daemon.logs.set_up", found.append)
+    monkeypatch.setattr("daemon.logs.set_level", found.append)
     return found
 
 
@@ -213,10 +212,28 @@ def test_serve_runs_the_tree(
     stand_in("tree", serve=serve)
     assert main(["serve", "--config", str(config)]) == 0
     assert [settings.logging.level for settings in served] == ["debug"]
-    assert levels == ["debug"]
+    assert levels == ["info", "debug"]
 
 
-@pytest.mark.usefixtures("levels")
+def test_what_keeps_it_from_starting_is_a_record_each(
+    tmp_path: Path,
+    levels: list[str],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[server]\nbind = "8787"\n')
+    assert main(["serve", "--config", str(path)]) == 2
+    assert levels == ["info"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "server.bind",
+        "auth.password_hash",
+    ]
+    for record in caplog.records:
+        assert (record.levelno, vars(record)["event"]) == (logging.CRITICAL, Event.CONFIG_REFUSED)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_serve_takes_over_what_the_service_manager_gave(
     config: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +271,6 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
         ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
     ],
 )
-@pytest.mark.usefixtures("levels")
 def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     error: Exception, config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -271,7 +287,6 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     assert getattr(record, "event", None) is (Event.ESCALATED if escalated else None)
 
 
-@pytest.mark.usefixtures("levels")
 def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
     config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -207,14 +207,19 @@ def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: State) -
 
 
 @pytest.mark.parametrize(
-    ("refusal", "state"), [(HumanCheck(), "paused"), (SessionLost(), "session lost")]
+    ("refusal", "state"), [(HumanCheck, "paused"), (SessionLost, "session lost")]
 )
 async def test_clearing_ends_an_accounts_trouble(
-    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock, refusal: Refused, state: str
+    parts: Parts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Callable[[], Refused],
+    state: str,
 ) -> None:
     await parts.run(nursery)
-    parts.portal.refusal = refusal
-    with pytest.raises(type(refusal)):
+    # Made here: one that were a parameter would keep its traceback, and all parts, for ever.
+    parts.portal.refusal = refusal()
+    with pytest.raises(type(parts.portal.refusal)):
         await parts.desk.convert(ORDER)
     (account,) = (await parts.do("account show"))["accounts"]
     assert account["state"] == state

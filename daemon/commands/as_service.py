@@ -38,7 +38,7 @@ def become_the_daemon(directory: Path) -> list[Problem]:
         owner = directory.stat()
         dynamic = directory.resolve().is_relative_to(PRIVATE)
     except OSError:
-        fault = "is not there yet, so crews are looked at as root, who may read everything"
+        fault = "is not there yet, so all is looked at as root, who may read everything"
         remedy = "check again as the daemon's user"
         return [Problem("state.directory", fault, remedy)]
     if owner.st_uid == 0:

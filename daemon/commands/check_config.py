@@ -1,22 +1,31 @@
 """`smartlinkd check-config FILE`: whether the daemon would start with it, and what it would do.
 
-Whether a file can be read depends on who reads it. So this command, when it is run by root, first
-becomes who the daemon runs as (see `as_service.py`). It stays that for its short rest: an
-interpreter that a crew names is started, and should not be by root.
+Whether a file can be read depends on who reads it. So this command, when it is run by root, becomes
+who the daemon runs as (see `as_service.py`), once it has read what root alone can read for the
+daemon: its credentials. What the daemon has to read by itself is then opened again. It stays that
+user for its short rest: an interpreter that a crew names is started, and should not be by root.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
-from daemon.config import Problem, Settings
+from daemon.config import ConfigError, Problem, Settings
+from daemon.config.credentials import BESIDE
+from daemon.config.crews import CrewEntry
+from daemon.config.draft import secret_keys
+from daemon.config.files import LONGEST_FILE, read_file
+from daemon.config.values import Fault
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.crews.crew import BrokenCrew, Crew
+from daemon.crews.programs import hidden
 
 GOOD, BROKEN = 0, 1
 
@@ -24,15 +33,15 @@ GOOD, BROKEN = 0, 1
 def check_config(path: Path, settings: Settings) -> int:
     """Say what `settings`, read from `path`, make of the daemon and its crews, and what is wrong.
 
-    0 when all is good, 1 when the daemon would start without some of its crews. Other faults were
-    told when the file was read (see `daemon/cli.py`).
+    0 when all is good, 1 when the daemon would start without some of its crews. Raises
+    `ConfigError` when it would not start for what it cannot read; other faults were told when the
+    file was read (see `daemon/cli.py`).
     """
-    warnings = list(settings.warnings)
-    if settings.crews or settings.notify.command:
-        warnings += become_the_daemon(settings.state.directory)
+    warnings = [*settings.warnings, *become_the_daemon(settings.state.directory)]
     warnings += _nobody_told(settings)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    settings = _read_again(path, settings)
     # No fault of the file, which may be for another machine: here it would never be ready.
     try:
         find(settings.browser.executable)
@@ -47,6 +56,47 @@ def check_config(path: Path, settings: Settings) -> int:
     for crew in catalog.broken:
         _tell(crew)
     return BROKEN if broken else GOOD
+
+
+def _read_again(path: Path, settings: Settings) -> Settings:
+    """The settings without the crews whose own file the daemon cannot read."""
+    crews = tuple(_crew_read_again(entry, settings) for entry in settings.crews)
+    problems = list(_unreadable(path, settings))
+    if problems:
+        raise ConfigError([*problems, *(each for crew in crews for each in crew.problems)])
+    return replace(settings, crews=crews)
+
+
+def _unreadable(path: Path, settings: Settings) -> Iterator[Problem]:
+    """What the daemon cannot read of the configuration itself and of the secrets that it names."""
+    # One that lies where no service sees anything is a draft, and will lie elsewhere.
+    if hidden(path) is None:
+        remedy = f"let the daemon's user read it, and keep secrets in {path.parent / BESIDE}"
+        yield from _fault(str(path), path, remedy, settings)
+    for section, key in secret_keys():
+        named = getattr(getattr(settings, section), f"{key}_file")
+        if named is not None:
+            credential = path.parent / BESIDE / f"{section}.{key}"
+            remedy = f"make it a credential: move it to {credential}, and take this key out"
+            yield from _fault(f"{section}.{key}_file", named, remedy, settings)
+
+
+def _crew_read_again(entry: CrewEntry, settings: Settings) -> CrewEntry:
+    if entry.section is None or entry.section.environment_file is None:
+        return entry
+    name, path = entry.key("environment_file"), entry.section.environment_file
+    remedy = "let the daemon's user read it, or make it a credential (docs/operating.md)"
+    return replace(entry, problems=(*entry.problems, *_fault(name, path, remedy, settings)))
+
+
+def _fault(name: str, path: Path, remedy: str, settings: Settings) -> Iterator[Problem]:
+    try:
+        read_file(path, LONGEST_FILE)
+    except Fault as fault:
+        # The service is shown its state directory by a way that only systemd can open.
+        state = settings.state.directory
+        if not path.is_relative_to(state) or os.access(state, os.X_OK):
+            yield Problem(name, fault.fault, remedy)
 
 
 def _nobody_told(settings: Settings) -> list[Problem]:

@@ -37,6 +37,13 @@ class Standing(StrEnum):
     PAUSED = "paused"
 
 
+_EVENTS = {
+    Standing.ACTIVE: Event.ACCOUNT_BACK,
+    Standing.SESSION_LOST: Event.SESSION_LOST,
+    Standing.PAUSED: Event.ACCOUNT_PAUSED,
+}
+
+
 @dataclass(frozen=True)
 class AccountState:
     """An account's standing, since when (aware UTC) and why."""
@@ -45,6 +52,11 @@ class AccountState:
     since: datetime
     reason: str | None
 
+    @property
+    def event(self) -> Event:
+        """That it came to stand so."""
+        return _EVENTS[self.standing]
+
 
 AccountChanged = Callable[["Account"], None]
 """Called with an account that stands otherwise than before."""
@@ -52,13 +64,6 @@ AccountChanged = Callable[["Account"], None]
 
 def tell_nobody(_account: Account) -> None:
     """For whoever keeps nothing, and wants to be told of nothing."""
-
-
-_EVENTS = {
-    Standing.ACTIVE: Event.ACCOUNT_BACK,
-    Standing.SESSION_LOST: Event.SESSION_LOST,
-    Standing.PAUSED: Event.ACCOUNT_PAUSED,
-}
 
 
 def state_of(pause: Pause) -> AccountState:
@@ -145,7 +150,7 @@ class Account:
         self._digest = cookie.digest if cookie else None
         if standing is not self.state.standing:
             why = f": {reason}" if reason else ""
-            about = _EVENTS[standing](account=self.shown)
-            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self.state = AccountState(standing, datetime.now(UTC), reason)
+            about = self.state.event(account=self.shown)
+            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self._changed(self)

@@ -105,10 +105,10 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
 def _no_access(subject: str, path: Path, error: Exception) -> Fault:
     if not isinstance(error, OSError):
         return Fault("is no path", "correct it")
-    hidden = _hidden(path)
-    if hidden:
+    above = hidden(path)
+    if above:
         return Fault(
-            f"{subject} is below {hidden}, of which the service sees nothing",
+            f"{subject} is below {above}, of which the service sees nothing",
             "move it to /srv, or to another place that every service sees",
         )
     return Fault(
@@ -117,7 +117,7 @@ def _no_access(subject: str, path: Path, error: Exception) -> Fault:
     )
 
 
-def _hidden(path: Path) -> Path | None:
+def hidden(path: Path) -> Path | None:
     """The folder above it that is hidden from us as a whole: systemd shows it without any mode."""
     try:
         above = path.resolve().parents

@@ -27,7 +27,10 @@ class Event(Enum):
     PART_FAILED = "df92b725f26b401e80ed2feafb58a775", "a part crashed, and is started again"
     WATCHDOG = "6b7772ce62164f818826aa35c4dab26a", "a part is stuck: no more pings to the manager"
     CONFIG_RELOADED = "0a90602673a24ea2bfc4e5831d1b7baf", "a changed configuration is in force"
-    CONFIG_REFUSED = "0aa3134e55b3403e89cde1bb3726c180", "a changed one is wrong: the old one stays"
+    CONFIG_REFUSED = (
+        "0aa3134e55b3403e89cde1bb3726c180",
+        "a configuration is wrong: no start, or the old one stays",
+    )
     COOKIE_KEPT = "104db5d4a03f4347b66c60a66f5d8f1b", "the cookie is kept for the next start"
     COOKIE_RESTORED = "fc7569adbb6a4e3f8b5fa1e01c71ce20", "the cookie of before the restart is here"
     BROWSER_READY = "41ac5fa2f5ab4ab4ac52b6839c46a5a0", "a Chromium is up and runs script"

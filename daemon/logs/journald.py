@@ -18,7 +18,6 @@ as the journal takes records again.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import socket
@@ -31,6 +30,7 @@ from typing import Final, TextIO
 from daemon.errors import leaves
 from daemon.logs.events import Event
 from daemon.logs.formats import LONGEST_VALUE, JsonLines, code, context, cut, message, trace
+from daemon.processes.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"
@@ -43,9 +43,6 @@ _PRIORITIES: Final = (  # by Python's levels; syslog(3)
 )
 _DEBUG: Final = 7
 _TOO_LARGE: Final = (errno.EMSGSIZE, errno.ENOBUFS)
-# linux/fcntl.h; the fcntl module has names for them only from Python 3.12 on
-_F_ADD_SEALS: Final = 1033
-_ALL_SEALS: Final = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
 _AT_ONCE: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -103,12 +100,9 @@ class Journal:
         self._socket.close()
 
     def _send_file(self, content: bytes) -> None:
-        descriptor = os.memfd_create(IDENTIFIER, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # The journal takes no other, which could be changed under its eyes.
+        descriptor = sealed_file(IDENTIFIER, content)
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(content)
-            # Not before it is sealed the journal believes that nobody changes it under its eyes.
-            fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
             passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [descriptor]))
             self._socket.sendmsg([], [passed], _AT_ONCE, self._path)
         finally:

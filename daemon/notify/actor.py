@@ -35,12 +35,6 @@ WAITS: Final = Backoff(first=5.0, longest=60.0)
 
 ENDED: Final = "the daemon has ended"
 
-_OF_ACCOUNTS: Final = {
-    Standing.ACTIVE: Event.ACCOUNT_BACK,
-    Standing.SESSION_LOST: Event.SESSION_LOST,
-    Standing.PAUSED: Event.ACCOUNT_PAUSED,
-}
-
 
 class Notifier:
     """What others hold. Its methods are cheap, never wait, and may be called before it runs."""
@@ -126,7 +120,7 @@ def _of_account(account: str, state: AccountState) -> Notice:
         subject=f"account {account}",
         account=account,
         state=state.standing,
-        event=_OF_ACCOUNTS[state.standing],
+        event=state.event,
         since=state.since,
         text=f"account {account} is now {state.standing}{why}",
         fine=state.standing is Standing.ACTIVE,

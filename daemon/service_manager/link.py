@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from itertools import chain
 from daemon.service_manager.cookie_store import CookieStore, forget, is_cookie
 from daemon.service_manager.given import Descriptor, Given
 from daemon.service_manager.messenger import Messenger
-from daemon.service_manager.sockets import Sockets, sockets_among
+from daemon.service_manager.sockets import NAMES, Sockets, sockets_among
 from daemon.supervision.supervisor import describe
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,12 @@ class Link:
 
     def _drop(self, unknown: Descriptor) -> None:
         name = unknown.name
-        logger.warning("a descriptor of the service manager is of no use here, closed: %r", name)
+        if stat.S_ISSOCK(os.fstat(unknown.number).st_mode):
+            text = "nobody is served at the service manager's socket %r: its unit needs %s"
+            logger.error(text, name, NAMES)
+        else:
+            text = "a descriptor of the service manager is of no use here, closed: %r"
+            logger.warning(text, name)
         os.close(unknown.number)
         if name.isprintable():
             forget(self._messenger, name)

@@ -2,8 +2,9 @@
 
 Whoever connects while no daemon is there waits in the socket's own queue for the next one: across a
 restart nobody is refused. Which address is which is told by name, `FileDescriptorName=` in a socket
-unit: `http` is the main one (and one without a name, which has its unit's), `crew-NAME` that of a
-crew with a `bind`.
+unit: `http` is the main one, `crew-NAME` that of a crew with a `bind`. Any other is nobody's, also
+the unit's own name, which a socket has without that line: it may have been meant for a crew, and at
+the main address everything can be asked for.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Final
 
 from daemon.config.values import Bind
 from daemon.errors import Invalid
-from daemon.service_manager.given import NAMELESS, Descriptor
+from daemon.service_manager.given import Descriptor
 
 MAIN: Final = "http"
+NAMES: Final = "FileDescriptorName=http, or crew-NAME for the crew of that name"
 _OF_CREW: Final = "crew-"
-_UNIT: Final = ".socket"
 _MPTCP: Final = 262  # linux/in.h; the socket module has no name for it yet
 _REMEDY: Final = "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
 
@@ -41,7 +42,7 @@ def sockets_among(descriptors: Iterable[Descriptor]) -> Sockets:
     main: list[Descriptor] = []
     crews: dict[str, list[Descriptor]] = {}
     for each in descriptors:
-        if each.name in (MAIN, NAMELESS) or each.name.endswith(_UNIT):
+        if each.name == MAIN:
             main.append(each)
         elif each.name.startswith(_OF_CREW):
             crews.setdefault(each.name.removeprefix(_OF_CREW), []).append(each)

@@ -9,21 +9,15 @@ record.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import stat
 from datetime import datetime
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from daemon.errors import Invalid
+from daemon.processes.sealed import is_sealed, sealed_file
 from daemon.vault.cookie import Cookie, parse_cookie
-
-# linux/fcntl.h; the fcntl module has names for them only from Python 3.12 on
-_F_ADD_SEALS = 1033
-_F_GET_SEALS = 1034
-_ALL_SEALS = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
 
 MAX_RECORD = 256 * 1024
 """Bytes; a cookie of 64 KiB, escaped as JSON, with its label."""
@@ -63,14 +57,7 @@ class RecordMemory:
 
     def write(self, record: Record) -> None:
         """Replace the record."""
-        descriptor = os.memfd_create("cookie", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(record.model_dump_json().encode())
-            fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
-        except BaseException:
-            os.close(descriptor)
-            raise
+        descriptor = sealed_file("cookie", record.model_dump_json().encode())
         if self._keeper is not None:
             self._keeper.keep(descriptor)
         self.close()
@@ -100,12 +87,11 @@ def read_sealed(descriptor: int) -> Record:
     text shows nothing of it.
     """
     try:
-        about = os.fstat(descriptor)
-        seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
-        if not stat.S_ISREG(about.st_mode) or seals & _ALL_SEALS != _ALL_SEALS:
+        if not is_sealed(descriptor):
             raise NotARecord("it is not sealed")
-        if about.st_size > MAX_RECORD:
-            raise NotARecord(f"it has {about.st_size} bytes, and a record at most {MAX_RECORD}")
+        size = os.fstat(descriptor).st_size
+        if size > MAX_RECORD:
+            raise NotARecord(f"it has {size} bytes, and a record at most {MAX_RECORD}")
         record = Record.model_validate_json(os.pread(descriptor, MAX_RECORD, 0))
         parse_cookie(record.cookie_text)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +65,13 @@ def test_each_change_is_told_once_with_the_name_that_may_be_shown(
         (event, {"account": SHOWN})
         for event in (Event.SESSION_LOST, Event.ACCOUNT_PAUSED, Event.ACCOUNT_BACK)
     ]
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_each_standing_has_an_event_of_its_own(standing: Standing) -> None:
+    """Which the log and the notices go by."""
+    events = [AccountState(each, datetime.now(UTC), None).event for each in Standing]
+    assert events.count(AccountState(standing, datetime.now(UTC), None).event) == 1
 
 
 def test_a_session_that_works_again_is_told(account: Account, told: Told) -> None:

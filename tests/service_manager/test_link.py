@@ -13,6 +13,7 @@ import pytest
 from daemon.service_manager.given import NOTHING, Descriptor, Given
 from daemon.service_manager.link import LONGEST_STATUS, Link
 from daemon.service_manager.messenger import Messenger
+from daemon.service_manager.sockets import NO_SOCKETS
 from daemon.supervision.supervisor import Escalated
 
 if TYPE_CHECKING:
@@ -144,6 +145,19 @@ def test_an_unknown_descriptor_is_closed_and_forgotten(
     (message,) = manager.listen()
     assert message.fields == {"FDSTOREREMOVE": "1", "FDNAME": "stored"}
     assert "of no use here, closed: 'stored'" in caplog.text
+
+
+def test_a_socket_that_is_nobodys_is_closed_and_told_with_what_its_unit_needs(
+    manager: Manager, is_open: Callable[[int], bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        unnamed = Descriptor("smartlinkd-research.socket", os.dup(listening.fileno()))
+    link = Link(Given(manager.address, None, (unnamed,)))
+    assert link.sockets == NO_SOCKETS
+    assert not is_open(unnamed.number)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "socket 'smartlinkd-research.socket': its unit needs FileDescriptorName=" in caplog.text
 
 
 def test_a_name_cannot_say_more_than_a_name(manager: Manager, memfd_with: MemfdWith) -> None:

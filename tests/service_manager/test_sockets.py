@@ -36,9 +36,8 @@ def address_of(listening: socket.socket) -> Bind:
 # By name
 
 
-@pytest.mark.parametrize("name", ["http", "smartlinkd.socket", "smartlinkd@shop2.socket", NAMELESS])
-def test_the_main_address(name: str) -> None:
-    given = Descriptor(name, 3)
+def test_the_main_address() -> None:
+    given = Descriptor("http", 3)
     assert sockets_among([given]) == Sockets(main=(given,))
 
 
@@ -47,8 +46,14 @@ def test_a_crew_has_its_name_behind_a_word() -> None:
     assert sockets_among([one, other, two]).crews == {"a": (one, two), "b-2": (other,)}
 
 
-@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", ""])
+@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", "", NAMELESS])
 def test_others_are_none(name: str) -> None:
+    assert sockets_among([Descriptor(name, 3)]) == Sockets()
+
+
+@pytest.mark.parametrize("name", ["smartlinkd.socket", "smartlinkd-research.socket"])
+def test_one_without_a_name_is_not_taken_for_the_main_address(name: str) -> None:
+    """It has its unit's, which may be that of a crew's address."""
     assert sockets_among([Descriptor(name, 3)]) == Sockets()
 
 

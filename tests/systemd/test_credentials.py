@@ -99,6 +99,8 @@ def test_a_crews_environment_can_be_one(service: Service) -> None:
         )
         service.systemctl("restart")
         assert service.execution("tells", service.kickoff("tells"), wait=20)["result"] == "hunter2"
+        checked = run("smartlinkd", "check-config", str(service.configuration))
+        assert 'crew "tells" (command)' in checked
     finally:
         (PLAIN / "research.env").unlink()
         service.configuration.write_text(good)

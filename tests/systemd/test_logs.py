@@ -41,6 +41,22 @@ def test_a_start_is_found_by_its_id(service: Service) -> None:
         assert (found["PRIORITY"], found["SYSLOG_IDENTIFIER"]) == ("6", "smartlinkd")
 
 
+def test_what_is_wrong_with_the_configuration_at_the_start_is_found(service: Service) -> None:
+    since, good = now(), service.configuration.read_text()
+    refused = f"MESSAGE_ID={Event.CONFIG_REFUSED.message_id}"
+    service.configuration.write_text(good.replace("[server]\n", "[server]\nbnid = 1\n"))
+    try:
+        run("systemctl", "restart", service.name, check=False)
+        until("it is logged", lambda: service.journal(refused, "-p", "warning", since=since))
+    finally:
+        service.configuration.write_text(good)
+    found = service.journal(refused, since=since)[0]
+    assert (found["_TRANSPORT"], found["PRIORITY"]) == ("journal", "2")
+    assert found["MESSAGE"].startswith("server.bnid: ")
+    until("it is back by itself", service.is_active)
+    service.until_ready()
+
+
 def test_a_request_is_found_by_the_id_that_the_client_got(service: Service) -> None:
     since = now()
     answer = service.ask("/api/auth/login", {"password": f"not {PASSWORD}"})

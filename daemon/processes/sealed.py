@@ -1,0 +1,39 @@
+"""Content in memory that nobody can change any more, behind a descriptor: a sealed memfd.
+
+What is handed to another process by its descriptor (systemd's store, the journal) could otherwise
+be written to by who still holds it, while it is read there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from typing import Final
+
+# linux/fcntl.h; the fcntl module has names for them only from Python 3.12 on
+_F_ADD_SEALS: Final = 1033
+_F_GET_SEALS: Final = 1034
+_ALL_SEALS: Final = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
+
+
+def sealed_file(name: str, content: bytes) -> int:
+    """A descriptor of a new one, which is the caller's and is not inherited. Raises `OSError`.
+
+    `name` is seen in /proc by who may look there.
+    """
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_sealed(descriptor: int) -> bool:
+    """Whether it is one that nobody can change. Raises `OSError` for what can have no seals."""
+    seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
+    return stat.S_ISREG(os.fstat(descriptor).st_mode) and seals & _ALL_SEALS == _ALL_SEALS

@@ -1,0 +1,62 @@
+"""A sealed file has what it was made with, for good; another one is told from it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from daemon.processes.sealed import is_sealed, sealed_file
+
+NAME = "smartlinkd-test-sealed"
+ADD_SEALS, GET_SEALS = 1033, 1034  # linux/fcntl.h
+SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
+
+
+def open_ones() -> list[Path]:
+    """Descriptors of ours, in this process."""
+    entries = Path("/proc/self/fd").iterdir()
+    return [each for each in entries if NAME in os.fsdecode(os.path.realpath(each))]
+
+
+def test_it_has_its_content_and_stays_so() -> None:
+    descriptor = sealed_file(NAME, b"content")
+    try:
+        assert os.pread(descriptor, 100, 0) == b"content"
+        assert fcntl.fcntl(descriptor, GET_SEALS) == SEAL | SHRINK | GROW | WRITE
+        assert is_sealed(descriptor)
+        assert not os.get_inheritable(descriptor)
+        with pytest.raises(PermissionError):
+            os.pwrite(descriptor, b"x", 0)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("seals", [0, SEAL | SHRINK | GROW, SHRINK | GROW | WRITE])
+def test_one_that_could_change_is_none(seals: int) -> None:
+    descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        fcntl.fcntl(descriptor, ADD_SEALS, seals)
+        assert not is_sealed(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_what_can_have_no_seals_is_told_as_the_kernel_does(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match="Invalid argument"):
+        is_sealed(file.fileno())
+
+
+@pytest.mark.parametrize("call", ["fcntl.fcntl", "os.fdopen"])
+def test_one_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(call, fail)
+        with pytest.raises(OSError, match="no"):
+            sealed_file(NAME, b"content")
+    assert open_ones() == []
