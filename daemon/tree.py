@@ -5,6 +5,7 @@
     auth          tokens, second factor            nobody
     vault         the cookie                       nobody
     browser       a Chromium                       nobody
+    pauses        those of accounts, on disk       nobody
     conversion    the desk                         browser, or the APIs instead of it
     crew tokens   who may call which crew          nobody
     crews         a supervisor of three:
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,8 +36,10 @@ import trio
 
 from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
+from daemon.browser.actor import Browser
 from daemon.config.settings import Settings
 from daemon.control import Control
+from daemon.conversion.desk import Desk
 from daemon.conversion.pauses import Pauses
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.doors import Doors, open_doors
@@ -43,6 +47,7 @@ from daemon.front import Front, neighbourhood
 from daemon.logs import Event
 from daemon.marketplace.plain_http import open_client
 from daemon.metrics import Metrics
+from daemon.notify.actor import Notifier
 from daemon.operator import Operator
 from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
@@ -123,85 +128,32 @@ def _plant(
     client: httpx.AsyncClient,
     catalog: Catalog,
     doors: Doors,
-    link: Link | None = None,
+    link: Link,
     *,
     reread: Reread | None = None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
-    link = Link(NOTHING) if link is None else link
-    directory = settings.state.directory
-    auth = Auth(
-        directory,
-        password_hash=settings.auth.password_hash,
-        signing_secret=settings.auth.signing_secret,
-    )
-    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
-    notifier = make_notifier(settings)
-    browser = make_browser(settings, notifier, own_ports=doors.ports)
-    pauses = Pauses(directory)
-    desk = make_desk(settings, notifier, client, browser, pauses)
-    crews = make_crews(settings, notifier, catalog, desk, vault)
-    over_crews = _over(crews)
+    parts = _make_parts(settings, client, catalog, doors, link)
+    over_crews = _over(parts.crews)
 
-    def parts() -> list[ChildSnapshot]:
+    def snapshot() -> list[ChildSnapshot]:
         # The supervisors are made last, since they are made of the parts that report on them.
         return [*supervisor.snapshot(), *over_crews.snapshot()]
 
-    services = Services(
-        auth=auth,
-        vault=vault,
-        desk=desk,
-        browser=browser,
-        operator=Operator(
-            auth=auth,
-            vault=vault,
-            desk=desk,
-            browser=browser,
-            parts=parts,
-            tokens=crews.tokens,
-            executor=crews.executor,
-            url=doors.urls[0],
-            crew_urls=doors.crew_urls,
-            cookie_kept=lambda: link.cookies.kept,
-        ),
-        metrics=Metrics(browser, crews.executor, parts),
-        crews=CrewServices(
-            catalog=catalog,
-            executor=crews.executor,
-            tokens=crews.tokens,
-            webhook_networks=settings.webhooks.allow,
-            own_addresses=doors.crew_urls,
-        ),
-        neighbourhood=neighbourhood(settings),
-        sync_key=settings.cookie.sync_key,
-        extension_origins=frozenset(settings.cookie.extension_origins),
-        max_body=settings.server.max_body,
-    )
+    services = _services(settings, parts, doors, link, snapshot)
     front = Front(services, doors, grace=settings.server.grace)
-    control = Control(directory, services.operator.commands())
+    control = Control(settings.state.directory, services.operator.commands())
     reporter = Reporter(
-        link,
-        status=services.operator.status,
-        parts=parts,
-        whole=lambda: supervisor,
+        link, status=services.operator.status, parts=snapshot, whole=lambda: supervisor
     )
-    takers = Takers(auth, crews, front, link)
+    takers = Takers(parts.auth, parts.crews, front, link)
     reloader = Reloader(reread, settings, takers) if reread is not None else None
-    longest_job = settings.browser.job_timeout + LAST_WRITES
     supervisor = Supervisor(
         "smartlinkd",
         [
             # The first, since it tells of the end of all others.
             *([ChildSpec(TELLER, reporter.run, stop=reporter.stop, grace=GRACE)] if link else []),
-            *([ChildSpec("notify", notifier.run, stop=notifier.stop)] if notifier else []),
-            _actor("auth", auth),
-            _actor("vault", vault),
-            *([_actor("browser", browser, browser.pulse, busy=longest_job)] if browser else []),
-            ChildSpec(
-                "pauses", pauses.run, stop=pauses.stop, pulses=(pauses.pulse,), busy=DISK_PATIENCE
-            ),
-            _actor("conversion", desk),
-            _actor("crew tokens", crews.tokens),
+            *_specs(settings, parts),
             ChildSpec(
                 "crews",
                 over_crews.run,
@@ -218,6 +170,99 @@ def _plant(
         ],
     )
     return supervisor
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """All that have no address of their own."""
+
+    auth: Auth
+    vault: Vault
+    notifier: Notifier
+    browser: Browser | None
+    pauses: Pauses
+    desk: Desk
+    crews: Crews
+
+
+def _make_parts(
+    settings: Settings, client: httpx.AsyncClient, catalog: Catalog, doors: Doors, link: Link
+) -> _Parts:
+    """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
+    directory = settings.state.directory
+    auth = Auth(
+        directory,
+        password_hash=settings.auth.password_hash,
+        signing_secret=settings.auth.signing_secret,
+    )
+    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
+    notifier = make_notifier(settings)
+    browser = make_browser(settings, notifier, own_ports=doors.ports)
+    pauses = Pauses(directory)
+    desk = make_desk(settings, notifier, client, browser, pauses)
+    crews = make_crews(settings, notifier, catalog, desk, vault)
+    return _Parts(auth, vault, notifier, browser, pauses, desk, crews)
+
+
+def _services(
+    settings: Settings,
+    parts: _Parts,
+    doors: Doors,
+    link: Link,
+    snapshot: Callable[[], list[ChildSnapshot]],
+) -> Services:
+    """What the facade answers from."""
+    crews = parts.crews
+    return Services(
+        auth=parts.auth,
+        vault=parts.vault,
+        desk=parts.desk,
+        browser=parts.browser,
+        operator=Operator(
+            auth=parts.auth,
+            vault=parts.vault,
+            desk=parts.desk,
+            browser=parts.browser,
+            parts=snapshot,
+            tokens=crews.tokens,
+            executor=crews.executor,
+            url=doors.urls[0],
+            crew_urls=doors.crew_urls,
+            cookie_kept=lambda: link.cookies.kept,
+        ),
+        metrics=Metrics(parts.browser, crews.executor, snapshot),
+        crews=CrewServices(
+            catalog=crews.catalog,
+            executor=crews.executor,
+            tokens=crews.tokens,
+            webhook_networks=settings.webhooks.allow,
+            own_addresses=doors.crew_urls,
+        ),
+        neighbourhood=neighbourhood(settings),
+        sync_key=settings.cookie.sync_key,
+        extension_origins=frozenset(settings.cookie.extension_origins),
+        max_body=settings.server.max_body,
+    )
+
+
+def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
+    """In the order of their start."""
+    if parts.notifier:
+        yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
+    yield _actor("auth", parts.auth)
+    yield _actor("vault", parts.vault)
+    if parts.browser is not None:
+        longest_job = settings.browser.job_timeout + LAST_WRITES
+        yield _actor("browser", parts.browser, parts.browser.pulse, busy=longest_job)
+    yield ChildSpec(
+        "pauses",
+        parts.pauses.run,
+        stop=parts.pauses.stop,
+        pulses=(parts.pauses.pulse,),
+        busy=DISK_PATIENCE,
+    )
+    yield _actor("conversion", parts.desk)
+    yield _actor("crew tokens", parts.crews.tokens)
 
 
 class _Actor(Protocol):

@@ -44,6 +44,8 @@ from daemon.sandbox.answers import product_link
 from daemon.sandbox.products import product_of
 from daemon.sandbox.session import cookie_header
 from daemon.sandbox.state import State
+from daemon.service_manager.given import NOTHING
+from daemon.service_manager.link import Link
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import ChildSnapshot, Escalated, Supervisor
 from daemon.vault.actor import Vault
@@ -306,7 +308,9 @@ class Stage:
             main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
         )
         catalog = read_catalog(self._settings)
-        self._supervisor = tree._plant(self._settings, client, catalog, cast(Any, doors))
+        self._supervisor = tree._plant(
+            self._settings, client, catalog, cast(Any, doors), Link(NOTHING)
+        )
 
     async def _supervise(
         self, around: trio.CancelScope, task_status: trio.TaskStatus[None]

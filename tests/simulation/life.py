@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -25,6 +25,8 @@ from daemon.control import Commands
 from daemon.conversion.desk import Desk
 from daemon.crews.catalog import read_catalog
 from daemon.parts import Crews
+from daemon.service_manager.given import NOTHING
+from daemon.service_manager.link import Link
 from daemon.supervision.supervisor import Escalated
 from daemon.vault.actor import Vault
 from tests.fakes.network import Exchange
@@ -110,7 +112,8 @@ class Life:
             patch.setattr(tree, "make_desk", kept("desk", makers.make_desk))
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
-            self.supervisor = tree._plant(settings, client, catalog, _Doors())  # type: ignore[arg-type]
+            doors = cast(Any, _Doors())
+            self.supervisor = tree._plant(settings, client, catalog, doors, Link(NOTHING))
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()
