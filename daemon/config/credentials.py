@@ -6,6 +6,10 @@ pass on a whole folder, so there every file's name begins with `smartlinkd_`; wh
 secret's key, as in `smartlinkd_cookie.sync_key`. So there is nothing to configure: a secret is
 given by putting a file there.
 
+A command that judges a configuration sees the folders beside it, of which the unit has one passed
+on. What is encrypted there only the service is shown: a stand-in of the same form takes its place,
+so that all else can be judged.
+
 Nothing else may give a secret that a credential gives: of two passwords one would silently be the
 wrong one. A name that reads like a key and is none is a problem, too; other names are the owner's,
 such as those of crews' environment files.
@@ -14,10 +18,12 @@ such as those of crews' environment files.
 from __future__ import annotations
 
 import difflib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon.auth.passwords import hash_password
 from daemon.config.draft import Draft, secret_keys
 from daemon.config.problems import Problem, shown
 from daemon.config.settings import SECTIONS
@@ -25,18 +31,22 @@ from daemon.config.settings import SECTIONS
 PREFIX = "smartlinkd_"
 BESIDE = "credentials"
 """The folder beside the configuration that the unit has systemd pass on."""
+ENCRYPTED = f"{BESIDE}.encrypted"
+"""The one beside it that docs/operating.md has the owner put in its place."""
 
 
 @dataclass(frozen=True)
 class Credentials:
     """A folder of secrets; `prefix` is what all names of ours begin with in it.
 
-    `guarded` says that nobody else can read what is there, whatever the files' modes show.
+    `guarded` says that nobody else can read what is there, whatever the files' modes show, and
+    `encrypted` that nobody can at all.
     """
 
     folder: Path
     prefix: str
-    guarded: bool
+    guarded: bool = False
+    encrypted: bool = False
 
     def guards(self, path: Path) -> bool:
         """Whether this file is one of those that are guarded."""
@@ -64,16 +74,33 @@ class Credentials:
         return found
 
 
-def of_service(environ: Mapping[str, str]) -> Credentials | None:
+def of_service(environ: Mapping[str, str]) -> tuple[Credentials, ...]:
     """Those that the service manager gave to this process."""
     folder = environ.get("CREDENTIALS_DIRECTORY")
-    return Credentials(Path(folder), PREFIX, guarded=True) if folder else None
+    return (Credentials(Path(folder), PREFIX, guarded=True),) if folder else ()
 
 
-def beside(config: Path) -> Credentials | None:
-    """Those that it would give to a service with this configuration."""
-    folder = config.parent / BESIDE
-    return Credentials(folder, "", guarded=False) if folder.is_dir() else None
+def beside(config: Path) -> tuple[Credentials, ...]:
+    """Those that it would give to a service with this configuration.
+
+    Of a secret that is in both folders the plain one is looked at.
+    """
+    there = (
+        Credentials(config.parent / BESIDE, ""),
+        Credentials(config.parent / ENCRYPTED, "", encrypted=True),
+    )
+    return tuple(each for each in there if each.folder.is_dir())
+
+
+def stand_in(section: str, key: str) -> str:
+    """A value that a secret could have, and hardly has."""
+    match section, key:
+        case "auth", "password_hash":
+            return hash_password(secrets.token_hex())
+        case "notify", "url":
+            return "https://stand-in.invalid/"
+        case _:
+            return secrets.token_hex(32)
 
 
 def called(section: str, key: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,11 @@ def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
     return found
 
 
-def read_secrets(draft: Draft, given: Credentials | None) -> None:
+def read_secrets(draft: Draft, given: Sequence[Credentials]) -> None:
     """Put the content of each secret's file, or of its credential, into the secret's own key."""
-    found = given.find(draft) if given else {}
+    # The first of them last, since it goes before the others.
+    found = {place: path for each in reversed(given) for place, path in each.find(draft).items()}
+    encrypted = [each.folder for each in given if each.encrypted]
     for section, key in secret_keys():
         try:
             named = optional_path(draft.value(section, f"{key}_file"))
@@ -70,13 +73,16 @@ def read_secrets(draft: Draft, given: Credentials | None) -> None:
             draft.problems.append(Problem(name, fault, "keep one of them"))
             continue
         draft.files[section, key] = name
+        if path.parent in encrypted:
+            draft.put(section, key, credentials.stand_in(section, key))
+            continue
         try:
             draft.put(section, key, _read_secret(draft, name, path, given))
         except Fault as fault:
             draft.problems.append(Problem(name, fault.fault, fault.remedy))
 
 
-def read_environments(draft: Draft, given: Credentials | None) -> None:
+def read_environments(draft: Draft, given: Sequence[Credentials]) -> None:
     """Give each crew the variables in its `environment_file`. Its faults are that crew's."""
     for crew in draft.crews:
         try:
@@ -87,7 +93,9 @@ def read_environments(draft: Draft, given: Credentials | None) -> None:
             _read_environment(draft, crew, path, given)
 
 
-def _read_environment(draft: Draft, crew: CrewDraft, path: Path, given: Credentials | None) -> None:
+def _read_environment(
+    draft: Draft, crew: CrewDraft, path: Path, given: Sequence[Credentials]
+) -> None:
     try:
         content, mode = read_file(path, LONGEST_ENVIRONMENT)
         crew.variables = env_file.parse(content)
@@ -98,15 +106,15 @@ def _read_environment(draft: Draft, crew: CrewDraft, path: Path, given: Credenti
 
 
 def _warn_if_open(
-    draft: Draft, name: str, path: Path, mode: int, given: Credentials | None
+    draft: Draft, name: str, path: Path, mode: int, given: Sequence[Credentials]
 ) -> None:
-    guarded = given is not None and given.guards(path)
+    guarded = any(each.guards(path) for each in given)
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
         fault = f"is open to other users (mode {mode:04o})"
         draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
 
 
-def _read_secret(draft: Draft, name: str, path: Path, given: Credentials | None) -> str:
+def _read_secret(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> str:
     content, mode = read_file(path, LONGEST_SECRET)
     if not content.strip():
         raise Fault("has an empty file", "write the secret into it, one line")

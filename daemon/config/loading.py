@@ -41,7 +41,8 @@ def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False)
     """The settings in the TOML file `path`, overridden by `environ`.
 
     `by_hand` is for commands that judge a configuration for a service which they are not: without
-    credentials of their own they see those that the service would be given.
+    credentials of their own they see those that the service would be given, and stand-ins for those
+    that are encrypted.
     Raises `ConfigError` with every problem that was found.
     """
     draft = Draft()
@@ -52,7 +53,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False)
     if found is None:
         raise ConfigError(one_a_key(draft.problems))
     given = credentials.of_service(environ)
-    if given is None and by_hand:
+    if by_hand and not given:
         given = credentials.beside(Path(path))
     read_secrets(draft, given)
     read_environments(draft, given)

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from daemon.auth.passwords import hash_password
 from daemon.config import Bind, Settings, load
-from daemon.config.environment import variable_for
 from daemon.installation.place import Place
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
@@ -51,18 +50,8 @@ def see_to(place: Place, bind: Bind, ask: Ask, say: Say) -> None:
 
 
 def read(place: Place) -> Settings:
-    """The settings that the service will have. Raises `ConfigError`.
-
-    Encrypted secrets cannot be looked into here: others of their kind stand in for them.
-    """
-    stand_ins = {
-        _variable(path.name): hash_password(secrets.token_hex())
-        if path.name == PASSWORD_HASH
-        else secrets.token_hex(32)
-        for path in (place.encrypted.iterdir() if place.encrypted.is_dir() else ())
-        if not (place.credentials / path.name).exists()
-    }
-    return load(place.configuration, stand_ins, by_hand=True)
+    """The settings that the service will have. Raises `ConfigError`."""
+    return load(place.configuration, {}, by_hand=True)
 
 
 def _given(place: Place, key: str) -> bool:
@@ -75,11 +64,6 @@ def _given(place: Place, key: str) -> bool:
     except (OSError, ValueError):
         return False  # none, or one that is told to be wrong where it is read
     return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
-
-
-def _variable(credential: str) -> str:
-    section, _, key = credential.partition(".")
-    return variable_for(section, key)
 
 
 def _fresh(place: Place, bind: Bind) -> str:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon.config.credentials import BESIDE
+from daemon.config.credentials import BESIDE, ENCRYPTED
 
 UNIT = "smartlinkd"
 # The user that systemd makes for an instance is called smartlinkdNAME, and users have 31 signs.
@@ -33,8 +33,7 @@ class Place:
 
     @property
     def encrypted(self) -> Path:
-        """Where docs/operating.md has the owner keep encrypted ones, in place of the others."""
-        return self.configuration.parent / f"{BESIDE}.encrypted"
+        return self.configuration.parent / ENCRYPTED
 
     @property
     def state(self) -> Path:

@@ -152,6 +152,50 @@ def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_giv
     ]
 
 
+@pytest.fixture
+def encrypted(config: Path) -> Path:
+    """The folder of those that nobody but the service can read."""
+    folder = config.parent / "credentials.encrypted"
+    folder.mkdir(0o700)
+    return folder
+
+
+def test_what_is_encrypted_has_a_stand_in_of_its_form(config: Path, encrypted: Path) -> None:
+    for section, key in secret_keys():
+        (encrypted / f"{section}.{key}").write_bytes(b"\0")
+    settings = load(config, {}, by_hand=True)
+    assert settings.warnings == ()
+    values = [getattr(getattr(settings, section), key) for section, key in secret_keys()]
+    assert all(value and value.get_secret_value() for value in values)
+    assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
+
+
+def test_an_encrypted_file_that_is_no_secret_of_ours_is_the_owners(
+    config: Path, encrypted: Path
+) -> None:
+    for name in ("auth.password_hash", "research.env"):
+        (encrypted / name).write_bytes(b"\0")
+    assert load(config, {}, by_hand=True).auth.password_hash
+    (encrypted / "cookie.sink_key").write_bytes(b"\0")
+    assert list(problems(config, {}, by_hand=True)) == ["credential cookie.sink_key"]
+
+
+def test_what_is_encrypted_is_given_nowhere_else(config: Path, encrypted: Path) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    config.write_text(f'[auth]\npassword_hash = "{HASH}"\n')
+    found = problems(config, {}, by_hand=True)
+    assert found["credential auth.password_hash"].startswith("stands beside auth.password_hash")
+
+
+def test_of_a_plain_one_and_an_encrypted_one_the_plain_one_is_read(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    give({"auth.password_hash": HASH}, folder="credentials")
+    settings = load(config, {}, by_hand=True)
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
 def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     assert list(problems(config, give({}), by_hand=True)) == ["auth.password_hash"]

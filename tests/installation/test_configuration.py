@@ -178,7 +178,8 @@ def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put) -> None:
 def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -> None:
     put('[server]\nbind = "127.0.0.1:9"\n')
     machine.place.encrypted.mkdir()
-    (machine.place.encrypted / "auth.password_hash").write_text("x")
+    for name in ("auth.password_hash", "notify.url", "research.env"):
+        (machine.place.encrypted / name).write_text("x")
     assert configuration.read(machine.place).server.bind == Bind("127.0.0.1", 9)
     put('[links]\nsource = "open_api"\n')
     with pytest.raises(ConfigError) as raised:
