@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import ROOT, Service, run, until
+from tests.systemd.machine import PASSWORD, ROOT, Service, run, until
 
 DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PLAIN = Path("/etc/smartlinkd/credentials")
 ENCRYPTED = Path("/etc/smartlinkd/credentials.encrypted")
+KEPT = Path("/etc/smartlinkd/kept")
 
 
 def commands(first: str) -> str:
@@ -26,13 +27,15 @@ def commands(first: str) -> str:
 def encrypted(service: Service) -> Iterator[Service]:
     encrypting, _, edit = commands("sudo install -d -m 700").partition("sudo systemctl edit")
     assert edit
+    run("cp", "-a", str(PLAIN), str(KEPT))
     run("sh", "-euc", encrypting.replace("sudo ", ""))
     (drop_in,) = re.findall(r"```ini\n([^`]*LoadCredentialEncrypted.*?)```", DOCUMENT, re.DOTALL)
     with service.drop_in(drop_in):
-        PLAIN.rename(PLAIN.with_name("away"))
+        run("sh", "-euc", commands("sudo sh -c 'shred").replace("sudo ", ""))
+        assert not any(PLAIN.iterdir())
         yield service
-    PLAIN.with_name("away").rename(PLAIN)
-    run("rm", "-r", str(ENCRYPTED))
+    run("rm", "-r", str(ENCRYPTED), str(PLAIN))
+    KEPT.rename(PLAIN)
     service.systemctl("restart")
 
 
@@ -41,6 +44,15 @@ def test_encrypted_ones(encrypted: Service) -> None:
         assert b"argon2id" not in path.read_bytes()
     encrypted.systemctl("restart")
     assert encrypted.login()
+    assert ": OK\n" in run("smartlinkd", "check-config", str(encrypted.configuration))
+
+
+def test_an_encrypted_one_is_changed(encrypted: Service) -> None:
+    encrypted.systemctl("restart")
+    changing = commands("sudo sh -c 'hash=").replace("sudo ", "")
+    run("sh", "-euc", f"echo 'another {PASSWORD}' | ({changing})")
+    said = {"password": f"another {PASSWORD}"}
+    assert encrypted.ask("/api/auth/login", said).status_code == 200
 
 
 def test_a_new_one_counts_after_a_restart_alone(service: Service) -> None:

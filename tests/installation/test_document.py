@@ -1,0 +1,80 @@
+"""The lines of docs/operating.md that touch secrets, run as they stand, on a machine of stand-ins.
+
+Its `sudo` alone can look into the folder of credentials, as on a real one.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+
+Run = Callable[[str, str], int]
+
+
+def commands(begin: str) -> str:
+    """The block of commands that begins so."""
+    (found,) = re.findall(rf"```sh\n({re.escape(begin)}.*?)```", DOCUMENT, flags=re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Path:
+    """Where root sees them; nobody else sees anything there."""
+    folder = tmp_path / "seen by root"
+    folder.mkdir()
+    (folder / "auth.password_hash").write_text("old\n")
+    (folder / "cookie.sync_key").write_text("key\n")
+    (tmp_path / "etc").mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, credentials: Path) -> Run:
+    """Run commands of the document, to which something is typed; their exit code."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    place = tmp_path / "etc/credentials"
+    stand_ins = {
+        "sudo": f"mv '{credentials}' {place}\n"
+        f"\"$@\"; code=$?\nmv {place} '{credentials}'; exit $code",
+        "smartlinkd": 'read -r answer && echo "$answer"',
+        "systemctl": f'echo "$*" >>{tmp_path}/calls',
+    }
+    for name, body in stand_ins.items():
+        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+        (programs / name).chmod(0o755)
+
+    def typed(block: str, text: str) -> int:
+        ended = subprocess.run(
+            ["sh", "-c", block.replace("/etc/smartlinkd", str(tmp_path / "etc"))],
+            cwd=tmp_path / "etc",
+            env={"PATH": f"{programs}:/usr/bin:/bin"},
+            input=text,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+        return ended.returncode
+
+    return typed
+
+
+@pytest.mark.parametrize(("typed", "code"), [("new\n", 0), ("", 1)])
+def test_a_password_that_was_not_typed_well_leaves_the_old_one(
+    run: Run, credentials: Path, typed: str, code: int
+) -> None:
+    calls = credentials.with_name("calls")
+    assert run(commands("sudo sh -c 'umask 077; cd"), typed) == code
+    assert (credentials / "auth.password_hash").read_text() == (typed or "old\n")
+    assert calls.exists() == (code == 0)  # it is started anew with a new one alone
+
+
+def test_no_plain_secret_is_left_beside_encrypted_ones(run: Run, credentials: Path) -> None:
+    assert run(commands("sudo sh -c 'shred"), "") == 0
+    assert list(credentials.iterdir()) == []
