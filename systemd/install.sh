@@ -3,8 +3,8 @@
 # clone. `run` reads it, and it uses the functions there.
 #
 # It makes an environment for the new version below /opt/smartlinkd, which is all that it is for;
-# the rest is done by that version itself (daemon/installation). An environment that is not finished
-# is removed, or by the next installation if this one was killed.
+# the rest is done by that version itself (daemon/installation), but for what can be refused before.
+# An environment that is not finished is removed, or by the next installation if this one was killed.
 
 VERSIONS=/opt/smartlinkd
 UNITS=/usr/local/lib/systemd/system
@@ -32,12 +32,13 @@ END
 }
 
 install_service() {
+    find_service_python
+    "$python" -I daemon/installation/beforehand.py "$@"
     need_systemd_and_root install
     case $PWD/ in
     "$VERSIONS"/*) die "this clone is in $VERSIONS, which is for what is installed; move it" ;;
     esac
     umask 022
-    find_service_python
     need_chromium
     mkdir -p "$VERSIONS"
     begin_set_up "$VERSIONS"
@@ -87,7 +88,6 @@ uninstall_service() {
         /etc/systemd/system/*.wants/smartlinkd@*.socket
     for unit in smartlinkd smartlinkd@; do
         rm -f "$UNITS/$unit.service" "$UNITS/$unit.socket"
-        rm -rf "$UNITS/$unit.service.d"
     done
     rm -rf "$UNITS"/smartlinkd.socket.d "$UNITS"/smartlinkd@*.socket.d
     # Those that were made here, and the folder if nothing else is in it.

@@ -97,6 +97,8 @@ def clone(tmp_path: Path) -> Clone:
     for path in ROOT.glob("requirements*.txt"):
         shutil.copy(path, made.folder)
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
+    (made.folder / "daemon").mkdir()
+    shutil.copytree(ROOT / "daemon/installation", made.folder / "daemon/installation")
     (made.folder / "tests/systemd").mkdir(parents=True)
     shutil.copy(ROOT / "tests/systemd/container.sh", made.folder / "tests/systemd")
     for name in ESSENTIAL:
@@ -389,10 +391,31 @@ def test_a_simulation_needs_no_chromium(clone: Clone) -> None:
 
 @pytest.mark.parametrize("action", ["install", "uninstall"])
 def test_only_root_can_install(clone: Clone, action: str) -> None:
+    clone.put("systemctl", "echo systemd 252")
     clone.put("id", "echo 1000")
     code, _, err = clone.run(action)
     assert code == 1
     assert err == f"run: only root can do that: sudo ./run {action}\n"
+    assert clone.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "systemd", "code", "told"),
+    [
+        (["--instace", "a"], 252, 2, "unrecognized arguments: --instace a"),
+        (["--bind", "8787"], 252, 2, "argument --bind: must be an IP address"),
+        ([], 247, 1, "systemd 252 or newer is needed"),
+        (["--help"], 247, 0, "usage: ./run demo"),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_anything_is_made(
+    clone: Clone, arguments: list[str], systemd: int, code: int, told: str
+) -> None:
+    (clone.programs / CHROMIUM).unlink()
+    clone.put("systemctl", f"echo systemd {systemd}")
+    found, out, err = clone.run("install", *arguments)
+    assert found == code
+    assert told in out + err
     assert clone.calls() == []
 
 

@@ -34,7 +34,7 @@ def test_an_instances_socket_differs_in_its_address_alone() -> None:
 
 
 @pytest.mark.parametrize("key", NEWER)
-def test_newer_keys_are_in_the_drop_in_alone(key: str) -> None:
+def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
     assert key not in keys("smartlinkd.service")
 
 

@@ -4,54 +4,54 @@
 
 `./run install` calls it, as root, with the new version's own Python. The service that is installed
 is the one without a name, or the instance NAME; `--bind` is for a configuration that is not there
-yet. Instances share the version: those that run are started anew with it.
+yet. Instances share the version: those that run are started anew with it, once it is proven by this
+one.
 
-Exit codes: 0, all is proven to work; 1, it is not, and what was there runs as before.
+Exit codes: 0, all is proven to work; 1, it is not, and what was there runs as before; 2, wrong
+usage; 128 and its number, a signal ended it, with the same outcome as 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from daemon import __version__
 from daemon.commands.hash_password import ask_password, fault_of
 from daemon.config import Bind, ConfigError
-from daemon.config.values import Fault
 from daemon.config.values import bind as parse_bind
-from daemon.installation import configuration, service, units
+from daemon.installation import beforehand, configuration, service, units
 from daemon.installation.place import Place, place_of
 from daemon.installation.service import NotInstalled
 
 TRIES = 3
 """Passwords that may be mistyped."""
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends it and has it go back; the last one comes when the terminal or its ssh has gone."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install the version that this is."""
-    parser = argparse.ArgumentParser(prog="run install", allow_abbrev=False)
+    parser = beforehand.parser()
     parser.add_argument("--units", type=Path, required=True)
-    parser.add_argument("--instance", default="", metavar="NAME")
-    parser.add_argument("--bind", default=str(configuration.DEFAULT_BIND), metavar="HOST:PORT")
-    chosen = parser.parse_args(arguments)
+    chosen = beforehand.chosen(parser, arguments)
+    place = place_of(chosen.instance)
+    for each in SIGNALS:
+        signal.signal(each, _interrupt)
     try:
-        place, bind = place_of(chosen.instance), parse_bind(chosen.bind)
-    except Fault as fault:
-        parser.error(f"--bind: {fault.fault}")
-    except ValueError as error:
-        parser.error(f"--instance: {error}")
-    try:
-        install(place, bind, chosen.units)
-    except KeyboardInterrupt:
+        install(place, parse_bind(chosen.bind) if chosen.bind else None, chosen.units)
+    except KeyboardInterrupt as by:
         print("install: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + int(by.args[0])
     except NotInstalled as why:
         print(f"install: {why}", file=sys.stderr)
         return 1
@@ -61,22 +61,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def install(place: Place, bind: Bind, source: Path) -> None:
-    """Install this version, whose units are in `source`. Raises `NotInstalled`, `ConfigError`."""
-    systemd = service.version()
-    configuration.see_to(place, bind, _ask, partial(print, flush=True))
+def _interrupt(number: int, _: FrameType | None) -> NoReturn:
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # it is ending
+    raise KeyboardInterrupt(number)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Whatever signals come."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def install(place: Place, wish: Bind | None, source: Path) -> None:
+    """Install this version, whose units are in `source`; a new configuration gets `wish`.
+
+    Raises `NotInstalled`, `ConfigError`.
+    """
+    configuration.see_to(
+        place, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
+    )
     settings = configuration.read(place)
     for warning in settings.warnings:
         print(f"warning: {warning}")
     bind = settings.server.bind
-    _check_bind(bind)
+    _check_bind(place, bind, wish)
     if settings.state.directory != place.state:
         raise NotInstalled(
             f"state.directory is {settings.state.directory}, and {place.service} can write to "
             f"{place.state} only: set it to that in {place.configuration}"
         )
-    before = Before(units.found(place), service.current(place))
-    wanted = units.wanted(place, source, bind, systemd)
+    version = service.current(place)
+    there = version is not None and service.is_there(place)
+    before = Before(units.found(place), version, there)
+    wanted = units.wanted(place, source, bind)
     where = units.address(place)
     moved = where in before.units and before.units[where] != wanted[where]
     try:
@@ -84,8 +107,12 @@ def install(place: Place, bind: Bind, source: Path) -> None:
         service.switch(place, Path(sys.prefix))
         service.start(place, moved=moved)
         ready = service.prove(place, bind)
+        for unit in service.others(place):
+            before.followed.append(unit)
+            service.restart(unit)
     except (NotInstalled, KeyboardInterrupt) as why:
-        how = _back(place, before, moved=moved)
+        with _undisturbed():
+            how = _back(place, before, moved=moved)
         if isinstance(why, KeyboardInterrupt):
             print(how, file=sys.stderr)
             raise
@@ -96,10 +123,15 @@ def install(place: Place, bind: Bind, source: Path) -> None:
 
 @dataclass(frozen=True)
 class Before:
-    """What was there: the units' files, and the environment that they start, if any."""
+    """What was there, and who has left it."""
 
     units: units.Files
     version: Path | None
+    """The environment that they start, which may be for other services alone."""
+    there: bool
+    """Whether this service was one that starts."""
+    followed: list[str] = field(default_factory=list)
+    """The other services that were started anew since."""
 
 
 def _ask() -> str | None:
@@ -119,31 +151,40 @@ def _ask() -> str | None:
     raise NotInstalled("no password was given; nothing was installed")
 
 
-def _check_bind(bind: Bind) -> None:
-    """A socket unit knows addresses only, and a port that is always the same."""
-    try:
-        ip_address(bind.host)
-    except ValueError:
-        fault = "names a host, and a socket of systemd's needs an IP address"
-    else:
-        if bind.port != 0:
-            return
-        fault = "has port 0, and a socket of systemd's needs one that stays"
-    raise NotInstalled(f"server.bind {fault}: change it in the configuration")
+def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
+    """A socket unit takes not all that a configuration may have, and that has the last word."""
+    fault = beforehand.unfit(bind.host, bind.port)
+    if fault:
+        raise NotInstalled(f"server.bind {fault}: change it in {place.configuration}")
+    if wish not in (None, bind):
+        raise NotInstalled(
+            f"--bind is {wish}, and server.bind is {bind} in {place.configuration}, which counts: "
+            "change it there, or leave --bind out"
+        )
 
 
 def _back(place: Place, before: Before, *, moved: bool) -> str:
-    """Return to the version before; how things are then, in a sentence."""
-    if before.version is None:
-        service.systemctl("disable", "--now", "--quiet", place.service, place.socket)
-        return "It was stopped again. Mend what is said above, and run this again."
-    units.put(place, before.units)
-    service.switch(place, before.version)
+    """Return to what was before; how things are then, in a sentence."""
+    version = before.version
     try:
-        service.start(place, moved=moved)
+        if not before.there:  # the version is for others, if there is any
+            service.systemctl("disable", "--now", "--quiet", place.service, place.socket)
+        units.put(place, before.units)
+        if version is None:
+            place.current.unlink(missing_ok=True)
+        else:
+            service.switch(place, version)
+        if before.there:
+            service.start(place, moved=moved)
+        else:
+            service.systemctl("daemon-reload")
+        for unit in before.followed:
+            service.restart(unit)
     except NotInstalled as why:
-        return f"The version before ({before.version}) does not start either:\n{why}"
-    return f"The version before ({before.version}) is running again."
+        return f"The version before ({version}) does not start either:\n{why}"
+    if before.there:
+        return f"The version before ({version}) is running again."
+    return "It was stopped again. Mend what is said above, and run this again."
 
 
 def _tidy(place: Place) -> None:

@@ -19,8 +19,6 @@ from urllib.request import urlopen
 from daemon.config import Bind
 from daemon.installation.place import UNIT, Place
 
-OLDEST: Final = 252
-
 # The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
 VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")
 
@@ -47,18 +45,6 @@ def systemctl(*words: str) -> str:
     return ended.stdout.strip()
 
 
-def version() -> int:
-    """Of the systemd that runs here. Raises `NotInstalled` when it is none, or too old."""
-    try:
-        said = _run("systemctl", "--version").stdout
-    except FileNotFoundError:
-        raise NotInstalled("systemd is needed, and there is no systemctl here") from None
-    found = re.match(r"systemd (\d+)", said)
-    if found is None or int(found[1]) < OLDEST:
-        raise NotInstalled(f"systemd {OLDEST} or newer is needed (Debian 12 has it): {said[:40]!r}")
-    return int(found[1])
-
-
 def current(place: Place) -> Path | None:
     """The environment that the units start the daemon from, if there is one."""
     folder = place.current.resolve()
@@ -73,6 +59,11 @@ def switch(place: Place, environment: Path) -> None:
     fresh.rename(place.current)
 
 
+def is_there(place: Place) -> bool:
+    """Whether it runs, or is started with the machine."""
+    return _is("active", place) or _is("enabled", place)
+
+
 def others(place: Place) -> list[str]:
     """The services that run the same version, and run now, but for this one."""
     patterns = (f"{UNIT}.service", f"{UNIT}@*.service")
@@ -82,7 +73,7 @@ def others(place: Place) -> list[str]:
 
 
 def start(place: Place, *, moved: bool = False) -> None:
-    """Start it, or start it anew, and have it start with the machine; then the others likewise.
+    """Start it, or start it anew, and have it start with the machine.
 
     A socket that has `moved` to another address has to be closed first, and a service whose socket
     closes has to be stopped. Raises `NotInstalled`.
@@ -92,8 +83,12 @@ def start(place: Place, *, moved: bool = False) -> None:
     if moved:
         systemctl("stop", place.socket, place.service)
     _start("start", place.socket)
-    for unit in (place.service, *others(place)):
-        _start("restart", unit)
+    restart(place.service)
+
+
+def restart(unit: str) -> None:
+    """Start it anew. Raises `NotInstalled`."""
+    _start("restart", unit)
 
 
 def _start(verb: str, unit: str) -> None:
@@ -108,7 +103,7 @@ def prove(place: Place, bind: Bind) -> bool:
 
     Raises `NotInstalled` when it does not answer.
     """
-    if not _until(ANSWERS_WITHIN, lambda: _is_active(place) and _health(bind).get("ok") is True):
+    if not _until(ANSWERS_WITHIN, lambda: _is("active", place) and _health(bind).get("ok") is True):
         state = _run("systemctl", "is-active", place.service).stdout.strip()
         raise NotInstalled(
             f"{place.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
@@ -131,8 +126,8 @@ def old_versions(place: Place) -> Iterator[Path]:
             yield folder
 
 
-def _is_active(place: Place) -> bool:
-    return _run("systemctl", "is-active", "--quiet", place.service).returncode == 0
+def _is(what: str, place: Place) -> bool:
+    return _run("systemctl", f"is-{what}", "--quiet", place.service).returncode == 0
 
 
 def _health(bind: Bind) -> dict[str, object]:

@@ -14,18 +14,13 @@ from daemon.config import Bind
 from daemon.installation.place import UNIT, Place
 
 NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
-NEWER: Final = "newer.conf"
-NEWER_THAN: Final = 254
-"""The first systemd that knows all keys of that drop-in."""
 
 Files = Mapping[Path, str]
 
 
-def wanted(place: Place, source: Path, bind: Bind, systemd: int) -> Files:
-    """Those of the version whose units are in `source`, for that version of systemd."""
+def wanted(place: Place, source: Path, bind: Bind) -> Files:
+    """Those of the version whose units are in `source`."""
     files = {place.units / name: _text(source / name) for name in NAMES}
-    if systemd >= NEWER_THAN:
-        files.update(dict.fromkeys(_newer(place), _text(source / NEWER)))
     files[address(place)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
     return files
 
@@ -55,14 +50,7 @@ def address(place: Place) -> Path:
 
 def _all(place: Place) -> Iterator[Path]:
     yield from (place.units / name for name in NAMES)
-    yield from _newer(place)
     yield address(place)
-
-
-def _newer(place: Place) -> Iterator[Path]:
-    for name in NAMES:
-        if name.endswith(".service"):
-            yield place.units / f"{name}.d" / NEWER
 
 
 def _text(path: Path) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from daemon.config import Bind, ConfigError, load
 from daemon.installation import configuration
-from daemon.installation.place import Place, place_of
+from daemon.installation.place import Place
 
 BIND = Bind("127.0.0.1", 8787)
 PASSWORD = "correct horse"
@@ -195,9 +195,3 @@ def test_the_example_that_it_points_at_is_that_of_this_version(machine: Machine)
     text = machine.place.configuration.read_text()
     assert f"{machine.place.current}/share/smartlinkd/config.example.toml" in text
     assert set(tomllib.loads(text)) == {"server", "state", "cookie"}
-
-
-@pytest.mark.parametrize("name", ["Shop", "-x", "a b", "a/b", "x" * 21, "@"])
-def test_an_instance_has_a_name_that_its_user_can_have(name: str) -> None:
-    with pytest.raises(ValueError, match="lower-case letters"):
-        place_of(name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,23 @@ OLD, NEW = "2026-01-01.abcDEF", "2026-01-02.abcDEF"
 
 @dataclass
 class Machine:
-    """One with a version that runs; `fault` is what the start of the new one raises."""
+    """One with a version that runs; `fault` is what the start of the new one raises.
+
+    `there` are the services that run, and `signals` comes while one starts by the old version.
+    """
 
     place: Place
     calls: list[str]
     fault: BaseException | None = None
+    there: list[str] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
 
-    def install(self) -> None:
-        installation.install(self.place, BIND, SOURCE)
+    def install(self, place: Place | None = None, wish: Bind | None = BIND) -> None:
+        installation.install(place or self.place, wish, SOURCE)
+
+    def instance(self) -> Place:
+        """One that is not there yet."""
+        return Place("smartlinkd@shop2", self.place.root)
 
     def version(self) -> str:
         return self.place.current.readlink().name
@@ -44,16 +54,28 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     def start(place: Place, *, moved: bool = False) -> None:
         made.calls.append(f"start {made.version()}{' moved' if moved else ''}")
-        if made.fault is not None and made.version() == NEW:
+        if made.version() == OLD:
+            for each in made.signals:
+                signal.raise_signal(each)
+        elif made.fault is not None:
             raise made.fault
 
-    monkeypatch.setattr(service, "version", lambda: 252)
+    def others(place: Place) -> list[str]:
+        return [unit for unit in made.there if unit != place.service]
+
+    def restart(unit: str) -> None:
+        made.calls.append(f"restart {unit} {made.version()}")
+
     monkeypatch.setattr(service, "start", start)
     monkeypatch.setattr(service, "prove", lambda *_: True)
+    monkeypatch.setattr(service, "is_there", lambda place: place.service in made.there)
+    monkeypatch.setattr(service, "others", others)
+    monkeypatch.setattr(service, "restart", restart)
     monkeypatch.setattr(service, "systemctl", lambda *words: made.calls.append(" ".join(words)))
     monkeypatch.setattr(sys, "prefix", str(made.place.versions / OLD))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     made.install()
+    made.there.append(made.place.service)
     monkeypatch.setattr(sys, "prefix", str(made.place.versions / NEW))
     (made.place.versions / NEW).mkdir(exist_ok=True)
     made.calls.clear()
@@ -83,12 +105,110 @@ def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     assert units.found(machine.place) == before
 
 
-def test_a_first_one_that_does_not_come_up_is_stopped(machine: Machine) -> None:
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine, time: str) -> None:
     machine.place.current.unlink()
+    units.put(machine.place, {})
+    machine.there.clear()
     machine.fault = NotInstalled("it does not answer")
+    for _ in range(["first", "second"].index(time) + 1):
+        machine.calls.clear()
+        with pytest.raises(NotInstalled, match="It was stopped again"):
+            machine.install()
+    assert machine.calls == [
+        f"start {NEW}",
+        "disable --now --quiet smartlinkd.service smartlinkd.socket",
+        "daemon-reload",
+    ]
+    assert not machine.place.current.is_symlink()
+    assert units.found(machine.place) == {}
+
+
+def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Machine) -> None:
+    before = units.found(machine.place)
+    machine.fault = NotInstalled("it does not answer")
+    instance = machine.instance()
     with pytest.raises(NotInstalled, match="It was stopped again"):
+        machine.install(instance, Bind("127.0.0.1", 8791))
+    assert machine.calls == [
+        f"start {NEW}",
+        "disable --now --quiet smartlinkd@shop2.service smartlinkd@shop2.socket",
+        "daemon-reload",
+    ]
+    assert machine.version() == OLD
+    assert units.found(machine.place) == before
+    assert not units.address(instance).exists()
+
+
+def test_those_that_followed_to_the_new_version_go_back_with_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ["smartlinkd@a.service", "smartlinkd@b.service", "smartlinkd@c.service"]
+    machine.there += others
+
+    def restart(unit: str) -> None:
+        machine.calls.append(f"restart {unit} {machine.version()}")
+        if machine.version() == NEW and unit == others[1]:
+            raise NotInstalled("it does not start")
+
+    monkeypatch.setattr(service, "restart", restart)
+    with pytest.raises(NotInstalled, match="is running again"):
         machine.install()
-    assert machine.calls[1].startswith("disable --now")
+    assert machine.calls == [
+        f"start {NEW}",
+        *(f"restart {unit} {NEW}" for unit in others[:2]),
+        f"start {OLD}",
+        *(f"restart {unit} {OLD}" for unit in others[:2]),
+    ]
+
+
+def test_those_that_share_the_version_follow_once_it_is_proven(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "prove", lambda *_: machine.calls.append("prove"))
+    machine.there.append("smartlinkd@a.service")
+    machine.install()
+    assert machine.calls == [f"start {NEW}", "prove", f"restart smartlinkd@a.service {NEW}"]
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of the tests are back afterwards."""
+    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
+    yield
+    for each, handler in before:
+        signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(service, "prove", lambda *_: signal.raise_signal(number))
+    machine.signals += installation.SIGNALS
+    assert installation.main(["--units", str(SOURCE)]) == 128 + number
+    assert machine.calls == [f"start {NEW}", f"start {OLD}"]
+    assert machine.version() == OLD
+
+
+def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    machine.fault = NotInstalled("it does not answer")
+    machine.signals += [signal.SIGTERM]
+    with pytest.raises(NotInstalled, match="is running again"):
+        machine.install()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_address_that_is_not_that_of_the_configuration_is_told(machine: Machine) -> None:
+    with pytest.raises(NotInstalled) as raised:
+        machine.install(wish=Bind("127.0.0.1", 9))
+    assert f"server.bind is {BIND} in {machine.place.configuration}" in str(raised.value)
+    assert machine.calls == []
+    machine.install(wish=None)
+    assert machine.calls == [f"start {NEW}"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +227,7 @@ def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
     machine.place.configuration.write_text(text + state)
     before = units.found(machine.place)
     with pytest.raises((NotInstalled, ConfigError), match=told):
-        machine.install()
+        machine.install(wish=None)
     assert (machine.calls, machine.version()) == ([], OLD)
     assert units.found(machine.place) == before
 
@@ -115,7 +235,7 @@ def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
 def test_another_address_moves_the_socket(machine: Machine) -> None:
     text = machine.place.configuration.read_text()
     machine.place.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
-    machine.install()
+    machine.install(wish=None)
     assert machine.calls == [f"start {NEW} moved"]
     assert "ListenStream=127.0.0.1:8791" in units.address(machine.place).read_text()
 
@@ -151,9 +271,8 @@ def test_after_three_tries_it_is_given_up(typed: list[str | None]) -> None:
         installation._ask()
 
 
-@pytest.mark.parametrize("arguments", [["--bind", "8787"], ["--instance", "A B"]])
-def test_wrong_usage_is_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        installation.main(["--units", "x", *arguments])
+        installation.main(["--units", "x", "--bind", "8787"])
     assert ended.value.code == 2
-    assert f"{arguments[0]}: " in capsys.readouterr().err
+    assert "argument --bind: must be an IP address" in capsys.readouterr().err

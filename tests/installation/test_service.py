@@ -39,19 +39,6 @@ def place(tmp_path: Path) -> Place:
     return Place(root=tmp_path)
 
 
-@pytest.mark.parametrize("said", ["echo systemd 247", "echo upstart 1", "exit 1"])
-def test_a_systemd_that_cannot_do_it_is_told(systemctl: Systemctl, said: str) -> None:
-    systemctl(said)
-    with pytest.raises(NotInstalled, match="systemd 252 or newer is needed"):
-        service.version()
-
-
-def test_without_any_it_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(place.root))
-    with pytest.raises(NotInstalled, match="there is no systemctl here"):
-        service.version()
-
-
 def test_the_switch_is_one_link(place: Place) -> None:
     one, two = (place.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
     one.mkdir()
@@ -85,16 +72,26 @@ def test_a_start_that_fails_is_told_with_its_last_words(place: Place, systemctl:
         service.start(place)
 
 
-def test_those_that_share_the_version_are_started_anew_after_it(
+def test_the_others_that_share_the_version_are_those_that_run(
     place: Place, systemctl: Systemctl
 ) -> None:
-    calls = systemctl(
+    systemctl(
         'case "$*" in *list-units*) echo "smartlinkd.service loaded active running X"; '
         'echo "smartlinkd@a.service loaded active running Y";; esac'
     )
-    service.start(Place("smartlinkd@b", place.root))
-    restarted = [line.split()[-1] for line in calls.read_text().splitlines() if "restart" in line]
-    assert restarted == ["smartlinkd@b.service", "smartlinkd.service", "smartlinkd@a.service"]
+    assert service.others(place) == ["smartlinkd@a.service"]
+    others = service.others(Place("smartlinkd@b", place.root))
+    assert others == ["smartlinkd.service", "smartlinkd@a.service"]
+
+
+@pytest.mark.parametrize(
+    ("says_yes", "there"), [("is-active", True), ("is-enabled", True), ("none", False)]
+)
+def test_one_is_there_that_runs_or_will(
+    place: Place, systemctl: Systemctl, says_yes: str, there: bool
+) -> None:
+    systemctl(f'[ "$1" = {says_yes} ]')
+    assert service.is_there(place) is there
 
 
 def test_one_that_does_not_answer_is_not_proven(
@@ -113,4 +110,4 @@ def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl)
     calls.unlink()
     service.start(place, moved=True)
     verbs = [line.split()[2] for line in calls.read_text().splitlines()]
-    assert verbs == ["daemon-reload", "enable", "stop", "start", "list-units", "restart"]
+    assert verbs == ["daemon-reload", "enable", "stop", "start", "restart"]

@@ -24,42 +24,36 @@ def names(place: Place) -> set[str]:
     return {str(p.relative_to(place.units)) for p in place.units.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize(("systemd", "newer"), [(252, False), (253, False), (254, True)])
-def test_keys_that_an_old_systemd_does_not_know_are_kept_from_it(
-    place: Place, systemd: int, newer: bool
-) -> None:
-    units.put(place, units.wanted(place, SOURCE, BIND, systemd))
-    drop_ins = {"smartlinkd.service.d/newer.conf", "smartlinkd@.service.d/newer.conf"}
+def test_everybody_may_read_them(place: Place) -> None:
+    units.put(place, units.wanted(place, SOURCE, BIND))
     assert names(place) == {
         *("smartlinkd.service", "smartlinkd.socket", "smartlinkd@.service", "smartlinkd@.socket"),
         "smartlinkd.socket.d/address.conf",
-        *(drop_ins if newer else ()),
     }
     for path in place.units.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
 
 
 def test_the_socket_has_the_address_of_the_configuration(place: Place) -> None:
-    units.put(place, units.wanted(place, SOURCE, Bind("::1", 80), 252))
+    units.put(place, units.wanted(place, SOURCE, Bind("::1", 80)))
     told = (place.units / "smartlinkd.socket.d/address.conf").read_text()
     assert told == "[Socket]\nListenStream=\nListenStream=[::1]:80\n"
 
 
-@pytest.mark.parametrize(("before", "after"), [(252, 254), (254, 252)])
-def test_those_before_can_be_put_back(place: Place, before: int, after: int) -> None:
-    units.put(place, units.wanted(place, SOURCE, BIND, before))
+@pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
+def test_those_before_can_be_put_back(place: Place, before: dict[str, str]) -> None:
+    units.put(place, {place.units / name: text for name, text in before.items()})
     found = units.found(place)
-    there = names(place)
-    units.put(place, units.wanted(place, SOURCE, Bind("::1", 80), after))
+    units.put(place, units.wanted(place, SOURCE, BIND))
     assert units.found(place) != found
     units.put(place, found)
-    assert (units.found(place), names(place)) == (found, there)
+    assert (units.found(place), names(place)) == (found, set(before))
 
 
 def test_an_instances_address_is_its_own(place: Place) -> None:
     other = Place("smartlinkd@b", place.root)
-    units.put(place, units.wanted(place, SOURCE, BIND, 252))
+    units.put(place, units.wanted(place, SOURCE, BIND))
     mine = units.address(place).read_text()
-    units.put(other, units.wanted(other, SOURCE, Bind("127.0.0.1", 1), 252))
+    units.put(other, units.wanted(other, SOURCE, Bind("127.0.0.1", 1)))
     assert units.address(place).read_text() == mine
     assert units.address(other).read_text() != mine
