@@ -76,12 +76,14 @@ uninstall_service() {
     "" | --purge) ;;
     *) die "uninstall takes --purge, and nothing else" ;;
     esac
-    # Sockets first: whoever connects to one has the service started. All are patterns, because it
-    # is no fault when there is none (any more).
-    for kind in socket service; do
-        systemctl stop "[s]martlinkd.$kind" "smartlinkd@*.$kind" ||
-            die "its ${kind}s cannot be stopped"
-    done
+    # Sockets first, the owner's for crews among them: whoever connects to one has the service
+    # started. All are patterns, because it is no fault when there is none (any more).
+    sockets=$(systemctl show -p TriggeredBy --value "[s]martlinkd.service" "smartlinkd@*.service")
+    # shellcheck disable=SC2086 # a list of names
+    systemctl stop "[s]martlinkd.socket" "smartlinkd@*.socket" $sockets ||
+        die "its sockets cannot be stopped"
+    systemctl stop "[s]martlinkd.service" "smartlinkd@*.service" ||
+        die "its services cannot be stopped"
     rm -f /etc/systemd/system/*.wants/smartlinkd.service \
         /etc/systemd/system/*.wants/smartlinkd.socket \
         /etc/systemd/system/*.wants/smartlinkd@*.service \
@@ -100,7 +102,10 @@ uninstall_service() {
         for folder in /etc /etc/systemd/system /var/lib /var/lib/private; do
             rm -rf "$folder"/smartlinkd "$folder"/smartlinkd@* "$folder"/smartlinkd.*.d
         done
-        say "nothing of smartlinkd is left here"
+        for unit in $(grep -lsE '^Service=smartlinkd(@.*)?\.service' /etc/systemd/system/*); do
+            say "$unit is yours, and is left: systemctl disable ${unit##*/}; rm $unit"
+        done
+        say "nothing else of smartlinkd is left here"
     else
         say "the configuration in /etc/smartlinkd and the state in /var/lib/smartlinkd are kept;" \
             "'./run uninstall --purge' removes them as well"

@@ -12,12 +12,23 @@ from __future__ import annotations
 import os
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from daemon.sandbox.session import cookie_header
-from tests.systemd.machine import PASSWORD, PORTAL, Service, run, start_portal
+from tests.systemd.machine import (
+    CREW,
+    CREW_SOCKET,
+    CREW_URL,
+    PASSWORD,
+    PORTAL,
+    ROOT,
+    Service,
+    run,
+    start_portal,
+)
 
 SHARED = os.environ.get("SMARTLINKD_CONTAINER", "")
 collect_ignore_glob = [] if SHARED else ["*"]
@@ -113,6 +124,28 @@ def prepared(installed: Service) -> Service:
     (installed.configuration.parent / "credentials/auth.password_hash").write_text(hashed)
     installed.systemctl("restart")
     return installed
+
+
+@pytest.fixture
+def crew_socket(service: Service) -> Iterator[Service]:
+    """The same with an address of its own for a crew, by the document's unit and commands."""
+    before = service.configuration.read_text()
+    name = f'name = "{CREW}"\n'
+    bind = CREW_URL.removeprefix("http://")
+    service.configuration.write_text(before.replace(name, f'{name}bind = "{bind}"\n'))
+    service.systemctl("restart")  # as it is without a unit for that: it holds the address
+    document = (ROOT / "docs/operating.md").read_text()
+    _, found, rest = document.partition(f"# {CREW_SOCKET}\n")
+    assert found, "it is not in docs/operating.md any more"
+    unit, _, rest = rest.partition("```")
+    CREW_SOCKET.write_text(unit.replace("crew-research", f"crew-{CREW}"))
+    _, _, rest = rest.partition("```sh\n")
+    run("sh", "-euc", rest.partition("```")[0].replace("sudo ", ""))
+    yield service
+    run("systemctl", "disable", "--now", CREW_SOCKET.name, check=False)
+    CREW_SOCKET.unlink(missing_ok=True)
+    service.configuration.write_text(before)
+    service.systemctl("restart")
 
 
 @pytest.fixture

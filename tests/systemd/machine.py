@@ -20,6 +20,10 @@ from daemon.sandbox.session import cookie_header
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
 PORTAL = 9100
+CREW = "quick"
+"""One that has an address of its own in some tests, by a unit of its own."""
+CREW_URL = "http://127.0.0.1:9000"
+CREW_SOCKET = Path("/etc/systemd/system/smartlinkd-research.socket")
 PATIENCE = 40.0
 """Seconds for anything that is sure to come. Only a test that fails waits that long."""
 LOOK_EVERY = 0.05
@@ -207,6 +211,14 @@ class Service:
     def forget_tokens(self) -> None:
         """Those of crews, because its state is another's now."""
         self._tokens.clear()
+
+    def crew_health(self) -> str:
+        """What a crew says at its own address; nothing where nobody listens."""
+        bearer = {"Authorization": f"Bearer {self.crew_token(CREW)}"}
+        try:
+            return httpx.get(f"{CREW_URL}/", headers=bearer, timeout=30, trust_env=False).text
+        except httpx.ConnectError:
+            return ""
 
     def kickoff(self, crew: str, **inputs: object) -> str:
         """Start an execution; its id."""

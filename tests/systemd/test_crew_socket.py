@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import re
 
-import httpx
-import pytest
+from tests.systemd.machine import CREW, ROOT, Service, run
 
-from tests.systemd.machine import ROOT, Service, run
-
-CREW = "quick"
-UNIT = "smartlinkd-research.socket"
-URL = "http://127.0.0.1:9000"
+DOCUMENT = (ROOT / "docs/operating.md").read_text()
 
 
-def unit() -> str:
-    """The one in the documents."""
-    text = (ROOT / "docs/operating.md").read_text()
-    _, found, rest = text.partition(f"# /etc/systemd/system/{UNIT}\n")
-    assert found, "it is not in docs/operating.md any more"
-    return rest.partition("```")[0].replace("crew-research", f"crew-{CREW}")
-
-
-@pytest.fixture
-def held(service: Service) -> Iterator[Service]:
-    before = service.configuration.read_text()
-    name = f'name = "{CREW}"\n'
-    bind = URL.removeprefix("http://")
-    service.configuration.write_text(before.replace(name, f'{name}bind = "{bind}"\n'))
-    path = Path("/etc/systemd/system", UNIT)
-    path.write_text(unit())
-    run("systemctl", "daemon-reload")
+def test_it_is_served_and_outlives_the_daemon(crew_socket: Service) -> None:
+    assert crew_socket.crew_health() == "Healthy"
+    token = crew_socket.crew_token(CREW)
+    assert crew_socket.ask(f"/crews/{CREW}/", token=token).text == "Healthy"
     run("systemctl", "stop", "smartlinkd.service")
-    run("systemctl", "start", UNIT)
-    run("systemctl", "start", "smartlinkd.service")
-    yield service
-    run("systemctl", "stop", UNIT, "smartlinkd.service")
-    path.unlink()
-    run("systemctl", "daemon-reload")
-    service.configuration.write_text(before)
-    run("systemctl", "start", "smartlinkd.socket", "smartlinkd.service")
-
-
-def answer(service: Service) -> str:
-    bearer = {"Authorization": f"Bearer {service.crew_token(CREW)}"}
-    return httpx.get(f"{URL}/", headers=bearer, timeout=30, trust_env=False).text
-
-
-def test_it_is_served_and_outlives_the_daemon(held: Service) -> None:
-    assert answer(held) == "Healthy"
-    assert held.ask("/crews/quick/", token=held.crew_token(CREW)).text == "Healthy"
-    run("systemctl", "stop", "smartlinkd.service")
-    assert answer(held) == "Healthy"  # it was started for that
+    assert crew_socket.crew_health() == "Healthy"  # it was started for that
     said = run("journalctl", "-u", "smartlinkd", "--no-pager", "-p", "warning", "-n", "20")
     assert "has a socket for crew" not in said
     assert "which counts" not in said
+
+
+def test_a_stop_is_one(crew_socket: Service) -> None:
+    """As the document says it, which knows nothing of the crew's unit there."""
+    (stop,) = re.findall(r"^sudo (systemctl stop .*?)  +# stop it$", DOCUMENT, flags=re.MULTILINE)
+    crew_socket.crew_token(CREW)
+    run("sh", "-euc", stop)
+    assert crew_socket.crew_health() == ""
+    assert not crew_socket.is_active()
+    run("sh", "-euc", stop.replace("stop", "start"))
+    assert crew_socket.crew_health() == "Healthy"

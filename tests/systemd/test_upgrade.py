@@ -88,6 +88,19 @@ def test_a_version_that_does_not_start_leaves_the_one_before(
     assert service.stored_cookie() == cookie
 
 
+def test_a_new_instance_that_does_not_start_is_none(service: Service) -> None:
+    before, pid, cookie = version(), service.pid, service.stored_cookie()
+    taken = service.url.removeprefix("http://")
+    said = run("./run", "install", "--instance", "shop3", "--bind", taken, check=False)
+    assert "It was stopped again." in said
+    assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [before]
+    assert (service.pid, service.stored_cookie()) == (pid, cookie)
+    for kind in ("socket", "service"):
+        state = run("systemctl", "is-enabled", f"smartlinkd@shop3.{kind}", check=False)
+        assert state.strip() == "disabled"
+    run("rm", "-r", "/etc/smartlinkd@shop3")
+
+
 def test_an_upgrade_that_is_interrupted_changes_nothing(service: Service) -> None:
     before, pid = version(), service.pid
     installing = subprocess.Popen(
