@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ __all__ = [
     "cookie_header",
     "daemon",
     "link",
+    "new_folder",
     "sandbox",
     "until_ready",
 ]
@@ -46,8 +48,14 @@ Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
 """Of the configuration, by their names; a list of them is one `[[name]]` each."""
 
 PATIENCE: Final = 60.0
-LOOK_EVERY: Final = 0.002
-"""Seconds: what a start is measured with."""
+LOOK_EVERY: Final = 0.02
+
+
+def new_folder() -> Path:
+    """An empty one, for all of a run. Chromium's user, who is another one, may go through it."""
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-bench-"))
+    folder.chmod(0o711)
+    return folder
 
 
 @dataclass(frozen=True)
