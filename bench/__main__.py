@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -51,6 +52,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a glance: 15 seconds a row")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
     chosen.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     failures: dict[int, str] = {}
