@@ -41,6 +41,7 @@ __all__ = [
     "link",
     "new_folder",
     "sandbox",
+    "unsandboxed",
     "until_ready",
 ]
 
@@ -115,7 +116,7 @@ def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Pa
         "server": {"bind": "127.0.0.1:0"},
         "state": {"directory": str(folder / "state")},
         "auth": {"password_hash": _password_hash()},
-        "browser": {"no_sandbox": _unsandboxed()},
+        "browser": {"no_sandbox": unsandboxed()},
         "marketplace": {
             "portal_url": portal.portal,
             "shop_url": portal.shop,
@@ -171,11 +172,12 @@ def browser_flags() -> list[str]:
 
     As root it has none either way: the daemon starts its own as another user, a peer does not.
     """
-    return ["--no-sandbox"] if os.geteuid() == 0 or _unsandboxed() else []
+    return ["--no-sandbox"] if os.geteuid() == 0 or unsandboxed() else []
 
 
 @cache
-def _unsandboxed() -> bool:
+def unsandboxed() -> bool:
+    """Whether Chromium starts here only without its sandbox."""
     return trio.run(needs_no_sandbox)
 
 

@@ -65,7 +65,7 @@ class Kept:
         self._method = method
         self._area = page.locator("textarea")
         self._button = page.get_by_role("button", name="Lấy link")
-        self._results = page.locator(".ant-modal-root")
+        self._results = page.locator(".ant-modal")
         self._filled = [""] * 5
         self._turn = asyncio.Lock()
         self._shown: asyncio.Task[None] | None = None
@@ -85,6 +85,11 @@ class Kept:
             async with self._turn:
                 rows += await submit(links[start : start + CHUNK], sub_ids)
         return rows
+
+    async def close(self) -> None:
+        if self._shown is not None:
+            self._shown.cancel()
+        await self._page.close()
 
     async def settle(self) -> None:
         """Wait until the page is as a later submit will find it."""
