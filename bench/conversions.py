@@ -261,7 +261,7 @@ class _Crowd:
 
 
 def _rate(done: Done) -> float:
-    return len(done.orders) / done.seconds
+    return len(done.orders) / done.seconds if done.orders else 0.0
 
 
 def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -> Done:
