@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ __all__ = [
     "chromium",
     "cookie_header",
     "daemon",
+    "free_port",
     "link",
     "new_folder",
     "sandbox",
@@ -89,14 +91,20 @@ class Daemon:
 
 @contextmanager
 def daemon(
-    folder: Path, portal: Origins, tables: Tables | None = None, *, ready: bool = True
+    folder: Path,
+    portal: Origins,
+    tables: Tables | None = None,
+    *,
+    ready: bool = True,
+    module: str = "daemon",
 ) -> Iterator[Daemon]:
     """A daemon that works with `portal`, in `folder` (which it makes), logged in to.
 
-    `tables` are laid over what it needs anyway. With `ready` its browser is there, too.
+    `tables` are laid over what it needs anyway. With `ready` its browser is there, too. `module` is
+    what runs it.
     """
     folder.mkdir()
-    program = start(folder, configure(folder, portal, tables))
+    program = start(folder, configure(folder, portal, tables), module)
     try:
         url = address_of(program)
         login = httpx.post(
@@ -129,10 +137,10 @@ def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Pa
     return config
 
 
-def start(folder: Path, config: Path) -> Program:
+def start(folder: Path, config: Path, module: str = "daemon") -> Program:
     """The daemon's process, just begun."""
     words = ("serve", "--config", str(config))
-    return Program("daemon", *words, folder=folder, log=folder / "log")
+    return Program(module, *words, folder=folder, log=folder / "log")
 
 
 def address_of(program: Program) -> str:
@@ -165,6 +173,13 @@ def link(portal: Origins, item: int) -> str:
 def chromium() -> Path:
     """The Chromium that the daemon uses."""
     return executable.find(None)
+
+
+def free_port() -> int:
+    """One at which nobody listens at the moment."""
+    with socket.socket() as trying:
+        trying.bind(("127.0.0.1", 0))
+        return int(trying.getsockname()[1])
 
 
 def browser_flags() -> list[str]:
