@@ -50,6 +50,7 @@ __all__ = [
 Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
 """Of the configuration, by their names; a list of them is one `[[name]]` each."""
 
+RUNNER: Final = ("daemon",)
 PATIENCE: Final = 60.0
 LOOK_EVERY: Final = 0.02
 
@@ -96,15 +97,15 @@ def daemon(
     tables: Tables | None = None,
     *,
     ready: bool = True,
-    module: str = "daemon",
+    runner: Sequence[str] = RUNNER,
 ) -> Iterator[Daemon]:
     """A daemon that works with `portal`, in `folder` (which it makes), logged in to.
 
-    `tables` are laid over what it needs anyway. With `ready` its browser is there, too. `module` is
-    what runs it.
+    `tables` are laid over what it needs anyway. With `ready` its browser is there, too. `runner`
+    is the module that runs it, and words that this one takes before the daemon's own.
     """
     folder.mkdir()
-    program = start(folder, configure(folder, portal, tables), module)
+    program = start(folder, configure(folder, portal, tables), runner)
     try:
         url = address_of(program)
         login = httpx.post(
@@ -137,10 +138,10 @@ def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Pa
     return config
 
 
-def start(folder: Path, config: Path, module: str = "daemon") -> Program:
+def start(folder: Path, config: Path, runner: Sequence[str] = RUNNER) -> Program:
     """The daemon's process, just begun."""
-    words = ("serve", "--config", str(config))
-    return Program(module, *words, folder=folder, log=folder / "log")
+    words = (*runner, "serve", "--config", str(config))
+    return Program(*words, folder=folder, log=folder / "log")
 
 
 def address_of(program: Program) -> str:

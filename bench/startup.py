@@ -66,7 +66,8 @@ def row_4(plan: Plan) -> Row:
         [
             Comparison(
                 "to browserReady",
-                *(Series(side, "s", found[side]) for side in (READY, BARE)),
+                Series(READY, "s", found[READY]),
+                Series(BARE, "s", found[BARE]),
                 goal=GOAL,
             ),
             Comparison(
@@ -84,7 +85,7 @@ def row_5(plan: Plan) -> Row:
     """From SIGKILL of Chromium to another one that is ready."""
     with (
         sandbox(plan.folder / "portal") as portal,
-        daemon(plan.folder / "daemon", portal, module="bench.recovering") as served,
+        daemon(plan.folder / "daemon", portal, runner=["bench.recovering"]) as served,
     ):
         sides: dict[str, Callable[[], float]] = {
             READY: partial(_recovery, served),
