@@ -74,7 +74,7 @@ def _questions() -> Mapping[str, Callable[[_Stored], float]]:
         "status of an execution": lambda one: _asked(
             one, f"/crews/{CREW}/status/{execution_id(1 + one.number // 2)}"
         ),
-        "list of executions": lambda one: _asked(one, f"/crews/{CREW}/executions?limit=20"),
+        "list of executions": lambda one: _asked(one, f"/crews/{CREW}/executions?limit=10"),
         "status of the daemon": lambda one: _asked(one, "/api/status"),
     }
 
