@@ -12,6 +12,7 @@ import selectors
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -91,10 +92,12 @@ def load(request: Request, *, connections: int, seconds: float) -> Answered:
     parts = urlsplit(request.url)
     address = (parts.hostname or "", parts.port or 80)
     raw = request.raw()
-    opened = [_Connection(raw, address, request.status) for _ in range(connections)]
     taken: list[float] = []
-    with selectors.DefaultSelector() as selector:
-        for connection in opened:
+    with ExitStack() as opened:
+        selector = opened.enter_context(selectors.DefaultSelector())
+        for _ in range(connections):
+            connection = _Connection(raw, address, request.status)
+            opened.enter_context(connection.socket)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
             connection.ask()
         began = time.perf_counter()
@@ -107,8 +110,6 @@ def load(request: Request, *, connections: int, seconds: float) -> Answered:
                 if took is not None:
                     taken.append(took)
                     key.data.ask()
-    for connection in opened:
-        connection.socket.close()
     taken.sort()
     return Answered(len(taken) / passed, _at(taken, 0.5), _at(taken, 0.99))
 

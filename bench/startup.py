@@ -93,7 +93,7 @@ def row_5(plan: Plan) -> Row:
         }
         for measure in sides.values():
             measure()
-        found = interleave(sides, plan.rounds(25, 4), plan.tell)
+        found = interleave(sides, plan.rounds(25, 3), plan.tell)
     ours, theirs = (Series(side, "s", found[side]) for side in (READY, BARE))
     return Row(
         5,
