@@ -12,17 +12,17 @@ right to look into a process that hides from its own user's others, what it shar
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.asking import Asking
-from bench.daemons import chromium, cookie_header, daemon, link, sandbox
+from bench.daemons import Daemon, chromium, cookie_header, daemon, link, sandbox
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import Order, Scripted, scripted
 from tests.soak.memory import memory_of
@@ -55,16 +55,14 @@ def row_7(plan: Plan) -> Row:
         products = {"products": {"source": "none"}}
         served = programs.enter_context(daemon(plan.folder / "daemon", portal, products))
         served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header()})
-        token = {"Authorization": f"Bearer {served.token}"}
-        asking = programs.enter_context(Asking(served.url, token))
         scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
         orders: Iterator[Order] = (([link(portal, item)], []) for item in count(1_000_000))
         scripts.convert("kept", "form", [])  # the script opens its page when it begins
         look = partial(_look, plan, served.pid, scripts.pid)
         idle = look("idle")
-        _work(plan, few, orders, asking, scripts)
+        _work(plan, few, orders, served, scripts)
         warm = look(f"after {few}")
-        _work(plan, many - few, orders, asking, scripts)
+        _work(plan, many - few, orders, served, scripts)
         worked = look(f"after {many}")
     return Row(
         7,
@@ -83,22 +81,26 @@ def row_7(plan: Plan) -> Row:
 
 
 def _work(
-    plan: Plan, number: int, orders: Iterator[Order], asking: Asking, scripts: Scripted
+    plan: Plan, number: int, orders: Iterator[Order], served: Daemon, scripts: Scripted
 ) -> None:
     """So many conversions by each side, both at once: nobody takes the time."""
     plan.tell(f"{number} conversions")
     ours, theirs = ([next(orders) for _ in range(number)] for _ in range(2))
+    with ThreadPoolExecutor(2) as both:
+        done: list[Future[Any]] = [
+            both.submit(_convert, served, ours),
+            both.submit(scripts.convert, "kept", "form", [theirs]),
+        ]
+    for one in done:
+        one.result()
 
-    def by_script() -> None:
-        scripts.convert("kept", "form", [theirs])
 
-    beside = threading.Thread(target=by_script)
-    beside.start()
-    for links, sub_ids in ours:
-        mapping = asking.post("/api/convert", {"links": links, "subIds": sub_ids})["mapping"]
-        if any(entry["failCode"] != 0 for entry in mapping.values()):
-            raise ValueError(f"{links} became {mapping}")
-    beside.join()
+def _convert(served: Daemon, orders: Sequence[Order]) -> None:
+    with Asking(served.url, {"Authorization": f"Bearer {served.token}"}) as asking:
+        for links, sub_ids in orders:
+            mapping = asking.post("/api/convert", {"links": links, "subIds": sub_ids})["mapping"]
+            if any(entry["failCode"] != 0 for entry in mapping.values()):
+                raise ValueError(f"{links} became {mapping}")
 
 
 def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:

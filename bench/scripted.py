@@ -48,10 +48,12 @@ Order = tuple[Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Done:
-    """Seconds: of each order that was done, and from the begin until the last one was."""
+    """Seconds: of each order that was done, and from the begin until the last one was; and what
+    the page itself waited for the portal, submit by submit, where there is a page to say it."""
 
     orders: Sequence[float]
     seconds: float
+    waited: Sequence[float] = ()
 
 
 class Scripted:
@@ -78,7 +80,7 @@ class Scripted:
         asked = {"script": script, "method": method, "clients": clients, "seconds": seconds}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         told = self._answer()
-        return Done(told["orders"], told["seconds"])
+        return Done(told["orders"], told["seconds"], told["waited"])
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None

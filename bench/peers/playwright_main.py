@@ -79,6 +79,7 @@ async def _do(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
     name, method = asked["script"], cast(Method, asked["method"])
     script = await scripts.of(name, method)
     load = _Load(script)
+    waited: list[float] = []
     try:
         async with asyncio.timeout(asked["seconds"]), asyncio.TaskGroup() as clients:
             for orders in asked["clients"]:
@@ -87,7 +88,8 @@ async def _do(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
         await scripts.drop(name, method)
     else:
         await script.settle()
-    return {"seconds": load.last, "orders": load.took}
+        waited = await script.waited()
+    return {"seconds": load.last, "orders": load.took, "waited": waited}
 
 
 async def main(settings: dict[str, Any]) -> None:
