@@ -66,6 +66,8 @@ def row_8(plan: Plan) -> Row:
             "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides",
+            f"{ours.refused} kickoffs were refused (503) for their number at once, and tried again "
+            "when the answer said so",
         ],
     )
 
@@ -156,6 +158,7 @@ class _Ours:
 
     def __init__(self, served: Daemon) -> None:
         self._url = served.url
+        self.refused = 0
         self._tokens = {name: served.crew_token(name) for name in ("python", "sh", "kept")}
 
     def run(self, crew: str) -> str:
@@ -179,7 +182,9 @@ class _Ours:
                 nursery.start_soon(self._run_one, http)
 
     async def _run_one(self, http: httpx.AsyncClient) -> None:
-        answer = await http.post("/kickoff", json={"inputs": {}})
+        while (answer := await http.post("/kickoff", json={"inputs": {}})).status_code == 503:
+            self.refused += 1
+            await trio.sleep(float(answer.headers["Retry-After"]))
         id_ = answer.raise_for_status().json()["kickoff_id"]
         while True:
             found = (await http.get(f"/status/{id_}?wait=30")).json()
