@@ -47,7 +47,14 @@ class Asking(AbstractContextManager["Asking"]):
 
     def post(self, path: str, body: object) -> Any:
         """The answer's JSON. Raises `ValueError` with the answer when its status is not 200."""
-        self._connection.request("POST", path, json.dumps(body), self._headers)
+        return self._ask("POST", path, json.dumps(body))
+
+    def get(self, path: str) -> Any:
+        """The same."""
+        return self._ask("GET", path, None)
+
+    def _ask(self, method: str, path: str, body: str | None) -> Any:
+        self._connection.request(method, path, body, self._headers)
         answer = self._connection.getresponse()
         text = answer.read()
         if answer.status != 200:
