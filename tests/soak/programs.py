@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from daemon.auth.passwords import hash_password
@@ -49,15 +50,25 @@ class NotStarted(Exception):  # noqa: N818 - it names what happened
 
 
 class Program:
-    """A Python module as a process. What it writes is in `log` and `output`."""
+    """A Python module as a process. What it writes is in `log` and `output`.
 
-    def __init__(self, module: str, *words: str, folder: Path, log: Path) -> None:
+    Of the environment it has the path, a place for its temporary files, and `also`.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *words: str,
+        folder: Path,
+        log: Path,
+        also: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.log, self.output = log, folder / "output"
         with self.log.open("wb") as errors, self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *words],
                 cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
+                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), **also},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

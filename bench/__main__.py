@@ -1,0 +1,95 @@
+"""`./run bench`: measure everything, tell it in ratios, leave the figures and plots in a folder.
+
+Exit codes: 0 all goals are met; 1 one is missed, or a row could not be measured.
+
+Rows are measured one after the other, each with programs of its own, because two at once would
+measure each other. A row that fails is told at the end with its traceback in the results, and the
+others are measured all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import report, versions
+from bench.daemons import new_folder
+from bench.measure import Plan, Row
+
+ROWS: Final = {
+    1: "bench.conversions:row_1",
+    2: "bench.conversions:row_2",
+    3: "bench.conversions:row_3",
+    4: "bench.startup:row_4",
+    5: "bench.startup:row_5",
+    6: "bench.http:row_6",
+    7: "bench.memory:row_7",
+    8: "bench.crews:row_8",
+    9: "bench.growth:row_9",
+}
+"""Where each row is measured: a function that takes a `Plan` and returns a `Row`. They are imported
+when it is their turn, since some need packages that others do not."""
+
+RESULTS: Final = Path("bench/results.json")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="./run bench",
+        description="The daemon's speed beside what a user would take instead.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--only", type=_rows, default=list(ROWS), help="rows, as in 1,6")
+    parser.add_argument("--quick", action="store_true", help="a glance: 15 seconds a row")
+    parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    failures: dict[int, str] = {}
+    for number in chosen.only:
+        try:
+            rows.append(_measured(number, quick=chosen.quick))
+        except Exception:  # noqa: BLE001 - whatever it is, the other rows are not to blame
+            failures[number] = traceback.format_exc()
+            print(failures[number], file=sys.stderr, flush=True)
+        else:
+            print(report.text([rows[-1]]), flush=True)
+    results = report.results(rows, failures, versions.found(), quick=chosen.quick)
+    print(f"\n{report.summary(results)}\n\nreport: {report.write(results, chosen.out)}")
+    return 0 if report.all_met(results) else 1
+
+
+def _measured(number: int, *, quick: bool) -> Row:
+    module, _, name = ROWS[number].partition(":")
+    measure: Callable[[Plan], Row] = getattr(importlib.import_module(module), name)
+    folder = new_folder()
+    began = time.monotonic()
+    try:
+        return measure(Plan(folder, quick, partial(_tell, began, number)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(began: float, number: int, text: str) -> None:
+    print(f"  {time.monotonic() - began:5.1f} s  row {number}: {text}", flush=True)
+
+
+def _rows(text: str) -> list[int]:
+    numbers = [int(word) for word in text.split(",")]
+    if not set(numbers) <= ROWS.keys():
+        raise argparse.ArgumentTypeError(f"rows are {', '.join(map(str, ROWS))}")
+    return numbers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

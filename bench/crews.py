@@ -1,0 +1,323 @@
+"""Row 8: executions of a crew, from the kickoff to the worker and to the result, and status polls.
+
+Beside the bare minimum, the same program run as a process by whoever wants its result; and beside
+what would be taken instead: Celery with Redis, whose task runs the program, and FastAPI in front
+of it for those who poll. All run the same number of programs at a time.
+
+The bare process promises nothing. The daemon has the execution on its disk before it answers, its
+worker in a folder and a process tree of its own that ends also when the daemon is killed, and each
+step of it on the disk before anybody is told. Celery keeps the task in Redis, and here on a disk,
+too, and starts the program as a bare process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import trio
+
+from bench.daemons import Daemon, Tables, daemon, sandbox
+from bench.kept import execution_id, keep
+from bench.load import Request, load
+from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
+from bench.program import PYTHON, SH, run_once
+from tests.soak.programs import NotStarted, Program
+
+OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"
+AT_A_TIME: Final = 16
+"""Programs that run at the same time, of however many are wanted."""
+AT_ONCE: Final = (1, 10, 50, 200)
+AT_ONCE_QUICK: Final = (1, 10)
+KEPT: Final = 10_000
+RESULT: Final = "A post of some length: " + "00" * 200
+POLLERS: Final = 16
+PATIENCE: Final = 60.0
+BESIDE_BARE: Final = Goal(at_most=1.5)
+BESIDE_CELERY: Final = Goal(at_most=1.0)
+POLLS: Final = Goal(at_least=1.0)
+
+
+def row_8(plan: Plan) -> Row:
+    """Measure it."""
+    with _side_by_side(plan) as (served, peer):
+        ours = _Ours(served)
+        comparisons = [
+            *_one(plan, ours, peer),
+            *_many(plan, ours, peer),
+            *_polls(plan, ours, peer),
+        ]
+    return Row(
+        8,
+        "executions: to the worker's start, to the result; status polls",
+        comparisons,
+        [
+            f"at most {AT_A_TIME} programs at a time on each side",
+            "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
+            "to its disk; who polls it asks FastAPI",
+            f"{KEPT} executions are kept while status is polled, on both sides",
+            f"{ours.refused} kickoffs were refused (503) for their number at once, and tried again "
+            "when the answer said so",
+        ],
+    )
+
+
+def _one(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
+    """One at a time: in Python to its start and its result, in sh to its result."""
+    sides: dict[str, Callable[[], str]] = {
+        OURS: partial(ours.run, "python"),
+        BARE: partial(run_once, PYTHON),
+        CELERY: partial(peer.run, PYTHON),
+    }
+    starts: dict[str, list[float]] = {side: [] for side in sides}
+    results: dict[str, list[float]] = {side: [] for side in sides}
+    for run in sides.values():
+        run()
+    plan.tell("one execution at a time")
+    for _, side in turns(list(sides), plan.rounds(40, 5)):
+        asked = time.monotonic()
+        began = float(sides[side]())
+        starts[side].append(began - asked)
+        results[side].append(time.monotonic() - asked)
+    yield _compared("to the worker's start", starts, BARE, BESIDE_BARE)
+    yield _compared("to the worker's start", starts, CELERY, BESIDE_CELERY)
+    yield _compared("to the result", results, BARE, BESIDE_BARE)
+    yield _compared("to the result", results, CELERY, BESIDE_CELERY)
+    small = interleave(
+        {
+            OURS: partial(_seconds, partial(ours.run, "sh")),
+            BARE: partial(_seconds, partial(run_once, SH)),
+        },
+        plan.rounds(40, 5),
+    )
+    yield _compared("to the result, in sh", small, BARE)
+
+
+def _many(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
+    """Many wanted at once, until all have their result."""
+    for wanted in AT_ONCE_QUICK if plan.quick else AT_ONCE:
+        if wanted == 1:
+            continue
+        plan.tell(f"{wanted} executions at once")
+        found = interleave(
+            {
+                OURS: partial(_seconds, partial(ours.run_many, wanted)),
+                BARE: partial(_seconds, partial(_bare_many, wanted)),
+                CELERY: partial(_seconds, partial(peer.run_many, wanted)),
+            },
+            plan.rounds(max(3, 60 // wanted), 2),
+        )
+        yield _compared(f"{wanted} at once, to all results", found, BARE, BESIDE_BARE)
+        yield _compared(f"{wanted} at once, to all results", found, CELERY, BESIDE_CELERY)
+
+
+def _polls(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
+    requests = {OURS: ours.poll(), CELERY: peer.poll()}
+    rates: dict[str, list[float]] = {side: [] for side in requests}
+    seconds = 0.4 if plan.quick else 1.0
+    plan.tell("status polls")
+    for request in requests.values():
+        load(request, connections=POLLERS, seconds=seconds / 2)
+    for _, side in turns(list(requests), plan.rounds(8, 2)):
+        answered = load(requests[side], connections=POLLERS, seconds=seconds)
+        rates[side].append(answered.rate)
+    first, second = (Series(side, "/s", rates[side]) for side in (OURS, CELERY))
+    yield Comparison("status polls a second", first, second, "more", POLLS)
+
+
+def _compared(
+    name: str, found: Mapping[str, Sequence[float]], theirs: str, goal: Goal | None = None
+) -> Comparison:
+    first, second = (Series(side, "s", found[side]) for side in (OURS, theirs))
+    return Comparison(name, first, second, goal=goal or Goal())
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+def _bare_many(wanted: int) -> None:
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        list(pool.map(run_once, [PYTHON] * wanted))
+
+
+class _Ours:
+    """The daemon's crews, as a client has them."""
+
+    def __init__(self, served: Daemon) -> None:
+        self._url = served.url
+        self.refused = 0
+        self._tokens = {name: served.crew_token(name) for name in ("python", "sh", "kept")}
+
+    def run(self, crew: str) -> str:
+        with httpx.Client(**self._client(crew)) as http:
+            id_ = http.post("/kickoff", json={"inputs": {}}).raise_for_status().json()["kickoff_id"]
+            while True:
+                found = http.get(f"/status/{id_}?wait=30").json()
+                if found["state"] in ("SUCCESS", "FAILED"):
+                    return _result(found)
+
+    def run_many(self, wanted: int) -> None:
+        trio.run(self._run_many, wanted)
+
+    async def _run_many(self, wanted: int) -> None:
+        no_limits = httpx.Limits(max_connections=None)
+        async with (
+            httpx.AsyncClient(**self._client("python"), limits=no_limits) as http,
+            trio.open_nursery() as nursery,
+        ):
+            for _ in range(wanted):
+                nursery.start_soon(self._run_one, http)
+
+    async def _run_one(self, http: httpx.AsyncClient) -> None:
+        while (answer := await http.post("/kickoff", json={"inputs": {}})).status_code == 503:
+            self.refused += 1
+            await trio.sleep(float(answer.headers["Retry-After"]))
+        id_ = answer.raise_for_status().json()["kickoff_id"]
+        while True:
+            found = (await http.get(f"/status/{id_}?wait=30")).json()
+            if found["state"] in ("SUCCESS", "FAILED"):
+                _result(found)
+                return
+
+    def poll(self) -> Request:
+        authorization = {"Authorization": f"Bearer {self._tokens['kept']}"}
+        return Request(f"{self._url}/crews/kept/status/{execution_id(KEPT // 2)}", authorization)
+
+    def _client(self, crew: str) -> dict[str, Any]:
+        return {
+            "base_url": f"{self._url}/crews/{crew}",
+            "headers": {"Authorization": f"Bearer {self._tokens[crew]}"},
+            "timeout": PATIENCE,
+            "trust_env": False,
+        }
+
+
+def _result(found: Mapping[str, Any]) -> str:
+    if found["state"] != "SUCCESS":
+        raise RuntimeError(f"an execution failed: {found}")
+    return str(found["result"])
+
+
+@dataclass(frozen=True)
+class _Peer:
+    """Celery, as a client has it. `app` is its application, made for this Redis."""
+
+    task: Any
+    url: str
+
+    def run(self, words: list[str]) -> str:
+        return str(self.task.delay(words).get(timeout=PATIENCE))
+
+    def run_many(self, wanted: int) -> None:
+        for waiting in [self.task.delay(PYTHON) for _ in range(wanted)]:
+            waiting.get(timeout=PATIENCE)
+
+    def poll(self) -> Request:
+        return Request(f"{self.url}/status/{execution_id(KEPT // 2)}")
+
+
+@contextmanager
+def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Peer]]:
+    crews = [
+        {
+            "name": name,
+            "runner": "command",
+            "command": words,
+            "max_running": AT_A_TIME,
+            "queue": max(AT_ONCE),
+        }
+        for name, words in {"python": PYTHON, "sh": SH, "kept": SH}.items()
+    ]
+    with ExitStack() as running:
+        plan.tell("starting the daemon, Redis, Celery and FastAPI")
+        portal = running.enter_context(sandbox(plan.folder / "portal"))
+        (plan.folder / "state").mkdir()
+        keep(plan.folder / "state" / "daemon", "kept", KEPT)
+        tables: Tables = {
+            "state": {"directory": str(plan.folder / "state" / "daemon")},
+            "journal": {"retention_count": 10 * KEPT},
+            "crews": crews,
+        }
+        served = running.enter_context(daemon(plan.folder / "daemon", portal, tables))
+        yield served, _start_peer(running, plan.folder)
+
+
+def _start_peer(running: ExitStack, folder: Path) -> _Peer:
+    os.environ["BENCH_REDIS"] = address = _redis(running, folder / "redis")
+    from bench.peers import celery_app  # noqa: PLC0415 - it reads where its Redis is
+
+    _fill(celery_app.app.backend)
+    (folder / "celery").mkdir()
+    (folder / "web").mkdir()
+    also = {"BENCH_REDIS": address}
+    app = "bench.peers.celery_app"
+    pool = ["--pool", "threads", "--concurrency", str(AT_A_TIME)]
+    worker = Program(
+        *("celery", "-A", app, "worker", *pool, "--loglevel", "info"),
+        folder=folder / "celery",
+        log=folder / "celery" / "log",
+        also=also,
+    )
+    running.callback(worker.stop)
+    web = Program(
+        *("uvicorn", "--port", "0", "--no-access-log", f"{app}:web"),
+        folder=folder / "web",
+        log=folder / "web" / "log",
+        also=also,
+    )
+    running.callback(web.stop)
+    worker.wait_for(r"celery@\S+ ready", worker.log)
+    url = web.wait_for(r"unning on (http://[0-9.:]+)", web.log)[1]
+    return _Peer(celery_app.run, url)
+
+
+def _redis(running: ExitStack, folder: Path) -> str:
+    """A Redis of our own, which loses nothing; its address."""
+    folder.mkdir()
+    path = folder / "socket"
+    words = ["--port", "0", "--unixsocket", str(path), "--dir", str(folder), "--save", ""]
+    durable = ["--appendonly", "yes", "--appendfsync", "always"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(["redis-server", *words, *durable], stdout=log)
+
+    def stop() -> None:
+        process.terminate()
+        process.wait()
+
+    running.callback(stop)
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise NotStarted((folder / "log").read_text(encoding="utf-8")[-2000:])
+        time.sleep(0.01)
+    return f"redis+socket://{path}"
+
+
+def _fill(backend: Any) -> None:
+    """As many results as the daemon has, and as large."""
+    pipeline = backend.client.pipeline()
+    for number in range(1, KEPT + 1):
+        id_ = execution_id(number)
+        told: dict[str, Any] = {
+            "task_id": id_,
+            "status": "SUCCESS",
+            "result": RESULT,
+            "traceback": None,
+            "children": [],
+            "date_done": "2026-01-01T00:00:00+00:00",
+        }
+        pipeline.set(backend.get_key_for_task(id_), json.dumps(told))
+    pipeline.execute()

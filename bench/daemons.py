@@ -1,0 +1,227 @@
+"""The programs that a row works with: a daemon as its owner runs it, and a sandbox for the portal.
+
+Each is a process of its own, so that the one who measures, the daemon and the portal do not share
+an interpreter. The daemon is configured by a file and logged in to; what a row needs otherwise than
+by default stands in its `tables`, for the reader of the row to see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import trio
+
+from daemon.auth.passwords import hash_password
+from daemon.browser import executable
+from daemon.sandbox.answers import product_link
+from daemon.sandbox.batch import Origins
+from daemon.sandbox.products import product_of
+from daemon.sandbox.session import cookie_header
+from tests.soak.programs import PASSWORD, Program, needs_no_sandbox, sandbox
+
+__all__ = [
+    "Daemon",
+    "Origins",
+    "Tables",
+    "ask_portal",
+    "browser_flags",
+    "chromium",
+    "cookie_header",
+    "daemon",
+    "free_port",
+    "link",
+    "new_folder",
+    "sandbox",
+    "unsandboxed",
+    "until_ready",
+]
+
+Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
+"""Of the configuration, by their names; a list of them is one `[[name]]` each."""
+
+RUNNER: Final = ("daemon",)
+PATIENCE: Final = 60.0
+LOOK_EVERY: Final = 0.02
+
+
+def new_folder() -> Path:
+    """An empty one, for all of a run. Chromium's user, who is another one, may go through it."""
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-bench-"))
+    folder.chmod(0o711)
+    return folder
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon that runs. `token` is of a session of its owner's."""
+
+    program: Program
+    folder: Path
+    url: str
+    token: str
+
+    @property
+    def pid(self) -> int:
+        return self.program.process.pid
+
+    def client(self) -> httpx.Client:
+        """A client of the owner's; close it."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One question of the owner's, on a connection of its own."""
+        with self.client() as http:
+            answer = http.request(method, path, json=body)
+        return answer.raise_for_status().json()
+
+    def crew_token(self, crew: str) -> str:
+        return str(self.ask("POST", "/api/crews/token", {"crew": crew})["token"])
+
+
+@contextmanager
+def daemon(
+    folder: Path,
+    portal: Origins,
+    tables: Tables | None = None,
+    *,
+    ready: bool = True,
+    runner: Sequence[str] = RUNNER,
+) -> Iterator[Daemon]:
+    """A daemon that works with `portal`, in `folder` (which it makes), logged in to.
+
+    `tables` are laid over what it needs anyway. With `ready` its browser is there, too. `runner`
+    is the module that runs it, and words that this one takes before the daemon's own.
+    """
+    folder.mkdir()
+    program = start(folder, configure(folder, portal, tables), runner)
+    try:
+        url = address_of(program)
+        login = httpx.post(
+            f"{url}/api/auth/login", json={"password": PASSWORD}, timeout=PATIENCE, trust_env=False
+        )
+        served = Daemon(program, folder, url, login.raise_for_status().json()["token"])
+        if ready:
+            until_ready(served)
+        yield served
+    finally:
+        program.stop()
+
+
+def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Path:
+    """Write the configuration of a daemon into its folder; where it is."""
+    needed: Tables = {
+        "server": {"bind": "127.0.0.1:0"},
+        "state": {"directory": str(folder / "state")},
+        "auth": {"password_hash": _password_hash()},
+        "browser": {"no_sandbox": unsandboxed()},
+        "marketplace": {
+            "portal_url": portal.portal,
+            "shop_url": portal.shop,
+            "short_urls": [portal.short],
+        },
+    }
+    config = folder / "config.toml"
+    config.write_text(_toml(needed, tables or {}), encoding="utf-8")
+    config.chmod(0o600)
+    return config
+
+
+def start(folder: Path, config: Path, runner: Sequence[str] = RUNNER) -> Program:
+    """The daemon's process, just begun."""
+    words = (*runner, "serve", "--config", str(config))
+    return Program(*words, folder=folder, log=folder / "log")
+
+
+def address_of(program: Program) -> str:
+    """Where it serves, once it does. Raises `NotStarted`."""
+    return program.wait_for(r'"serving on (http://[0-9.:]+)"', program.log)[1]
+
+
+def until_ready(served: Daemon) -> None:
+    """Wait until it says that its browser is ready. Raises `TimeoutError`."""
+    deadline = time.monotonic() + PATIENCE
+    with served.client() as http:
+        while not http.get("/api/health").json()["browserReady"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(served.program.log.read_text(encoding="utf-8")[-2000:])
+            time.sleep(LOOK_EVERY)
+
+
+def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:
+    """One of the sandbox's switches: `delay` with `{"submit_ms": n}`, `log?last=n`, `reset`, …"""
+    url = f"{portal.portal}/_sandbox/{path}"
+    answer = httpx.request(method, url, json=body, timeout=PATIENCE, trust_env=False)
+    return answer.raise_for_status().json()
+
+
+def link(portal: Origins, item: int) -> str:
+    """An item's canonical link. Any number is an item; those below 500 000 000 have no meaning."""
+    return product_link(product_of(item), portal.shop)
+
+
+def chromium() -> Path:
+    """The Chromium that the daemon uses."""
+    return executable.find(None)
+
+
+def free_port() -> int:
+    """One at which nobody listens at the moment."""
+    with socket.socket() as trying:
+        trying.bind(("127.0.0.1", 0))
+        return int(trying.getsockname()[1])
+
+
+def browser_flags() -> list[str]:
+    """What a peer's Chromium needs on this machine: nothing, or, as the daemon's, no sandbox.
+
+    As root it has none either way: the daemon starts its own as another user, a peer does not.
+    """
+    return ["--no-sandbox"] if os.geteuid() == 0 or unsandboxed() else []
+
+
+@cache
+def unsandboxed() -> bool:
+    """Whether Chromium starts here only without its sandbox."""
+    return trio.run(needs_no_sandbox)
+
+
+@cache
+def _password_hash() -> str:
+    return hash_password(PASSWORD)
+
+
+def _toml(*layers: Tables) -> str:
+    """One file of several layers of tables; later ones win, key by key."""
+    plain: dict[str, dict[str, object]] = {}
+    many: list[str] = []
+    for name, table in (pair for layer in layers for pair in layer.items()):
+        if isinstance(table, Mapping):
+            plain.setdefault(name, {}).update(table)
+        else:
+            many += [_table(f"[[{name}]]", one) for one in table]
+    return "\n".join([*(_table(f"[{name}]", keys) for name, keys in plain.items()), *many])
+
+
+def _table(head: str, keys: Mapping[str, object]) -> str:
+    return "\n".join([head, *(f"{key} = {_value(value)}" for key, value in keys.items()), ""])
+
+
+def _value(value: object) -> str:
+    """As in TOML, which for all but tables is JSON's way."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

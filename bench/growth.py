@@ -1,0 +1,149 @@
+"""Row 9: whether anything gets slower by what is stored: executions, remembered links, products.
+
+Daemons with 10, 1000 and 100 000 of each stand side by side and are asked the same in turns. Only
+what is stored differs, so each is beside the one that has hardly anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Final
+
+import httpx
+
+from bench.daemons import Daemon, Origins, Tables, cookie_header, daemon, link, sandbox
+from bench.kept import execution_id, keep
+from bench.load import Request, load
+from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
+from bench.program import SH
+
+STORED: Final = (10, 1000, 100_000)
+CREW: Final = "bench"
+GOAL: Final = Goal(at_most=1.2)
+CONVERSIONS: Final = 5
+EXECUTIONS: Final = 2
+"""One after the other, in each round."""
+PATIENCE: Final = 60.0
+
+
+def row_9(plan: Plan) -> Row:
+    """Measure it."""
+    few, *many = STORED
+    comparisons = []
+    with _side_by_side(plan) as stored:
+        for name, measure in _questions().items():
+            sides = {str(number): partial(measure, one) for number, one in stored.items()}
+            for warm_up in sides.values():
+                warm_up()
+            plan.tell(name)
+            found = interleave(sides, plan.rounds(15, 2))
+            comparisons += [_compared(name, found, number, few) for number in many]
+    return Row(
+        9,
+        "whether it gets slower by what is stored",
+        comparisons,
+        [f"beside the same with {few} stored executions, remembered links and products"],
+    )
+
+
+@dataclass
+class _Stored:
+    """A daemon with so much in it."""
+
+    served: Daemon
+    portal: Origins
+    token: str
+    number: int
+    items: Iterator[int] = field(default_factory=partial(count, 1000))
+
+    def request(self, path: str) -> Request:
+        token = self.token if path.startswith("/crews/") else self.served.token
+        return Request(self.served.url + path, {"Authorization": f"Bearer {token}"})
+
+
+def _questions() -> Mapping[str, Callable[[_Stored], float]]:
+    """What is asked, each measured in seconds for one."""
+    return {
+        "a conversion": _conversion,
+        "an execution, kickoff to result": _execution,
+        "status of an execution": lambda one: _asked(
+            one, f"/crews/{CREW}/status/{execution_id(1 + one.number // 2)}"
+        ),
+        "list of executions": lambda one: _asked(one, f"/crews/{CREW}/executions?limit=10"),
+        "status of the daemon": lambda one: _asked(one, "/api/status"),
+    }
+
+
+def _asked(one: _Stored, path: str) -> float:
+    return load(one.request(path), connections=1, seconds=0.25).p50
+
+
+def _conversion(one: _Stored) -> float:
+    with one.served.client() as http:
+        http.get("/livez")
+        began = time.perf_counter()
+        for _ in range(CONVERSIONS):
+            text = link(one.portal, next(one.items))
+            answer = http.post("/api/convert", json={"links": [text]}).raise_for_status()
+            if not answer.json()["mapping"][text].get("shortLink"):
+                raise RuntimeError(f"not converted: {answer.text}")
+        return (time.perf_counter() - began) / CONVERSIONS
+
+
+def _execution(one: _Stored) -> float:
+    headers = {"Authorization": f"Bearer {one.token}"}
+    base = f"{one.served.url}/crews/{CREW}"
+    with httpx.Client(base_url=base, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+        began = time.perf_counter()
+        for _ in range(EXECUTIONS):
+            made = http.post("/kickoff", json={"inputs": {}}).raise_for_status().json()
+            while True:
+                found = http.get(f"/status/{made['kickoff_id']}?wait=30").json()
+                if found["state"] == "SUCCESS":
+                    break
+                if found["state"] == "FAILED":
+                    raise RuntimeError(f"an execution failed: {found}")
+        return (time.perf_counter() - began) / EXECUTIONS
+
+
+def _compared(name: str, found: Mapping[str, list[float]], number: int, few: int) -> Comparison:
+    ours = Series(f"{number} stored", "s", found[str(number)])
+    theirs = Series(f"{few} stored", "s", found[str(few)])
+    return Comparison(f"{name}, {number} stored", ours, theirs, goal=GOAL)
+
+
+@contextmanager
+def _side_by_side(plan: Plan) -> Iterator[dict[int, _Stored]]:
+    crew = {"name": CREW, "runner": "command", "command": SH}
+    most = 2 * max(STORED)
+    with ExitStack() as running:
+        portal = running.enter_context(sandbox(plan.folder / "portal"))
+        stored = {}
+        for number in STORED:
+            plan.tell(f"a daemon with {number} stored")
+            state = plan.folder / f"state-{number}"
+            keep(state, CREW, number)
+            tables: Tables = {
+                "state": {"directory": str(state)},
+                "journal": {"retention_count": most},
+                "links": {"remember_max": most},
+                "products": {"remember_max": most},
+                "crews": [crew],
+            }
+            served = running.enter_context(
+                daemon(
+                    plan.folder / f"daemon-{number}",
+                    portal,
+                    tables,
+                    runner=["bench.remembering", str(number)],
+                )
+            )
+            cookie = {"cookie": cookie_header(str(700_000_000 + number))}
+            served.ask("POST", "/api/sync-cookie", cookie)
+            stored[number] = _Stored(served, portal, served.crew_token(CREW), number)
+        yield stored

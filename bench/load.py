@@ -1,0 +1,127 @@
+"""A load of HTTP/1.1 requests: so many connections, each asking again as soon as it is answered.
+
+In plain sockets and one selector, because a client with an HTTP library of Python costs more than
+the servers that it is to measure. It understands just what these servers say: a status line and a
+`Content-Length`. Any status but the expected one is an error and ends the measurement.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+STALLED: Final = 20.0
+"""Seconds without any answer: the server hangs."""
+
+
+class LoadFailed(Exception):  # noqa: N818 - it names what happened
+    """The server answered something else, or nothing."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked, and where."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    method: str = "GET"
+    body: bytes = b""
+    status: int = 200
+
+    def raw(self) -> bytes:
+        parts = urlsplit(self.url)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        fields = {"Host": parts.netloc, **self.headers}
+        if self.body:
+            fields["Content-Length"] = str(len(self.body))
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return f"{self.method} {path} HTTP/1.1\r\n{head}\r\n".encode() + self.body
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What came of a load: answers a second, and the seconds that 50 and 99 of 100 took at most."""
+
+    rate: float
+    p50: float
+    p99: float
+
+
+class _Connection:
+    def __init__(self, request: bytes, address: tuple[str, int], status: int) -> None:
+        self.socket = socket.create_connection(address, timeout=STALLED)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._request = request
+        self._expected = b"HTTP/1.1 %d" % status
+        self._received = b""
+        self._missing = -1
+        self._asked = 0.0
+
+    def ask(self) -> None:
+        self._received, self._missing = b"", -1
+        self._asked = time.perf_counter()
+        self.socket.sendall(self._request)
+
+    def read(self) -> float | None:
+        """The seconds that the answer took, when it is whole."""
+        data = self.socket.recv(65536)
+        if not data:
+            raise LoadFailed("a connection was closed")
+        if self._missing < 0:
+            self._received += data
+            head, end, body = self._received.partition(b"\r\n\r\n")
+            if not end:
+                return None
+            if not head.startswith(self._expected):
+                raise LoadFailed(self._received[:300].decode(errors="replace"))
+            self._missing = _length(head) - len(body)
+        else:
+            self._missing -= len(data)
+        return time.perf_counter() - self._asked if self._missing <= 0 else None
+
+
+def load(request: Request, *, connections: int, seconds: float) -> Answered:
+    """Ask for `seconds`. Raises `LoadFailed`, and `OSError` when there is nobody."""
+    parts = urlsplit(request.url)
+    address = (parts.hostname or "", parts.port or 80)
+    raw = request.raw()
+    taken: list[float] = []
+    with ExitStack() as opened:
+        selector = opened.enter_context(selectors.DefaultSelector())
+        for _ in range(connections):
+            connection = _Connection(raw, address, request.status)
+            opened.enter_context(connection.socket)
+            selector.register(connection.socket, selectors.EVENT_READ, connection)
+            connection.ask()
+        began = time.perf_counter()
+        while (passed := time.perf_counter() - began) < seconds:
+            ready = selector.select(STALLED)
+            if not ready:
+                raise LoadFailed(f"no answer within {STALLED:g} s")
+            for key, _ in ready:
+                took = key.data.read()
+                if took is not None:
+                    taken.append(took)
+                    key.data.ask()
+    taken.sort()
+    return Answered(len(taken) / passed, _at(taken, 0.5), _at(taken, 0.99))
+
+
+def _at(ordered: list[float], share: float) -> float:
+    if not ordered:
+        raise LoadFailed("nothing was answered in the whole time")
+    return ordered[math.ceil(share * len(ordered)) - 1]
+
+
+def _length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line[15:])
+    raise LoadFailed(f"no Content-Length: {head[:300].decode(errors='replace')}")

@@ -1,0 +1,140 @@
+"""Links by a Playwright script that keeps its page open, as a good script does it.
+
+The custom link page is opened once. For each submit only what changes is filled in, in the ways
+that Playwright's own documents recommend (locators, `fill`, `click`, `expect_response`), and the
+answer is read from the response. What a careful author would find out on this page is in here: that
+the results cover the form until somebody types, so a script that types before they have come has
+its click intercepted for ever after; that is waited for when the answer has been given, not before.
+
+`fetch` makes the page's call from the page instead, in one `evaluate`.
+
+Knows nothing of the daemon, and shares no code with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from playwright.async_api import BrowserContext, Page, Response
+
+Method = Literal["form", "fetch"]
+Row = dict[str, Any]
+
+CHUNK = 5
+"""Links that the portal's form takes at once."""
+
+QUERY = """\
+query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceCaller) {
+  batchCustomLink(linkParams: $linkParams, sourceCaller: $sourceCaller) {
+    shortLink
+    longLink
+    failCode
+  }
+}"""
+
+FETCH = """\
+async ({ query, links, subIds }) => {
+  const token = document.cookie.split("; ").find((one) => one.startsWith("csrftoken="));
+  const response = await fetch("/api/v3/gql?q=batchCustomLink", {
+    method: "POST",
+    headers: {
+      "content-type": "application/json; charset=UTF-8",
+      "csrf-token": token.slice("csrftoken=".length),
+      "affiliate-program-type": "1",
+    },
+    body: JSON.stringify({
+      operationName: "batchGetCustomLink",
+      query,
+      variables: {
+        linkParams: links.map((link) => ({ originalLink: link, advancedLinkParams: subIds })),
+        sourceCaller: "CUSTOM_LINK_CALLER",
+      },
+    }),
+  });
+  return await response.json();
+}"""
+
+
+WAITED = """\
+() => {
+  const calls = performance.getEntriesByType("resource");
+  performance.clearResourceTimings();
+  return calls.filter((one) => one.name.includes("batchCustomLink")).map((one) => one.duration);
+}"""
+
+
+class Kept:
+    """One account's page. Submits of several callers take turns."""
+
+    def __init__(self, page: Page, method: Method) -> None:
+        self._page = page
+        self._method = method
+        self._area = page.locator("textarea")
+        self._button = page.get_by_role("button", name="Lấy link")
+        self._results = page.locator(".ant-modal")
+        self._filled = [""] * 5
+        self._turn = asyncio.Lock()
+        self._shown: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, context: BrowserContext, portal: str, method: Method) -> Kept:
+        page = await context.new_page()
+        await page.goto(f"{portal}/offer/custom_link", wait_until="domcontentloaded")
+        await page.locator("textarea").wait_for()
+        return cls(page, method)
+
+    async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
+        """The portal's rows for the links, in their order."""
+        submit = self._by_form if self._method == "form" else self._by_fetch
+        rows: list[Row] = []
+        for start in range(0, len(links), CHUNK):
+            async with self._turn:
+                rows += await submit(links[start : start + CHUNK], sub_ids)
+        return rows
+
+    async def close(self) -> None:
+        if self._shown is not None:
+            self._shown.cancel()
+        await self._page.close()
+
+    async def settle(self) -> None:
+        """Wait until the page is as a later submit will find it."""
+        if self._shown is not None:
+            await self._shown
+            self._shown = None
+
+    async def waited(self) -> list[float]:
+        """The seconds that the page itself saw each submit take, since this was asked before."""
+        return [milliseconds / 1000 for milliseconds in await self._page.evaluate(WAITED)]
+
+    async def _by_form(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
+        await self.settle()
+        await self._area.fill("\n".join(links))
+        for place, value in enumerate([*sub_ids, *[""] * (5 - len(sub_ids))]):
+            if self._filled[place] != value:
+                await self._page.locator(f"#customLink_sub_id{place + 1}").fill(value)
+                self._filled[place] = value
+        async with self._page.expect_response(_is_answer) as answered:
+            await self._button.click()
+        answer = await (await answered.value).json()
+        self._shown = asyncio.create_task(self._results.wait_for())
+        return rows_of(answer)
+
+    async def _by_fetch(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
+        named = {f"subId{n}": value for n, value in enumerate(sub_ids, start=1)}
+        answer = await self._page.evaluate(
+            FETCH, {"query": QUERY, "links": list(links), "subIds": named}
+        )
+        return rows_of(answer)
+
+
+def rows_of(answer: dict[str, Any]) -> list[Row]:
+    """The rows of the portal's answer. Raises `KeyError` for any other answer."""
+    rows: list[Row] = answer["data"]["batchCustomLink"]
+    return rows
+
+
+def _is_answer(response: Response) -> bool:
+    return "batchCustomLink" in response.url

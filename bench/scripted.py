@@ -1,0 +1,138 @@
+"""Playwright beside the daemon: a process that runs the scripts of `bench/peers` on request.
+
+Chromium is the same program on both sides, and confined in the same way. That takes something as
+root: the daemon then starts Chromium as `nobody`, whose sandbox works, while Playwright's would be
+root's, without one. So Playwright is given a few lines of shell for a browser, which become that
+user and then Chromium. Where the sandbox does not work at all both sides are without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from bench.daemons import Origins, chromium, unsandboxed
+from daemon.sandbox.session import cookies_of
+from tests.soak.programs import ROOT, NotStarted
+
+ACCOUNT: Final = "100200301"
+"""Whose links the scripts make: another one than the daemon's, to be told apart by the portal."""
+
+MODULE: Final = "bench.peers.playwright_main"
+STOP: Final = 20.0
+
+AS_NOBODY: Final = """\
+#!/bin/sh
+for word; do
+    case $word in
+    --user-data-dir=*) HOME=${{word#*=}} ;;
+    esac
+done
+export HOME
+chown nobody "$HOME"
+exec setpriv --reuid=nobody --regid=nogroup --clear-groups {chromium} "$@"
+"""
+
+Script = Literal["kept", "each"]
+Order = tuple[Sequence[str], Sequence[str]]
+"""Links, and sub-ids."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """Seconds: of each order that was done, and from the begin until the last one was; and what
+    the page itself waited for the portal, submit by submit, where there is a page to say it."""
+
+    orders: Sequence[float]
+    seconds: float
+    waited: Sequence[float] = ()
+
+
+class Scripted:
+    """The process. `script` is one of those in `bench/peers`, `method` as the daemon's setting."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+        self.version = str(self._answer()["version"])
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def convert(
+        self,
+        script: Script,
+        method: str,
+        clients: Sequence[Sequence[Order]],
+        seconds: float | None = None,
+    ) -> Done:
+        """Do each client's orders, one after the other, all clients at once; for `seconds`."""
+        assert self._process.stdin is not None
+        asked = {"script": script, "method": method, "clients": clients, "seconds": seconds}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        told = self._answer()
+        return Done(told["orders"], told["seconds"], told["waited"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise NotStarted(self._log.read_text(encoding="utf-8")[-2000:])
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+
+@contextmanager
+def scripted(folder: Path, portal: Origins) -> Iterator[Scripted]:
+    """The process, in a folder that it makes, with its browser up."""
+    folder.mkdir()
+    settings = {
+        "executable": str(_as_nobody(folder) if os.geteuid() == 0 else chromium()),
+        "sandbox": not unsandboxed(),
+        "portal": portal.portal,
+        "cookies": cookies_of(ACCOUNT),
+    }
+    log = folder / "log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, json.dumps(settings)],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        yield Scripted(process, log)
+    finally:
+        _stop(process)
+
+
+def _as_nobody(folder: Path) -> Path:
+    program = folder / "chromium"
+    program.write_text(AS_NOBODY.format(chromium=shlex.quote(str(chromium()))), encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """It ends with its input, and Chromium with it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()

@@ -1,0 +1,205 @@
+"""Rows 4 and 5: from the daemon's start, and from its Chromium's end, to a browser that works.
+
+Beside the same Chromium started bare, as the same user and with its sandbox, until DevTools answers
+and a first page has run its script: the least that anybody with a browser has to wait for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from bench.daemons import (
+    Daemon,
+    Origins,
+    Tables,
+    browser_flags,
+    chromium,
+    configure,
+    daemon,
+    free_port,
+    sandbox,
+    start,
+)
+from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
+from bench.recovering import HEALTHY
+
+READY, BARE, LIMIT = "browserReady", "a bare Chromium and a first page", "half a second"
+GOAL: Final = Goal(at_most=1.25)
+FIRST_ANSWER: Final = 0.5
+"""Seconds from the process's start until it answers."""
+LOOK_EVERY: Final = 0.002
+PATIENCE: Final = 60.0
+USER: Final = "nobody"
+PAGE: Final = "data:text/html,<script>document.title='it%20works'</script>"
+
+
+def row_4(plan: Plan) -> Row:
+    """From the start of the process to its first answer, and to `browserReady`."""
+    rounds = plan.rounds(20, 4)
+    answers: list[float] = []
+    found: dict[str, list[float]] = {READY: [], BARE: []}
+    with sandbox(plan.folder / "portal") as portal:
+        for number, side in turns(list(found), rounds):
+            plan.tell(f"round {number} of {rounds}: {side}")
+            folder = plan.folder / f"{side} {number}".replace(" ", "-")
+            if side == BARE:
+                found[side].append(_bare_start(folder))
+            else:
+                answer, ready = _daemon_start(folder, portal)
+                answers.append(answer)
+                found[side].append(ready)
+            shutil.rmtree(folder, ignore_errors=True)
+    return Row(
+        4,
+        "from the process's start to the first answer and to a ready browser",
+        [
+            Comparison(
+                "to browserReady",
+                Series(READY, "s", found[READY]),
+                Series(BARE, "s", found[BARE]),
+                goal=GOAL,
+            ),
+            Comparison(
+                "to the first HTTP answer",
+                Series("smartlinkd", "s", answers),
+                Series(LIMIT, "s", [FIRST_ANSWER] * rounds),
+                goal=Goal(at_most=1.0),
+            ),
+        ],
+        ["programs and libraries are in the kernel's memory: they were started before"],
+    )
+
+
+def row_5(plan: Plan) -> Row:
+    """From SIGKILL of Chromium to another one that is ready."""
+    with (
+        sandbox(plan.folder / "portal") as portal,
+        daemon(plan.folder / "daemon", portal, runner=["bench.recovering"]) as served,
+    ):
+        sides: dict[str, Callable[[], float]] = {
+            READY: partial(_recovery, served),
+            BARE: partial(_bare_start, plan.folder / "bare"),
+        }
+        for measure in sides.values():
+            measure()
+        found = interleave(sides, plan.rounds(25, 3), plan.tell)
+    ours, theirs = (Series(side, "s", found[side]) for side in (READY, BARE))
+    return Row(
+        5,
+        "from SIGKILL of Chromium to a ready browser",
+        [Comparison("to browserReady again", ours, theirs, goal=GOAL)],
+        [
+            f"{HEALTHY:g} s count as healthy, shipped it is a minute: until then the daemon waits "
+            "before it starts another one"
+        ],
+    )
+
+
+def _daemon_start(folder: Path, portal: Origins) -> tuple[float, float]:
+    """Seconds to the first answer, and to the browser."""
+    folder.mkdir()
+    port = free_port()
+    tables: Tables = {"server": {"bind": f"127.0.0.1:{port}"}}
+    config = configure(folder, portal, tables)
+    began = time.perf_counter()
+    program = start(folder, config)
+    try:
+        _until(lambda: _answer(port, "GET", "/api/health") is not None)
+        answered = time.perf_counter() - began
+        _until(lambda: (_answer(port, "GET", "/api/health") or {}).get("browserReady"))
+        return answered, time.perf_counter() - began
+    finally:
+        program.stop()
+
+
+def _recovery(served: Daemon) -> float:
+    """Seconds from the kill until another Chromium is ready."""
+    before = _browser(served)
+    time.sleep(2 * HEALTHY)
+    began = time.perf_counter()
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        now = _browser(served)
+        return bool(now["ready"]) and now["pid"] != before["pid"]
+
+    _until(is_back)
+    return time.perf_counter() - began
+
+
+def _browser(served: Daemon) -> Any:
+    return served.ask("GET", "/api/status")["browser"]
+
+
+def _bare_start(folder: Path) -> float:
+    """Seconds until a first page of a Chromium has run its script."""
+    folder.mkdir()
+    profile = folder / "profile"
+    profile.mkdir()
+    other = _other_user()
+    if other is not None:
+        os.chown(profile, other.pw_uid, other.pw_gid)
+    port = profile / "DevToolsActivePort"
+    flags = ["--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"]
+    # The daemon's has its sandbox, too, wherever there can be one.
+    sandbox_flags = [] if other is not None else browser_flags()
+    words = [str(chromium()), *flags, f"--user-data-dir={profile}", *sandbox_flags]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        words,
+        env={"PATH": os.defpath, "HOME": str(profile), "TMPDIR": str(profile)},
+        cwd=profile,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        user=None if other is None else other.pw_uid,
+        group=None if other is None else other.pw_gid,
+    )
+    try:
+        _until(lambda: port.exists() and port.read_text(encoding="utf-8").count("\n") == 1)
+        at = int(port.read_text(encoding="utf-8").split()[0])
+        _until(lambda: _answer(at, "GET", "/json/version") is not None)
+        _answer(at, "PUT", f"/json/new?{PAGE}")
+        _until(lambda: any(one["title"] == "it works" for one in _answer(at, "GET", "/json") or []))
+        return time.perf_counter() - began
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _other_user() -> pwd.struct_passwd | None:
+    """Who a browser of root's has to be, to have a sandbox."""
+    return pwd.getpwnam(USER) if os.geteuid() == 0 else None
+
+
+def _until(met: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not met():
+        if time.monotonic() > deadline:
+            raise TimeoutError("it did not come up")
+        time.sleep(LOOK_EVERY)
+
+
+def _answer(port: int, method: str, path: str) -> Any:
+    """The JSON that is answered; None when nobody listens yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request(method, path)
+        return json.loads(connection.getresponse().read())
+    except (ConnectionError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()

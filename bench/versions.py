@@ -1,0 +1,65 @@
+"""What was measured with what: packages, programs, machine. A ratio is true of these alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from bench.daemons import chromium
+
+PACKAGES: Final = (
+    "trio",
+    "hypercorn",
+    "quart",
+    "quart-trio",
+    "pydantic",
+    "playwright",
+    "fastapi",
+    "uvicorn",
+    "celery",
+    "redis",
+)
+PROGRAMS: Final = {
+    "chromium": (str(chromium()), "--version"),
+    "redis-server": ("redis-server", "--version"),
+}
+DEADLINE: Final = 20.0
+
+
+def found() -> dict[str, str]:
+    """Names and versions; what is not there is left out."""
+    return {
+        "smartlinkd": _said("git", "describe", "--always", "--dirty"),
+        "python": platform.python_version(),
+        **{name: told for name in PACKAGES if (told := _package(name))},
+        **{name: told for name, words in PROGRAMS.items() if (told := _said(*words))},
+        "kernel": platform.release(),
+        "machine": f"{os.cpu_count()} x {_processor()}",
+        "load before": f"{os.getloadavg()[2]:.1f}",
+    }
+
+
+def _package(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _said(*words: str) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    told = re.search(r"model name\s*:\s*(.+)", text)
+    return told[1].strip() if told else platform.machine()

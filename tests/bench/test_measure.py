@@ -1,0 +1,74 @@
+"""Measurements: whose turn it is, what a ratio is and how far it spreads, what meets a goal."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from bench.measure import Comparison, Goal, Row, Series, interleave, interleave_async, turns
+
+
+def compared(ours: list[float], theirs: list[float], goal: Goal | None = None) -> Comparison:
+    sides = Series("ours", "s", ours), Series("theirs", "s", theirs)
+    return Comparison("a thing", *sides, goal=goal or Goal())
+
+
+def test_who_begins_alternates() -> None:
+    assert list(turns(["a", "b"], 3)) == [
+        (1, "a"), (1, "b"), (2, "b"), (2, "a"), (3, "a"), (3, "b"),
+    ]  # fmt: skip
+
+
+def test_each_side_has_a_value_for_each_round() -> None:
+    clock = count(1.0)
+    found = interleave({"a": lambda: next(clock), "b": lambda: -next(clock)}, 2)
+    assert found == {"a": [1.0, 4.0], "b": [-2.0, -3.0]}
+
+
+async def test_sides_that_wait_have_their_turns_too() -> None:
+    clock = count(1.0)
+
+    async def look() -> float:
+        return next(clock)
+
+    assert await interleave_async({"a": look, "b": look}, 2) == {"a": [1.0, 4.0], "b": [2.0, 3.0]}
+
+
+def test_a_ratio_is_of_the_medians() -> None:
+    assert compared([1, 2, 300], [4, 4, 4]).ratio.middle == 0.5
+
+
+def test_a_neighbour_that_slows_down_both_sides_of_a_round_does_not_widen_the_spread() -> None:
+    ratio = compared([1, 10, 1, 10, 1], [2, 20, 2, 20, 2]).ratio
+    assert (ratio.low, ratio.middle, ratio.high) == (0.5, 0.5, 0.5)
+
+
+def test_the_spread_always_holds_the_ratio() -> None:
+    ratio = compared([1, 2, 9], [9, 2, 1]).ratio
+    assert ratio.low <= ratio.middle <= ratio.high
+
+
+def test_nothing_beside_nothing_is_the_same() -> None:
+    assert compared([0.0], [0.0]).ratio.middle == 1.0
+
+
+@pytest.mark.parametrize(
+    ("goal", "met"),
+    [
+        (Goal(), True),
+        (Goal(at_most=0.5), True),
+        (Goal(at_most=0.49), False),
+        (Goal(at_least=0.5), True),
+        (Goal(at_least=0.51), False),
+    ],
+)
+def test_a_missed_goal_is_told(goal: Goal, met: bool) -> None:
+    one = compared([1.0], [2.0], goal)
+    row = Row(1, "a row", [compared([1.0], [1.0]), one])
+    assert (one.met, row.met, row.told()["comparisons"][1]["met"]) == (met, met, met)
+
+
+def test_sides_with_different_rounds_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="a thing"):
+        compared([1.0], [1.0, 2.0])

@@ -1,0 +1,56 @@
+"""The report: what it tells of missed goals and failed rows, and what stands in its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench import report
+from bench.measure import Comparison, Goal, Row, Series
+
+MET = Row(1, "one", [Comparison("fast", Series("ours", "s", [0.25]), Series("a peer", "s", [1.0]))])
+MISSED = Row(
+    2,
+    "two",
+    [
+        Comparison(
+            "slow",
+            Series("ours", "s", [3.0, 3.0]),
+            Series("a peer", "s", [1.0, 2.0]),
+            goal=Goal(at_most=1.5),
+        )
+    ],
+    ["with a grain of salt"],
+)
+VERSIONS = {"python": "3.11", "odd <one>": "1"}
+
+
+def test_a_missed_goal_is_named_with_its_ratio() -> None:
+    found = report.results([MET, MISSED], {}, VERSIONS, quick=False)
+    assert report.summary(found) == (
+        "0 of 1 goals met\n"
+        "  missed: slow: 2 times a peer (1.88 … 2.62, 2 rounds), goal: at most 1.5"
+    )
+    assert not report.all_met(found)
+
+
+def test_a_row_that_failed_is_no_success() -> None:
+    found = report.results([MET], {2: "Traceback"}, VERSIONS, quick=False)
+    assert "row 2 could not be measured" in report.summary(found)
+    assert not report.all_met(found)
+    assert report.all_met(report.results([MET], {}, VERSIONS, quick=False))
+
+
+def test_no_bare_time_is_printed() -> None:
+    printed = report.text([MISSED])
+    assert "3 s" not in printed
+    assert "with a grain of salt" in printed
+
+
+def test_the_files_hold_the_figures(tmp_path: Path) -> None:
+    page = report.write(report.results([], {3: "<Traceback>"}, VERSIONS, quick=True), tmp_path)
+    told = page.read_text(encoding="utf-8")
+    assert "&lt;Traceback&gt;" in told
+    assert "odd &lt;one&gt; 1" in told
+    kept = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (kept["quick"], kept["versions"]) == (True, VERSIONS)
