@@ -92,7 +92,7 @@ class Child:
             return
         if self.spec.vitals is not None:
             yield from self.spec.vitals()
-        if self.task is not None:
-            for pulse in self.spec.pulses:
-                name = f"{self.spec.name} {pulse.of}".rstrip()
-                yield Vital(name, pulse, self.started_at, self.spec.busy, self.task)
+        assert self.task is not None  # noqa: S101 - it has been since before its start
+        for pulse in self.spec.pulses:
+            name = f"{self.spec.name} {pulse.of}".rstrip()
+            yield Vital(name, pulse, self.started_at, self.spec.busy, self.task)
