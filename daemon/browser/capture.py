@@ -64,8 +64,8 @@ async def capture(
     where it leads is a request of its own. The block is cancelled, and PageGone leaves it, when
     the page ends; so nobody waits for an answer that cannot come.
     """
-    await session.call(
-        "Network.enable", {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT}
+    await session.enable(
+        "Network", {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT}
     )
     send, receive = trio.open_memory_channel[Response](RESPONSES_WAITING)
     follower = _Capture(session, send, url_part, method)

@@ -83,6 +83,7 @@ class Session:
         self._ended = trio.Event()
         self._handlers: dict[str, list[Callable[[JsonObject], None]]] = {}
         self._subscriptions: set[Events] = set()
+        self._enabled: set[str] = set()
 
     async def call(
         self,
@@ -105,6 +106,16 @@ class Session:
         if call.result is not None:
             return call.result
         raise call.error or CallTimedOut(method, deadline)
+
+    async def enable(self, domain: str, params: Mapping[str, object]) -> None:
+        """Have a domain's events sent, from now to the session's end. Asked for once: the browser
+        keeps it over every document of the target. Raises as `call`.
+        """
+        if domain not in self._enabled:
+            await self.call(f"{domain}.enable", params)
+            self._enabled.add(domain)
+        elif self.gone is not None:
+            raise self._gone_error()
 
     def post(self, method: str, params: Mapping[str, object]) -> None:
         """Send a command whose answer is of no interest. Never waits, and may be lost."""

@@ -162,6 +162,8 @@ class Page:
         self._session = session
         self._target_id = target_id  # which is its main frame's id too
         self._url = "about:blank"
+        self._documents = 0  # that it has shown
+        self._global: str | None = None  # the id of the last one's global object, once asked for
 
     @property
     def gone(self) -> bool:
@@ -207,10 +209,7 @@ class Page:
         navigated before there was a value, CallTimedOut; the script may be running on then.
         """
         until = trio.current_time() + deadline
-        document = await self._call_script(
-            "Runtime.evaluate", {"expression": "globalThis"}, deadline
-        )
-        object_id = document["objectId"]
+        object_id = self._global or await self._find_global(deadline)
         try:
             value = await self._call_script(
                 "Runtime.callFunctionOn",
@@ -224,8 +223,9 @@ class Page:
                 },
                 until - trio.current_time(),
             )
-        finally:
-            self._session.post("Runtime.releaseObject", {"objectId": object_id})
+        except ContextLost:
+            self._global = None
+            raise
         if "unserializableValue" in value:
             raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
         return cast(JsonValue, value.get("value"))
@@ -272,6 +272,8 @@ class Page:
         """Another document. These events come in order with answers, the history does not."""
         frame = told.get("frame", {})
         if frame.get("id") == self._target_id:
+            self._documents += 1
+            self._global = None
             self._url = frame["url"] + frame.get("urlFragment", "")
 
     def _moved(self, told: JsonObject) -> None:
@@ -293,6 +295,18 @@ class Page:
                 begun = begun or told.get("loaderId") == loader_id
                 if begun and told.get("name") == "DOMContentLoaded":
                     return
+
+    async def _find_global(self, deadline: float) -> str:
+        """What functions are called on. It is the same for as long as the page shows a document,
+        and so is asked for once in that time; it goes with the document.
+        """
+        asked_of = self._documents
+        answer = await self._call_script("Runtime.evaluate", {"expression": "globalThis"}, deadline)
+        object_id = cast(str, answer["objectId"])
+        # Another document may have come since the question, and it may be this one's answer or not.
+        if asked_of == self._documents:
+            self._global = object_id
+        return object_id
 
     async def _call_script(
         self, method: str, params: Mapping[str, object], deadline: float

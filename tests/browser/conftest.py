@@ -21,9 +21,10 @@ from trio.testing import memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from daemon.browser import contexts, generation
-from daemon.browser.cdp import Connection, connect, converse
+from daemon.browser.cdp import Connection, Session, connect, converse
 from daemon.browser.chromium import LaunchSettings, SandboxState, launch
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed
+from daemon.browser.events import JsonObject
 from daemon.browser.page import BrowserContext, CookieParam, Page
 from tests.hygiene.at_once import held
 
@@ -214,6 +215,20 @@ async def connection(shared_endpoint: str) -> AsyncIterator[Connection]:
 async def page(connection: Connection) -> Page:
     """A tab in a context of its own."""
     return await (await BrowserContext.create(connection, ())).new_page()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods that are called from now on, in order."""
+    called: list[str] = []
+    call = Session.call
+
+    async def noting(session: Session, method: str, *rest: Any, **more: Any) -> JsonObject:
+        called.append(method)
+        return await call(session, method, *rest, **more)
+
+    monkeypatch.setattr(Session, "call", noting)
+    return called
 
 
 class PlayedChromium:

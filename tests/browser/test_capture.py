@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,6 +41,18 @@ async def test_the_answers_to_a_pages_requests_are_told(page: Page, site: Any) -
     response = await captured(page, requests)
     assert response == Response(403, f"{wanted}?q=1", "application/json", '{"a": "ế"}')
     assert "q=1" not in repr(response)
+
+
+async def test_the_browser_is_asked_once_to_tell_of_requests(
+    page: Page, site: Any, calls: list[str]
+) -> None:
+    for host in ("127.0.0.1", "localhost"):  # another site, and so another process
+        here = site.put("/here").replace("127.0.0.1", host)
+        await page.goto(here)
+        wanted = site.put("/api/x", host).replace("127.0.0.1", host)
+        response = await captured(page, partial(page.evaluate, POST, wanted))
+        assert response.body == host
+    assert calls.count("Network.enable") == 1
 
 
 async def test_a_redirect_is_an_answer(page: Page, site: Any) -> None:

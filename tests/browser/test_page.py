@@ -53,6 +53,17 @@ async def test_goto_is_done_wherever_it_leads(page: Page, site: Any) -> None:
             assert await page.evaluate("() => location.href") == url
 
 
+async def test_a_script_is_one_call_once_its_document_is_known(
+    page: Page, site: Any, calls: list[str]
+) -> None:
+    for path in ("/one", "/two"):
+        await page.goto(site.put(path))
+        del calls[:]
+        for _ in range(3):
+            assert await page.evaluate("() => location.pathname") == path
+        assert calls == ["Runtime.evaluate", *3 * ["Runtime.callFunctionOn"]]
+
+
 async def test_the_url_is_where_script_went(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     await page.evaluate("() => { history.pushState(null, '', '/there?x=1#y') }")

@@ -159,12 +159,7 @@ class Tab:
                     raise Refused("No dialog is showing")
                 self.dialog.set()
                 self.dialog = None
-            case (
-                "Page.enable"
-                | "Inspector.enable"
-                | "Page.setLifecycleEventsEnabled"
-                | "Runtime.releaseObject"
-            ):
+            case "Page.enable" | "Inspector.enable" | "Page.setLifecycleEventsEnabled":
                 pass
             case _:
                 raise Refused(f"'{method}' wasn't found")

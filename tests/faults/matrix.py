@@ -100,7 +100,7 @@ put("renderer_killed", "disposing", due(502, log="HTTP 500"))
 _NO_DATA = "no data of product .* within 10 s"
 _NO_ANSWER = "the browser did not answer Runtime"
 put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
-put("endless_loop", "idle", due(502, within=ANSWERED, log="did not answer Network.enable"))
+put("endless_loop", "idle", due(502, within=ANSWERED, log=_NO_ANSWER))
 put("endless_loop", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
 put("endless_loop", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
