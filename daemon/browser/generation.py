@@ -45,6 +45,8 @@ R = TypeVar("R")
 BEAT_EVERY = 1.0
 BEAT_DEADLINE = 2.0
 """Seconds for one line of script. It takes a millisecond; a busy machine may need a while."""
+CANARY_SIZE = (16, 16)
+"""Pixels. It has nothing to show; in the size of a window that would take five megabytes."""
 MISSES = 2
 """Beats missed in a row after which the browser counts as unresponsive."""
 FRESH = 5.0
@@ -181,7 +183,7 @@ class Generation:
     async def _hatch(self, connection: Connection) -> Page:
         """The canary's page: a blank one in a context of its own, that has given its first beat."""
         context = await BrowserContext.create(connection, ())
-        canary = await context.new_page()
+        canary = await context.new_page(size=CANARY_SIZE)
         # The browser's first script of all may take longer than any that follow.
         await self._beat(canary, deadline=CALL_DEADLINE)
         return canary

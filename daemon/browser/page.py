@@ -108,11 +108,17 @@ class BrowserContext:
             raise
         return context
 
-    async def new_page(self) -> Page:
-        """A new tab, showing `about:blank`. Leaves none when it fails or is cancelled."""
+    async def new_page(self, *, size: tuple[int, int] | None = None) -> Page:
+        """A new tab, showing `about:blank`. Leaves none when it fails or is cancelled.
+
+        `size` is its width and height, where it is not to be the browser's own. What a tab shows is
+        drawn also when nobody looks, and takes memory by its size. The headless shell heeds it, the
+        full browser does not.
+        """
+        window = {} if size is None else dict(zip(("width", "height"), size, strict=True))
         answer = await self._browser.call(
             "Target.createTarget",
-            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+            {"url": "about:blank", "browserContextId": self._id, "newWindow": True, **window},
             undo=lambda late: self._browser.post("Target.closeTarget", _target(late)),
         )
         try:

@@ -308,7 +308,7 @@ class PlayedContext:
         await _made(connection, context, connection.contexts)
         return context
 
-    async def new_page(self) -> PlayedPage:
+    async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002
         page = PlayedPage(self)
         await _made(self.chromium, page, self.chromium.pages)
         return page

@@ -64,6 +64,11 @@ async def test_a_script_is_one_call_once_its_document_is_known(
         assert calls == ["Runtime.evaluate", *3 * ["Runtime.callFunctionOn"]]
 
 
+async def test_a_tab_has_the_size_that_is_wanted(connection: Connection) -> None:
+    page = await (await BrowserContext.create(connection, ())).new_page(size=(16, 16))
+    assert await page.evaluate("() => [innerWidth, innerHeight]") == [16, 16]
+
+
 async def test_the_url_is_where_script_went(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     await page.evaluate("() => { history.pushState(null, '', '/there?x=1#y') }")
