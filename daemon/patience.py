@@ -9,8 +9,7 @@ single crash is not noticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 import trio
 
@@ -21,12 +20,30 @@ PATIENCE = 8.0
 which asks through here too, itself waits 10."""
 
 
-@contextmanager
-def patience(seconds: float = PATIENCE) -> Iterator[None]:
-    """Ask in the body. Raises `Unavailable` when there is no answer within `seconds`."""
-    with trio.move_on_after(seconds) as scope:
-        yield
-    if scope.cancelled_caught:
-        raise Unavailable(
-            "a part of the daemon is being restarted; try again in a few seconds", retry_after=5
-        )
+class patience:  # noqa: N801 - it is used like a function
+    """Ask in the body. Raises `Unavailable` when there is no answer within `seconds`.
+
+    A class, since each request passes here twice, and a generator's way in and out costs as much as
+    the deadline itself.
+    """
+
+    __slots__ = ("_scope", "_seconds")
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._scope = trio.CancelScope(deadline=trio.current_time() + self._seconds)
+        self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+        if self._scope.cancelled_caught:
+            raise Unavailable(
+                "a part of the daemon is being restarted; try again in a few seconds", retry_after=5
+            )

@@ -14,6 +14,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from werkzeug.datastructures import Headers
@@ -122,6 +123,7 @@ def _within(address: Address, networks: Sequence[Network]) -> bool:
     return any(address in network for network in networks if network.version == address.version)
 
 
+@lru_cache(maxsize=1024)  # a client's is looked at with each of its requests
 def _address(text: str) -> Address | None:
     try:
         address = ipaddress.ip_address(text)
