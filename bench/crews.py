@@ -259,6 +259,7 @@ def _start_peer(running: ExitStack, folder: Path) -> _Peer:
     os.environ["BENCH_REDIS"] = address = _redis(running, folder / "redis")
     from bench.peers import celery_app  # noqa: PLC0415 - it reads where its Redis is
 
+    running.callback(_leave, celery_app.app)
     _fill(celery_app.app.backend)
     (folder / "celery").mkdir()
     (folder / "web").mkdir()
@@ -304,6 +305,12 @@ def _redis(running: ExitStack, folder: Path) -> str:
             raise NotStarted((folder / "log").read_text(encoding="utf-8")[-2000:])
         time.sleep(0.01)
     return f"redis+socket://{path}"
+
+
+def _leave(app: Any) -> None:
+    """Before Redis goes: a client of Celery's tries to come back to it, for ever."""
+    app.backend.result_consumer.stop()
+    app.close()
 
 
 def _fill(backend: Any) -> None:
