@@ -69,6 +69,8 @@ class Takers:
     crews: Crews
     front: Front
     link: Link
+    graces: Callable[[Catalog], None]
+    """Sees to it that workers of these crews can be stopped as their crews were promised."""
 
 
 class Reloader:
@@ -109,6 +111,7 @@ class Reloader:
         if "auth.password_hash" in found.taken:
             password_hash = settings.auth.password_hash
             await _insist(partial(self._takers.auth.take_password, password_hash))
+        self._takers.graces(catalog)
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
         await _insist(partial(crews.executor.take, catalog))
         await _insist(partial(crews.tokens.take, catalog.users()))

@@ -146,7 +146,12 @@ def _plant(
     reporter = Reporter(
         link, status=services.operator.status, parts=snapshot, whole=lambda: supervisor
     )
-    takers = Takers(parts.auth, parts.crews, front, link)
+
+    def graces(catalog: Catalog) -> None:
+        over_crews.allow("executor", _longest_grace(catalog))
+        supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
+
+    takers = Takers(parts.auth, parts.crews, front, link, graces)
     reloader = Reloader(reread, settings, takers) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",

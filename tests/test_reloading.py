@@ -22,6 +22,7 @@ from daemon.auth.passwords import hash_password
 from daemon.config import load
 from daemon.control import call
 from daemon.service_manager.given import Given
+from daemon.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
 HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
@@ -150,6 +151,30 @@ async def test_what_runs_goes_on(daemon: Daemon) -> None:
         assert answer.status_code == 200, answer.text
         token, kickoff_id = await daemon.kickoff("one")
         assert "7" in (await daemon.end_of("one", token, kickoff_id))["error"]
+
+
+async def test_a_crew_with_a_longer_grace_has_it(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Supervisor] = []
+
+    def note(*args: Any, **more: Any) -> Supervisor:
+        made.append(Supervisor(*args, **more))
+        return made[-1]
+
+    monkeypatch.setattr(tree, "Supervisor", note)
+    daemon.write(crew("one", grace=2))
+    async with running(daemon):
+        before = [each.longest_end for each in made]
+        daemon.write(crew("one", grace=2), crew("slow", grace=40))
+        await daemon.hang_up()
+        assert [each.longest_end - longest for each, longest in zip(made, before, strict=True)] == [
+            38.0,
+            38.0,
+        ]
+        daemon.write(crew("one", grace=2))  # what still runs of the other was promised its grace
+        await daemon.hang_up()
+        assert made[0].longest_end - before[0] == 38.0
 
 
 async def test_the_password_changes_with_its_file(daemon: Daemon) -> None:

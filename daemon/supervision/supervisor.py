@@ -23,6 +23,7 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
@@ -127,6 +128,13 @@ class Supervisor:
     def longest_end(self) -> float:
         """Seconds that an orderly end takes if every child uses up its grace."""
         return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
+
+    def allow(self, name: str, seconds: float) -> None:
+        """Give a child so much grace from now on, and for its hands to be busy; never less than it
+        had, which it may have promised to others."""
+        (child,) = (each for each in self._children if each.spec.name == name)
+        grace, busy = max(child.spec.grace, seconds), max(child.spec.busy, seconds)
+        child.spec = replace(child.spec, grace=grace, busy=busy)
 
     async def ending(self) -> None:
         """Wait until all are being stopped, by request or because one cannot be kept up."""

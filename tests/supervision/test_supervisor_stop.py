@@ -70,6 +70,23 @@ async def test_after_its_grace_a_child_is_cancelled_and_the_others_go_on(
     assert caplog.messages == ["b did not stop within 4 s and is cancelled"]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "grace"), [([9.0], 9.0), ([9.0, 6.0], 9.0), ([1.0], 4.0)], ids=str
+)
+async def test_a_child_may_be_given_more_grace_while_it_runs_and_never_less(
+    *, a: Child, grow: Grow, autojump_clock: MockClock, allowed: list[float], grace: float
+) -> None:
+    a.stop_takes = float("inf")
+    tree = grow(Supervisor("tree", [a.spec(grace=4.0)]))
+    await trio.sleep(1)
+    for seconds in allowed:
+        tree.supervisor.allow("a", seconds)
+    assert tree.supervisor.longest_end == grace
+    tree.supervisor.stop()
+    await tree.over.wait()
+    assert tree.end_time == pytest.approx(1 + grace)
+
+
 async def test_a_child_that_stops_within_its_grace_is_not_cancelled(
     a: Child, grow: Grow, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
