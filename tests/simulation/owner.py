@@ -43,6 +43,7 @@ class Owner:
         self._accounts = accounts
         self._chance = chance
         self._me = Visitor("owner", "198.51.100.1", world, gate)
+        self._switching = trio.Lock()
         self._chores: dict[Callable[[], Awaitable[None]], int] = {
             self.sync_cookie: 30,
             self.read_cookie: 10,
@@ -154,7 +155,12 @@ class Owner:
             gate.unsure = 0
 
     async def switch_second_factor(self) -> None:
-        """On or off, with a code; or off without, as who has lost the phone."""
+        """On or off, with a code; or off without, as who has lost the phone. One after the other:
+        there is one owner."""
+        async with self._switching:
+            await self._switch_second_factor()
+
+    async def _switch_second_factor(self) -> None:
         gate = self._gate
         if len(gate.maybe) > 1 or (gate.secret is not None and self._chance.random() < 0.3):
             if await self._command("2fa off"):
