@@ -73,6 +73,7 @@ class _Stream(ResponseBody):
         self._held = AsyncExitStack()
         self._following: Following | None = None
         self._begun = False
+        self._ahead: list[Event] | None = None
         self._news: list[Event] | None = None
 
     async def __aenter__(self) -> _Stream:
@@ -109,7 +110,9 @@ class _Stream(ResponseBody):
     async def _read(self, following: Following) -> None:
         """Have `_news` hold the next events, [] when there will be none, or None for silence.
 
-        The deadline is the nursery's own: an outer one could throw events away that were read.
+        The deadline is the nursery's own: an outer one could throw events away that were read. And
+        what was read is kept in `_ahead` until it may be told: to be admitted may take longer, when
+        the part that knows the tokens is being restarted.
         """
         self._news = None
         async with trio.open_nursery() as nursery:
@@ -119,9 +122,10 @@ class _Stream(ResponseBody):
 
     async def _read_next(self, following: Following, scope: trio.CancelScope) -> None:
         try:
-            news = await following.next()
+            if self._ahead is None:
+                self._ahead = await following.next()
             await self._admit()
-            self._news = news
+            self._news, self._ahead = self._ahead, None
         except Refused as refusal:
             # The client comes again with the last id that it has seen, and misses nothing.
             logger.info("an event stream ended early: %s", refusal)

@@ -13,6 +13,7 @@
 | a client that stops reading | `test_a_client_that_stops_reading_is_cut_off` |
 | it ends when the server stops | `test_it_ends_when_the_server_stops[…]` |
 | a part behind it is restarted | `test_it_ends_early_when_a_part_restarts` |
+| … the one that knows the tokens | `test_no_event_is_left_out_when_its_reader_is_admitted_late` |
 | a refusal is told before anything else | `test_too_many_followers_is_503`, `…_is_404` |
 | HEAD | `test_head_tells_no_events` |
 """
@@ -172,6 +173,32 @@ async def test_silence_is_broken_by_a_comment(
         assert b"data" not in received
         executor.happen(known.id, "log")
         await stream.until(b"id: 1\n")
+
+
+async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
+    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the part that knows the tokens is being restarted."""
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    known = executor.add()
+    is_there = [trio.Event()]
+    is_there[0].set()
+    caller = house.crew_tokens.caller
+
+    async def late(*asked: Any) -> Any:
+        await is_there[0].wait()
+        return await caller(*asked)
+
+    monkeypatch.setattr(house.crew_tokens, "caller", late)
+    async with follow(house.own, house.token, known.id) as stream:
+        await stream.until(b"follow")
+        is_there[0] = trio.Event()
+        executor.happen(known.id, "log")
+        await stream.until(b": nothing new\n\n")
+        executor.happen(known.id, "log")
+        is_there[0].set()
+        received = await stream.until(b"id: 2\n")
+        assert received.index(b"id: 1\n") < received.index(b"id: 2\n")
 
 
 @pytest.fixture
