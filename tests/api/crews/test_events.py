@@ -261,7 +261,7 @@ async def test_it_ends_when_the_server_stops(house: House, executor: StandIn, wh
     async with follow(house.own, house.token, known.id) as stream:
         if when == "busy":
             executor.happen(known.id, "log")
-        await stream.until(b"id: 1" if when == "busy" else b"follow")
+        await stream.until(b"\nid: 1" if when == "busy" else b"follow")
         house.stop.set()
         assert (await stream.rest()).endswith(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
@@ -274,7 +274,7 @@ async def test_it_ends_early_when_a_part_restarts(house: House, executor: StandI
         await stream.until(b"id: 1\n")
         executor.refusal = Unavailable("the journal part restarted", retry_after=1)
         executor.happen(known.id, "log")
-        assert b"id: 2" not in await stream.until(b"\r\n0\r\n\r\n")
+        assert b"\nid: 2" not in await stream.until(b"\r\n0\r\n\r\n")
     executor.refusal = None
     async with follow(house.own, house.token, known.id, more="Last-Event-ID: 1\r\n") as stream:
         assert b"id: 1\n" not in await stream.until(b"id: 2\n")
