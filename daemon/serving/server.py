@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
@@ -14,20 +15,34 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
+from daemon.serving.app import GuardedQuart
+from daemon.serving.connection import LINGER_SECONDS, Connection
 from daemon.serving.failures import failure
-from daemon.serving.guards import (
-    CLOSE,
-    LINGER_SECONDS,
-    Connection,
-    GuardedQuart,
-    Limits,
-    check_upstream,
-)
+from daemon.serving.http1 import CLOSE
 from daemon.serving.ids import header_of, request_id
+from daemon.serving.upstream import check_upstream
 
 logger = logging.getLogger(__name__)
 
 TURNED_AWAY = 64  # clients that are being told 503 at once; more are closed without a word
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may take. Seconds and bytes."""
+
+    connections: int = 512
+    """At once. The next one takes the place of the one that has been idle the longest, and gets 503
+    when none is idle. Times `MAX_BODY` it is the memory that unread bodies can take, and it leaves
+    half of the usual 1024 descriptors to the rest of the process."""
+    head_bytes: int = 16 * 1024
+    """Request line and headers."""
+    idle_seconds: float = 15.0
+    """From the accept, or the end of an answer, to the end of the next request head. That is also
+    what idle means above: a head that drips in makes nobody less idle."""
+    send_seconds: float = 4.0
+    """For 64 KiB of an answer: who takes less is cut off. It is also what such a client can delay
+    a shutdown by."""
 
 
 class Served(ASGIWrapper):
@@ -60,7 +75,7 @@ async def serve(
     *,
     grace: float,
     stop: trio.Event,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: Limits = Limits(),
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve an app on listening `sockets` (which stay the caller's, and open) until `stop`.

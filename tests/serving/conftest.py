@@ -160,6 +160,11 @@ def app(seen: Seen) -> GuardedQuart:
             raise
         return "waited"
 
+    @made.get("/stream")
+    async def stream() -> AsyncIterator[bytes]:
+        await seen.finish.wait()
+        yield b"an event"
+
     @made.get("/broken")
     async def broken() -> str:
         raise ZeroDivisionError

@@ -12,8 +12,10 @@ from hypercorn.trio.tcp_server import TCPServer
 from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
 
-from daemon.serving import GuardedQuart, Served, bind, guards, serve
-from daemon.serving.guards import Connection, Http1, Stream
+from daemon.serving import GuardedQuart, Served, bind, connection, serve
+from daemon.serving.connection import Connection
+from daemon.serving.http1 import Http1, Stream
+from daemon.serving.upstream import check_upstream
 
 if TYPE_CHECKING:
     from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
@@ -143,7 +145,7 @@ async def test_without_the_guard_it_is_an_empty_answer(
 async def test_a_client_that_wants_the_end_gets_it_at_once(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, request_: bytes
 ) -> None:
-    monkeypatch.setattr(guards, "LINGER_SECONDS", 60)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 60)
     async with serving(idle_seconds=60) as server:
         with trio.fail_after(SOON):
             assert (await server.ask(request_)).body == b"ok"
@@ -168,15 +170,34 @@ async def test_an_idle_connection_expires(serving: Serving, answer_of: AnswerOf)
             assert await stream.receive_some() == b""
 
 
-async def test_without_the_guard_it_never_does(
+async def test_one_that_asks_again_in_time_does_not(serving: Serving, answer_of: AnswerOf) -> None:
+    async with serving(idle_seconds=1.5) as server, await server.connect() as stream:
+        for _ in range(5):
+            await stream.send_all(GET)
+            assert (await answer_of(stream)).body == b"ok"
+            await trio.sleep(0.5)  # four of them are longer than it may be idle
+
+
+async def test_without_the_guards_it_never_does(
     serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GuardedQuart, "asgi_http_class", TrioASGIHTTPConnection)
+    monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
+    monkeypatch.setattr(Connection, "_idle_timeout", TCPServer._idle_timeout)
     async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
         await stream.send_all(GET)
         await answer_of(stream)
         with pytest.raises(trio.TooSlowError), trio.fail_after(NEVER):
             await stream.receive_some()
+
+
+async def test_a_body_that_nobody_reads_is_followed_by_the_next_request(serving: Serving) -> None:
+    """However quick the answer is, it does not come before what has arrived is known."""
+    with_body = GET[:-2] + b"Content-Length: 5\r\n\r\nhello"
+    async with serving() as server:
+        for _ in range(20):  # trio's order is drawn anew each time
+            said = await server.send_and_read(with_body + LAST_GET)
+            assert said.count(b"HTTP/1.1 200 ") == 2
 
 
 async def test_a_disconnect_cancels_the_handler(serving: Serving, seen: Seen) -> None:
@@ -186,6 +207,19 @@ async def test_a_disconnect_cancels_the_handler(serving: Serving, seen: Seen) ->
             await seen.started.wait()
         with trio.fail_after(SOON):
             await seen.cancelled.wait()
+
+
+async def test_the_head_of_a_stream_does_not_wait_for_its_first_event(
+    serving: Serving, seen: Seen
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(GET.replace(b"small", b"stream"))
+        head = b""
+        with trio.fail_after(SOON):
+            while not head.endswith(b"\r\n\r\n"):
+                head += await stream.receive_some()
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        seen.finish.set()
 
 
 # 3. Clients that do not read
@@ -198,6 +232,11 @@ async def _stalled(server: Running) -> trio.SocketStream:
     return stream
 
 
+async def _read_on(stream: trio.SocketStream) -> None:
+    while await stream.receive_some():
+        pass
+
+
 async def test_a_client_that_stops_reading_does_not_delay_the_stop(
     serving: Serving, seen: Seen
 ) -> None:
@@ -206,6 +245,25 @@ async def test_a_client_that_stops_reading_does_not_delay_the_stop(
         server.stop.set()
         with trio.fail_after(SOON):
             await server.ended.wait()
+
+
+async def test_a_client_that_stops_reading_is_cut_off(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    cut, was_cut = Connection._cut, trio.Event()
+
+    def noting(stalled: Connection) -> None:
+        cut(stalled)
+        was_cut.set()
+
+    monkeypatch.setattr(Connection, "_cut", noting)
+    async with serving(send_seconds=0.1) as server, await _stalled(server) as stream:
+        with trio.fail_after(SOON):
+            await was_cut.wait()
+            with pytest.raises(trio.BrokenResourceError):
+                await _read_on(stream)
+    assert "a client stopped reading its answer and was cut off" in caplog.text
 
 
 async def test_without_the_guard_it_holds_the_server_for_ever(
@@ -254,7 +312,7 @@ async def test_without_the_guard_its_connection_breaks_before_it_reads(
 async def test_a_client_that_does_not_close_after_the_end_is_not_kept(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.1)
     async with serving(connections=1) as server, await server.connect() as stream:
         await stream.send_all(LAST_GET)
         with trio.fail_after(SOON):
@@ -390,10 +448,10 @@ async def test_without_the_guard_it_has_none(
 
 
 def test_the_installed_upstream_is_the_one_this_is_written_for() -> None:
-    guards.check_upstream()
+    check_upstream()
 
 
 def test_a_release_without_one_of_the_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(TCPServer, "_idle_timeout")
     with pytest.raises(RuntimeError, match=r"TCPServer\._idle_timeout.*hypercorn 0\.18"):
-        guards.check_upstream()
+        check_upstream()

@@ -11,7 +11,7 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from daemon.serving.guards import Connection
+from daemon.serving.connection import Connection
 
 if TYPE_CHECKING:
     from daemon.serving import GuardedQuart

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.serving import Served, bind, guards, serve
-from daemon.serving.guards import Connection
+from daemon.serving import Served, bind, connection, serve
+from daemon.serving.connection import Connection
 
 if TYPE_CHECKING:
     from daemon.serving import GuardedQuart
@@ -46,7 +46,7 @@ async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
     *, serving: Serving, answer_of: AnswerOf, is_new: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client was let in: nobody else would answer it."""
-    monkeypatch.setattr(guards, "LAST_CALL_SECONDS", 60)
+    monkeypatch.setattr(connection, "LAST_CALL_SECONDS", 60)
     async with serving() as server, await server.connect() as stream:
         if not is_new:
             await stream.send_all(GET)
@@ -58,6 +58,18 @@ async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
         with trio.fail_after(SOON):
             assert await stream.receive_some() == b""
             await server.ended.wait()
+
+
+async def test_one_that_takes_longer_than_the_last_call_has_its_grace(
+    serving: Serving, seen: Seen, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LAST_CALL_SECONDS", 0)
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        await begin_to_stop(server)
+        seen.finish.set()
+        assert (await answer_of(stream)).body == b"waited"
 
 
 async def test_without_the_guard_it_is_not(

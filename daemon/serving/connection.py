@@ -1,0 +1,205 @@
+"""One accepted connection, from its first byte to its end, whatever goes wrong in it.
+
+Each guard is an override, as in `http1.py`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import socket
+import struct
+import termios
+import traceback
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+
+from daemon.serving.http1 import Http1
+
+logger = logging.getLogger(__name__)
+
+SEND_SLICE = 64 * 1024  # bytes; `Limits.send_seconds` is for one of these
+LINGER_SECONDS = 1.0  # how long a closed connection is still read, for its last answer to arrive
+LAST_CALL_SECONDS = 0.5  # after a stop, for requests that were on their way; most of a round trip
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_IPV4_IN_IPV6 = "::ffff:"
+
+
+class Connection(TCPServer):
+    """One accepted connection, from its first byte to its end."""
+
+    # The wrapper upstream puts here exists to change to HTTP/2, which never happens.
+    protocol: Http1  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        stream: trio.SocketStream,
+        *,
+        send_seconds: float,
+    ) -> None:
+        # Upstream says SSLStream, and takes both.
+        super().__init__(app, config, context, LifespanState({}), stream)  # type: ignore[arg-type]
+        self.stream: trio.SocketStream = stream  # type: ignore[assignment]
+        self._send_seconds = send_seconds
+        self._talking = trio.CancelScope()
+        self.idle_since = trio.current_time()  # `inf` while there is a request to answer
+
+    def give_way(self) -> bool:
+        """Close at once when idle; whether it was. The tasks in `run` end by themselves after it.
+
+        What has arrived and was not read yet may be a request, so its sender is not idle. Nobody
+        gains time by that: it is read in the same turn of the loop, or in the next. A client that
+        has left has nothing to be read: hundreds that leave together make room at once.
+        """
+        accepted = self.stream.socket
+        closed = accepted.fileno() < 0  # by its idle time, just now
+        if self.idle_since == inf or (not closed and _unread(accepted.fileno())):
+            return False
+        accepted.close()
+        self._talking.cancel()  # else a pipelined request is begun, with nobody to answer
+        return True
+
+    async def run(self) -> None:
+        """Guard 1: whatever goes wrong in here ends here."""
+        try:
+            await self._talk()
+        except* Exception as group:  # noqa: BLE001 - not ours to tell which, nor to die of
+            # Types and places alone: an h11 error quotes the client's own bytes.
+            logger.warning("a connection was ended by %s", ", ".join(_places(group)))
+
+    async def _talk(self) -> None:
+        try:
+            client = _peer(self.stream.socket)
+        except OSError:
+            return  # gone before we looked
+        async with TaskGroup() as tasks:
+            self._task_group = tasks
+            self.protocol = Http1(
+                self.app,
+                self.config,
+                self.context,
+                tasks,
+                ConnectionState(self.state),
+                False,
+                client,
+                self.stream.socket.getsockname()[:2],
+                self.protocol_send,
+            )
+            await self.idle_task.restart(tasks, self._idle_timeout)
+            await self._read_data()
+            await self.idle_task.stop()  # else an idle client that left is kept until it expires
+
+    async def _read_data(self) -> None:
+        """Guard 3: after our end of file, read on until the client's: the answer arrives."""
+        with self._talking:
+            # As upstream's, whose deadline for each read would cost more than the read itself.
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                while data := bytes(await self.stream.receive_some(MAX_RECV)):
+                    await self.protocol.handle(RawData(data))
+                await self.protocol.handle(RawData(b""))
+            await self.protocol.handle(Closed())
+        with (
+            trio.move_on_after(LINGER_SECONDS),
+            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
+        ):
+            while await self.stream.receive_some(MAX_RECV):
+                pass
+
+    async def _idle_timeout(self) -> None:
+        """Guard 11: at a stop, who was let in and has said nothing yet may still ask once.
+
+        Faster than upstream's, too: it stays while requests come and go, and looks at its times
+        when they are over, where that one is started and cancelled with each request.
+        """
+        terminated, patience = self.context.terminated, self.config.keep_alive_timeout
+        while not terminated.is_set() and trio.current_time() < self.idle_since + patience:
+            with trio.move_on_at(min(self.idle_since, trio.current_time()) + patience):
+                await terminated.wait()
+        if terminated.is_set():
+            await trio.sleep(LAST_CALL_SECONDS)
+        if self.idle_since != inf:  # else its answer is its last
+            with trio.CancelScope(shield=True):
+                await self._initiate_server_close()
+
+    async def protocol_send(self, event: Event) -> None:
+        """Guard 3: a send ends in time, or its connection does."""
+        if isinstance(event, RawData):
+            await self._send(event.data)
+        elif isinstance(event, Closed):
+            # Not `send_eof`: that one yields, and keeps others from sending meanwhile.
+            with suppress(OSError):
+                self.stream.socket.shutdown(socket.SHUT_WR)
+            await self._end()
+        elif isinstance(event, Updated):
+            self.idle_since = trio.current_time() if event.idle else inf
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            async with self.send_lock:
+                for start in range(0, len(data), SEND_SLICE):
+                    deadline = trio.current_time() + self._send_seconds
+                    with trio.CancelScope(deadline=deadline) as patience:
+                        await self.stream.send_all(data[start : start + SEND_SLICE])
+                    if patience.cancelled_caught:
+                        raise trio.TooSlowError  # noqa: TRY301 - as `fail_after` would
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._end()
+        except trio.TooSlowError:
+            logger.info("a client stopped reading its answer and was cut off")
+            self._cut()
+            await self._end()
+        except trio.Cancelled:
+            self._cut()  # part of an answer was sent: nothing can follow it
+            raise
+
+    async def _end(self) -> None:
+        """No more is said or heard: cancels the handler, then frees the reader.
+
+        The reader may wait behind a pipelined request for its turn, which upstream never gives it
+        when the client has left in the middle of an answer.
+        """
+        await self.protocol.handle(Closed())
+        self._talking.cancel()
+
+    def _cut(self) -> None:
+        """Close at once and throw away what is unsent: nobody waits for it in the kernel either."""
+        with suppress(OSError):
+            self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.stream.socket.close()
+        self._talking.cancel()
+
+
+def _peer(accepted: trio.socket.SocketType) -> tuple[str, int]:
+    """The client's address; that of an IPv4 client of an IPv6 socket in its own form."""
+    host, port = accepted.getpeername()[:2]
+    return host.removeprefix(_IPV4_IN_IPV6), port
+
+
+def _unread(descriptor: int) -> int:
+    """Bytes that have arrived at a socket and were not read."""
+    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(struct.calcsize("i")))
+    return int(struct.unpack("i", waiting)[0])
+
+
+def _places(group: BaseExceptionGroup[Any]) -> list[str]:
+    places = []
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            places += _places(error)
+        else:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            places.append(f"{type(error).__name__} at {last.filename}:{last.lineno}")
+    return places
