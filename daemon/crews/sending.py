@@ -23,6 +23,7 @@ from daemon import __version__
 from daemon.config.values import Network
 from daemon.crews.connecting import CheckedNetwork, NoWay, Resolve, resolve
 from daemon.crews.retrying import Answered, Silence
+from daemon.trust import NoAuthorities, Trust
 
 DEADLINE: Final = 30.0
 """Seconds from the look-up of the name to the answer's status; what the specification of signed
@@ -67,18 +68,22 @@ class _Body:
 class Sender:
     """Made by `open_sender`."""
 
-    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+    def __init__(self, pool: httpcore.AsyncConnectionPool, trust: Trust) -> None:
         self._pool = pool
+        self._trust = trust
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answered | Silence:
         """One POST of JSON. Its texts hold neither the URL nor a header."""
         outcome: Answered | Silence = Silence(f"no answer within {DEADLINE:g} seconds")
         with trio.move_on_after(DEADLINE):
             try:
-                async with self._pool.stream(**_request(url, headers, body)) as response:
+                request = _request(url, headers, body)
+                if request["url"].scheme == b"https":
+                    await self._trust.ready()
+                async with self._pool.stream(**request) as response:
                     outcome = Answered(response.status, _header(response, b"retry-after"))
                     await _drain(response)
-            except NoWay as obstacle:
+            except (NoWay, NoAuthorities) as obstacle:
                 outcome = Silence(str(obstacle))
             except (httpx.InvalidURL, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError):
                 # The address, or the credential, is nothing that HTTP can carry.
@@ -92,22 +97,17 @@ class Sender:
 async def open_sender(
     allow: Sequence[Network], *, at_once: int, resolve: Resolve = resolve
 ) -> AsyncIterator[Sender]:
-    """A sender for the length of the block, with at most `at_once` connections.
-
-    Certificates count that the system trusts, or Mozilla: the first knows an owner's own
-    authority, the second needs no package of the system's.
-    """
-    trusted = httpx.create_ssl_context(trust_env=False)
-    trusted.load_default_certs()
+    """A sender for the length of the block, with at most `at_once` connections."""
+    trust = Trust()
     pool = httpcore.AsyncConnectionPool(
-        ssl_context=trusted,
+        ssl_context=trust.context,
         max_connections=at_once,
         max_keepalive_connections=KEPT,
         keepalive_expiry=KEPT_FOR,
         network_backend=CheckedNetwork(allow, resolve),
     )
     async with pool:
-        yield Sender(pool)
+        yield Sender(pool, trust)
 
 
 def _request(url: str, headers: Mapping[str, str], body: bytes) -> _Request:

@@ -20,6 +20,7 @@ import httpx
 import trio
 
 from daemon import __version__
+from daemon.trust import NoAuthorities, Trust
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
@@ -46,9 +47,16 @@ class Reply:
 
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """A client as described above; `transport` replaces the network in tests."""
+    """A client as described above; `transport` replaces the network in tests, TLS included."""
+    trust = Trust()
+
+    async def be_ready(request: httpx.Request) -> None:
+        if request.url.scheme == "https":
+            await trust.ready()
+
     return httpx.AsyncClient(
         transport=transport,
+        verify=trust.context,
         headers={
             "User-Agent": USER_AGENT,
             "Accept": "*/*",
@@ -60,7 +68,10 @@ def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.Asyn
         trust_env=False,
         timeout=None,  # noqa: S113 - every call has a trio deadline
         limits=_LIMITS,
-        event_hooks={"response": [_put_location_aside]},
+        event_hooks={
+            "request": [be_ready] if transport is None else [],
+            "response": [_put_location_aside],
+        },
     )
 
 
@@ -90,6 +101,8 @@ async def call(
         try:
             async with client.stream(method, url, headers=headers, content=content) as response:
                 return await _read(response, max_body)
+        except NoAuthorities as lack:
+            raise NoAnswer(str(lack)) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             # The type alone: httpx's messages can repeat the URL.
             raise NoAnswer(type(error).__name__) from None

@@ -287,9 +287,6 @@ class Bench:
 NewBench = Callable[[], Bench]
 
 
-Tasks = Callable[[], int]
-
-
 @pytest.fixture
 def links() -> FakeLinks:
     return FakeLinks()
@@ -322,18 +319,3 @@ def ask(nursery: trio.Nursery) -> Ask[Any]:
 def any_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs under different orders in which trio steps ready tasks."""
     monkeypatch.setattr("trio._core._run._r", random.Random(request.param))
-
-
-@pytest.fixture
-def count_tasks() -> Tasks:
-    """How many tasks there are in the run."""
-
-    def below(task: trio.lowlevel.Task) -> int:
-        return 1 + sum(below(child) for one in task.child_nurseries for child in one.child_tasks)
-
-    def total() -> int:
-        root = trio.lowlevel.current_root_task()
-        assert root is not None
-        return below(root)
-
-    return total

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from daemon.crews.targets import check_url
 from daemon.errors import Invalid
@@ -29,6 +25,7 @@ from daemon.marketplace.links import NotALink, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import open_client
 from daemon.marketplace.shortlinks import Unresolved, resolve
+from tests.fakes.certificate import certificate_for
 
 if TYPE_CHECKING:
     from tests.security.conftest import Daemon, Start
@@ -143,29 +140,7 @@ class LeadsHere(trio.abc.HostnameResolver):
 @pytest.fixture
 def certificate(tmp_path: Path) -> ssl.SSLContext:
     """One for the market's name that nobody has vouched for."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "s.shopee.vn")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("s.shopee.vn")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path = tmp_path / "both.pem"
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(path)
+    context, _ = certificate_for("s.shopee.vn", tmp_path)
     return context
 
 

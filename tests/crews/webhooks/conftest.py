@@ -30,7 +30,6 @@ from daemon.journal.model import (
     Retention,
     WebhookTarget,
 )
-from tests.fakes.tls import without_certificates
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -245,7 +244,6 @@ class Desk:
 @pytest.fixture
 async def desk(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
-    without_certificates(monkeypatch)
     kept = Retention(age=timedelta(days=30), count=1000)
     journal = Journal(tmp_path / "journal.db", key=SecretBytes(b"k" * 32), retention=kept)
     await nursery.start(journal.run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,13 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from daemon import __version__
 from daemon.crews import sending
 from daemon.crews.connecting import NoWay, resolve
 from daemon.crews.retrying import Answered, Silence
 from daemon.crews.sending import open_sender
+from tests.fakes.certificate import certificate_for, serve_behind
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SECRET_PATH = "/swordfish?token=swordfish"
@@ -265,32 +262,8 @@ async def test_a_literal_address_is_its_own() -> None:
 @pytest.fixture
 def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """A server's, for `hooks.example`; the system trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hooks.example")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("hooks.example")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    trusted = made.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    (tmp_path / "certificate.pem").write_bytes(trusted)
-    (tmp_path / "key.pem").write_bytes(private)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    context, public = certificate_for("hooks.example", tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
     return context
 
 
@@ -302,21 +275,7 @@ async def tls_port(certificate: ssl.SSLContext, nursery: trio.Nursery, asked: li
         asked.append(str(name))
 
     certificate.sni_callback = note
-
-    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
-        try:
-            await stream.receive_some(65536)
-            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        except trio.BrokenResourceError:
-            pass  # it did not like the certificate
-
-    async def listen(task_status: trio.TaskStatus[Any]) -> None:
-        await trio.serve_ssl_over_tcp(
-            serve, 0, certificate, host="127.0.0.1", https_compatible=True, task_status=task_status
-        )
-
-    (listener,) = await nursery.start(listen)
-    return int(listener.transport_listener.socket.getsockname()[1])
+    return await serve_behind(certificate, nursery)
 
 
 @pytest.fixture
