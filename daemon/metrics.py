@@ -13,12 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from daemon.browser.actor import Browser
+from daemon.conversion.desk import Timings
 from daemon.crews.executor import Executor
 from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.timing import SECONDS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-_SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
 
 class Metrics:
@@ -30,11 +30,12 @@ class Metrics:
     def __init__(
         self,
         browser: Browser | None,
+        timings: Timings,
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_States(browser, executor, parts))
+        self._registry.register(_States(browser, timings, executor, parts))
         self.requests = Counter(
             "smartlinkd_requests", "HTTP requests", ["route", "status"], registry=self._registry
         )
@@ -42,7 +43,7 @@ class Metrics:
             "smartlinkd_request_seconds",
             "Time to answer a request",
             ["route"],
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self._registry,
         )
         self.links = Counter(
@@ -58,10 +59,12 @@ class _States(Collector):
     def __init__(
         self,
         browser: Browser | None,
+        timings: Timings,
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         self._browser = browser
+        self._timings = timings
         self._executor = executor
         self._parts = parts
 
@@ -81,6 +84,8 @@ class _States(Collector):
         yield restarts
         if self._browser is not None:
             yield from _browser_metrics(self._browser)
+        for each in self._timings:
+            yield from each.collect()
         yield from _crew_metrics(self._executor)
 
 
@@ -102,6 +107,7 @@ def _crew_metrics(executor: Executor) -> Iterable[Metric]:
     for (crew, status), count in executor.ends.items():
         ended.add_metric([crew, status], count)
     yield ended
+    yield from executor.waits.collect()
     yield GaugeMetricFamily(
         "smartlinkd_execution_followers",
         "Clients that wait for news of an execution",
@@ -125,3 +131,4 @@ def _browser_metrics(browser: Browser) -> Iterable[Metric]:
     for reason, count in browser.restarts.items():
         restarts.add_metric([reason], count)
     yield restarts
+    yield from browser.down.collect()

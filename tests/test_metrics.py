@@ -13,6 +13,7 @@ from pydantic import SecretBytes
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
+from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
 from daemon.journal.actor import Journal
@@ -54,13 +55,13 @@ def samples(metrics: Metrics, family: str) -> dict[str, float]:
     ("state", "up"), [(state, float(state is State.RUNNING)) for state in State]
 )
 def test_a_part_is_up_while_it_runs(state: State, up: float) -> None:
-    metrics = Metrics(None, an_executor(), lambda: [part("vault", state)])
+    metrics = Metrics(None, Timings(), an_executor(), lambda: [part("vault", state)])
     assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
 
 
 def test_parts_are_read_at_the_scrape() -> None:
     parts = [part("vault", State.RUNNING)]
-    metrics = Metrics(None, an_executor(), lambda: parts)
+    metrics = Metrics(None, Timings(), an_executor(), lambda: parts)
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
     parts[:] = [part("vault", State.RUNNING, restarts=2), part("auth", State.WAITING)]
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
@@ -79,7 +80,9 @@ def a_browser() -> Browser:
 def test_a_daemon_without_a_browser_tells_of_none() -> None:
     def told(browser: Browser | None) -> list[str]:
         return [
-            name for name in families(Metrics(browser, an_executor(), list)) if "browser" in name
+            name
+            for name in families(Metrics(browser, Timings(), an_executor(), list))
+            if "browser" in name
         ]
 
     assert told(a_browser())
@@ -88,7 +91,7 @@ def test_a_daemon_without_a_browser_tells_of_none() -> None:
 
 def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
     browser = a_browser()
-    metrics = Metrics(browser, an_executor(), list)
+    metrics = Metrics(browser, Timings(), an_executor(), list)
     assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     browser.restarts["crashed"] += 1
@@ -97,7 +100,7 @@ def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
 
 def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
     executor = an_executor()
-    metrics = Metrics(None, executor, list)
+    metrics = Metrics(None, Timings(), executor, list)
     assert samples(metrics, "smartlinkd_executions_ended") == {}
     executor.ends["deal-post", Status.COMPLETED] += 2
     executor.ends["deal-post", Status.STOPPED] += 1
@@ -107,15 +110,38 @@ def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
     }
 
 
+def test_what_took_long_is_shown() -> None:
+    browser, timings, executor = a_browser(), Timings(), an_executor()
+    browser.down.observe(3)
+    timings.wait.observe(0.7)
+    timings.submit.labels("done").observe(0.3)
+    timings.products.labels("PortalSilent").observe(10)
+    executor.waits.labels("deal-post").observe(40)
+    found = families(Metrics(browser, timings, executor, list))
+    sums = {
+        name: {",".join(each.labels.values()): each.value}
+        for name, family in found.items()
+        for each in family.samples
+        if each.name.endswith("_sum")
+    }
+    assert sums == {
+        "smartlinkd_browser_down_seconds": {"": 3},
+        "smartlinkd_submit_wait_seconds": {"": 0.7},
+        "smartlinkd_submit_seconds": {"done": 0.3},
+        "smartlinkd_product_data_seconds": {"PortalSilent": 10},
+        "smartlinkd_execution_wait_seconds": {"deal-post": 40},
+    }
+
+
 def test_two_daemons_in_a_process_count_apart() -> None:
-    first, second = (Metrics(None, an_executor(), list) for _ in range(2))
+    first, second = (Metrics(None, Timings(), an_executor(), list) for _ in range(2))
     first.requests.labels("/livez", 200).inc()
     assert "/livez" in first.text().decode()
     assert "/livez" not in second.text().decode()
 
 
 def test_each_family_has_a_type_and_says_what_it_is() -> None:
-    metrics = Metrics(None, an_executor(), lambda: [part("vault", State.RUNNING)])
+    metrics = Metrics(None, Timings(), an_executor(), lambda: [part("vault", State.RUNNING)])
     metrics.requests.labels("/livez", 200).inc()
     metrics.request_seconds.labels("/livez").observe(0.01)
     metrics.links.labels(-1).inc()

@@ -29,6 +29,7 @@ from daemon.logs import Event
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
+from daemon.timing import histogram
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class Browser:
         self._upkeep = Upkeep(down)
         self._incarnation: _Browser | None = None
         self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
+        self.down = histogram("browser_down", "From a Chromium's end, or the start, to the next")
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
@@ -108,6 +110,7 @@ class Browser:
             self.restarts,
             upkeep=self._upkeep,
             pulse=self.pulse,
+            was_down=self.down.observe,
         )
         self._incarnation = browser
         try:
@@ -163,6 +166,7 @@ class _Browser:
         *,
         upkeep: Upkeep,
         pulse: Pulse,
+        was_down: Callable[[float], None],
     ) -> None:
         self._settings = settings
         self._backoff = backoff
@@ -170,6 +174,8 @@ class _Browser:
         self._restarts = restarts
         self._upkeep = upkeep
         self._pulse = pulse
+        self._was_down = was_down
+        self._down_since = trio.current_time()
         self._waiting = False
         self.generation: Generation | None = None
         self.since = datetime.now(UTC)
@@ -212,6 +218,8 @@ class _Browser:
         # A recycled one has served until now.
         if self.generation is not None:
             self.generation.retire()
+        else:
+            self._was_down(trio.current_time() - self._down_since)
         self.generation, self.since = generation, datetime.now(UTC)
         what = (generation.version, generation.pid)
         logger.info("the browser is ready: %s, pid %d", *what, extra=Event.BROWSER_READY())
@@ -227,6 +235,7 @@ class _Browser:
             return
         generation.retire()
         self.generation, self.since = None, datetime.now(UTC)
+        self._down_since = trio.current_time()
         if not healthy:  # else the next launch is at once
             await self._wait(str(end))
 

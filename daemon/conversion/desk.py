@@ -11,11 +11,12 @@ What was converted is never lost: a request fails as a whole only when it has no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import trio
+from prometheus_client import Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import Line, Lines, SubIds
@@ -31,6 +32,7 @@ from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.supervision.actor import Mailbox
+from daemon.timing import histogram, timed
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -101,11 +103,24 @@ class DeskSetup:
     keep: Keep | None = None
 
 
+class Timings:
+    """How long a link waits, a submit takes, and a product's data is on its way; for `/metrics`."""
+
+    def __init__(self) -> None:
+        self.wait = histogram("submit_wait", "From a link's place in the line to its submit")
+        self.submit = histogram("submit", "A submit at the portal, or at the API", "outcome")
+        self.products = histogram("product_data", "Reading the data of a product", "outcome")
+
+    def __iter__(self) -> Iterator[Histogram]:
+        return iter((self.wait, self.submit, self.products))
+
+
 class Desk:
     """What others hold: ask it to convert an order."""
 
     def __init__(self, setup: DeskSetup) -> None:
         self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
+        self.timings = Timings()
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
         # How they stand; bounded by `Lines`.
@@ -117,7 +132,7 @@ class Desk:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. What it remembers goes with it, but not how the accounts stand."""
         async with trio.open_nursery() as nursery:
-            desk = _Desk(self._setup, self._accounts, self._account_changed, nursery)
+            desk = _Desk(self._setup, self._accounts, self._account_changed, self.timings, nursery)
             task_status.started()
             await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
 
@@ -160,8 +175,10 @@ class _Desk:
         setup: DeskSetup,
         accounts: dict[str, Account],
         changed: AccountChanged,
+        timings: Timings,
         nursery: trio.Nursery,
     ) -> None:
+        self._timings = timings
         self._market = setup.market
         self._links = setup.links
         self._products = setup.products
@@ -173,6 +190,7 @@ class _Desk:
             chunk=limits.chunk,
             queue=limits.queue,
             nursery=nursery,
+            waited=timings.wait.observe,
             changed=changed,
         )
         # What work finds is remembered by the work itself and not by those who wait for it: they
@@ -294,7 +312,8 @@ class _Desk:
     async def _submit(
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds
     ) -> Sequence[Row]:
-        rows = await self._links.create(cookie, products, sub_ids)
+        with timed(self._timings.submit):
+            rows = await self._links.create(cookie, products, sub_ids)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
                 self._rows.put((_whose(cookie), product, sub_ids), row)
@@ -323,7 +342,7 @@ class _Desk:
     ) -> ProductData | None:
         line = self._line(cookie)
         try:
-            data = await line.read_product(partial(source.read, cookie, product))
+            data = await line.read_product(partial(self._timed_read, source, cookie, product))
         except HumanCheck as check:
             line.pause(check, cookie)
         except PortalSilent as silence:
@@ -340,6 +359,12 @@ class _Desk:
                 self._data.put((_whose(cookie), product), data)
             return data
         return None
+
+    async def _timed_read(
+        self, source: ProductSource, cookie: Cookie | None, product: Product
+    ) -> ProductData | None:
+        with timed(self._timings.products):
+            return await source.read(cookie, product)
 
     def _line(self, cookie: Cookie | None) -> Line:
         return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 D = TypeVar("D")
 SubIds = tuple[str, ...]
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence[Row]]]
+Waited = Callable[[float], None]
 
 
 READS_AT_ONCE = 3
@@ -59,6 +60,7 @@ class Ticket:
     sub_ids: SubIds
     rank: tuple[int, int]
     holders: int = 0
+    since: float = field(default_factory=trio.current_time)
     works: Together = field(default_factory=Together)
     settled: trio.Event = field(default_factory=trio.Event)
     row: Row | None = None
@@ -102,10 +104,18 @@ class Line:
     """The tickets of one account, and the worker that submits them `chunk` at a time."""
 
     def __init__(
-        self, submit: Submit, account: Account, *, chunk: int, nursery: trio.Nursery
+        self,
+        submit: Submit,
+        account: Account,
+        *,
+        chunk: int,
+        nursery: trio.Nursery,
+        waited: Waited,
     ) -> None:
+        """`waited` is told how many seconds each ticket has stood here, when its submit begins."""
         self.account = account
         self._submit = submit
+        self._waited = waited
         self._chunk = chunk
         self._nursery = nursery
         self._open: dict[TicketKey, Ticket] = {}  # not settled: waiting or being submitted
@@ -212,6 +222,7 @@ class Line:
         for ticket in batch.tickets:
             self._waiting.remove(ticket)
             ticket.batch = batch
+            self._waited(trio.current_time() - ticket.since)
         return batch
 
     async def _run_batch(self, batch: _Batch) -> None:
@@ -284,6 +295,7 @@ class Lines:
         chunk: int,
         queue: int,
         nursery: trio.Nursery,
+        waited: Waited,
         changed: AccountChanged = tell_nobody,
         limit: int = 256,
     ) -> None:
@@ -292,6 +304,7 @@ class Lines:
         self._chunk = chunk
         self._queue = queue
         self._nursery = nursery
+        self._waited = waited
         self._changed = changed
         self._limit = limit
         self._lines: dict[str, Line] = {}
@@ -305,7 +318,13 @@ class Lines:
         self._accounts[name] = account  # the last place: the most recently used
         line = self._lines.get(name)
         if line is None:
-            line = Line(self._submit, account, chunk=self._chunk, nursery=self._nursery)
+            line = Line(
+                self._submit,
+                account,
+                chunk=self._chunk,
+                nursery=self._nursery,
+                waited=self._waited,
+            )
             self._lines[name] = line
         return line
 

@@ -64,6 +64,9 @@ class Pauses:
         self._path = directory / FILE
         self.kept = _load(self._path)
         self._saved = self._wanted = self.kept
+        self._refused: tuple[Pause, ...] | None = None
+        self._again_at = -inf
+        """When what the disk has refused is tried again, on trio's clock."""
         self._wake = trio.Event()
         self._stopping = False
         self.pulse = Pulse(self._look)
@@ -87,7 +90,7 @@ class Pauses:
             await self._write()
             if self._stopping and not self._wake.is_set():
                 return
-            with trio.move_on_after(inf if self._wanted == self._saved else RETRY):
+            with trio.move_on_at(inf if self._wanted == self._saved else self._again_at):
                 await self._wake.wait()
 
     def _look(self) -> None:
@@ -95,7 +98,8 @@ class Pauses:
 
     async def _write(self) -> None:
         wanted = self._wanted
-        if wanted == self._saved:
+        too_soon = trio.current_time() < self._again_at and not self._stopping
+        if wanted == self._saved or (wanted == self._refused and too_soon):
             return
         content = _SAVED.dump_json(_Saved(1, wanted)) + b"\n"
         try:
@@ -104,6 +108,7 @@ class Pauses:
             about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
             logger.error(text, error, extra=about)  # noqa: TRY400 - the text is the whole of it
+            self._refused, self._again_at = wanted, trio.current_time() + RETRY
         else:
             self._saved = wanted
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import trio
+from prometheus_client import Histogram
 from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
@@ -194,6 +195,11 @@ class Executor:
     def ends(self) -> Counter[tuple[str, Status]]:
         """How many executions of each crew have ended as what, since the daemon's start."""
         return self._workplace.ends
+
+    @property
+    def waits(self) -> Histogram:
+        """How long executions of each crew have waited for their turn."""
+        return self._workplace.waits
 
     @property
     def followers(self) -> int:

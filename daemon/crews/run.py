@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import trio
+from prometheus_client import Histogram
 from pydantic import JsonValue
 
 from daemon.crews.calls import About, Ending
@@ -50,6 +51,7 @@ from daemon.journal.model import Execution, State, Status, WebhookTarget
 from daemon.logs import Event, Work, working_for
 from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.supervisor import sole_error
+from daemon.timing import histogram
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +95,11 @@ class Workplace:
     wall: Callable[[], datetime]
     ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
     """How many executions of each crew have ended as what."""
+    waits: Histogram = field(
+        default_factory=partial(
+            histogram, "execution_wait", "From a kickoff to its turn, restarts included", "crew"
+        )
+    )
 
     async def read(self, execution_id: str) -> Execution:
         """An execution that is there. Tried for as long as it takes."""
@@ -230,7 +237,7 @@ class Run:
             with self._life, working_for((work,)):
                 execution = await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
-                ending = await self._ending(execution.inputs)
+                ending = await self._ending(execution)
                 if ending is not None:
                     await self._end(ending)
         finally:
@@ -249,14 +256,17 @@ class Run:
             await self._workplace.end(self._crew.name, self._book.subject, ending)
         self.outcome = ending.status
 
-    async def _ending(self, inputs: dict[str, JsonValue]) -> Ending | None:
+    async def _ending(self, execution: Execution) -> Ending | None:
         """Let a worker do it. None when it was left off."""
         if self._left_off:
             return None
         try:
-            await self._record(self._book.begun(self._now()))
+            now = self._now()
+            await self._record(self._book.begun(now))
+            waited = (now - execution.created_at).total_seconds()  # by the clock on the wall
+            self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
             logger.info("crew %s: execution %s runs", self._crew.name, self.id)
-            return await self._work(inputs)
+            return await self._work(execution.inputs)
         except CannotStart as fault:
             return failure(Status.ERROR, f"the worker could not be started: {fault}")
         except Invalid as fault:

@@ -26,6 +26,7 @@ from daemon.browser.generation import MEASURE_EVERY, Generation, GenerationSetti
 from daemon.errors import Refused
 from daemon.supervision.actor import Overloaded
 from daemon.supervision.policy import Backoff
+from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
     from tests.browser.conftest import PlayedChromiums
@@ -165,6 +166,31 @@ async def test_its_status_tells_of_the_browser_and_the_work(
         assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
         assert (status.restarts, status.last_end) == (0, None)
         nursery.cancel_scope.cancel()
+
+
+async def test_the_times_without_a_browser_are_known(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        first = chromiums.launch_takes
+        count, seconds = observed(browser.down)[""]
+        assert (count, round(seconds, 1)) == (1, first)
+        await trio.sleep(HEALTHY)  # else it would wait before the next one
+        chromiums.launch_takes = 7.0
+        chromiums.running[0].exit()
+        await trio.sleep(7.0 + A_MOMENT)
+        assert ready(browser)
+        count, seconds = observed(browser.down)[""]
+        assert (count, round(seconds, 1)) == (2, first + 7.0)
+
+
+async def test_one_that_is_recycled_leaves_no_time_without(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        await trio.sleep(RECYCLE_AFTER + MEASURE_EVERY + chromiums.launch_takes)
+        assert len(chromiums.launched) == 2
+        assert observed(browser.down)[""][0] == 1
 
 
 async def test_too_much_work_is_refused_at_once(

@@ -14,9 +14,10 @@ from daemon.conversion.order import Entry, Failed, Order
 from daemon.errors import Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import parse_cookie
+from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, Bench, NewBench, Tasks
+    from tests.conversion.conftest import Ask, Bench, NewBench
     from tests.every_step.driver import AtEveryStep
     from tests.every_step.strike import Strike
 
@@ -106,7 +107,7 @@ def prepare(bench: Bench) -> dict[str, Entry]:
     return right
 
 
-async def assert_nothing_is_left(bench: Bench, count_tasks: Tasks, before: int) -> None:
+async def assert_nothing_is_left(bench: Bench, before: int) -> None:
     await wait_all_tasks_blocked()
     status = await bench.desk.status()
     assert (status.waiting_requests, status.waiting_submits) == (0, 0)
@@ -114,14 +115,13 @@ async def assert_nothing_is_left(bench: Bench, count_tasks: Tasks, before: int) 
     at_work = (bench.links.at_work.total(), bench.products.at_work, bench.resolver.at_work)
     assert at_work == (0, 0, 0)
     assert set(bench.links.most_at_work.values()) <= {1}
-    assert count_tasks() == before
+    assert len(all_tasks()) == before
 
 
 @pytest.mark.parametrize("company", [0, 2])
 @pytest.mark.parametrize("remember", [0.0, 100.0], ids=["forgetting", "remembering"])
 def test_an_asker_leaves_at_every_step(
     at_every_step: AtEveryStep,
-    count_tasks: Tasks,
     new_bench: NewBench,
     company: int,
     remember: float,
@@ -137,7 +137,7 @@ def test_an_asker_leaves_at_every_step(
         async with trio.open_nursery() as nursery:
             await bench.open(nursery, chunk=2, remember=remember, products_remember=remember)
             await wait_all_tasks_blocked()
-            before = count_tasks()
+            before = len(all_tasks())
             async with trio.open_nursery() as askers:
                 for _ in range(company):
                     askers.start_soon(convert)
@@ -145,7 +145,7 @@ def test_an_asker_leaves_at_every_step(
                     strike.arm(scope.cancel)
                     await convert()
                 strike.disarm()
-            await assert_nothing_is_left(bench, count_tasks, before)
+            await assert_nothing_is_left(bench, before)
             # No ticket and no flight is there that one could wait for in vain.
             await convert()
             nursery.cancel_scope.cancel()
@@ -193,7 +193,7 @@ def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
 
 @pytest.mark.parametrize("trouble", [HumanCheck(), SessionLost(), UpstreamFailed("no")])
 def test_an_asker_leaves_a_desk_in_trouble_at_every_step(
-    at_every_step: AtEveryStep, count_tasks: Tasks, new_bench: NewBench, trouble: Refused
+    at_every_step: AtEveryStep, new_bench: NewBench, trouble: Refused
 ) -> None:
     async def scenario(strike: Strike) -> None:
         bench = new_bench()
@@ -209,14 +209,14 @@ def test_an_asker_leaves_a_desk_in_trouble_at_every_step(
         async with trio.open_nursery() as nursery:
             await bench.open(nursery, chunk=1)
             await wait_all_tasks_blocked()
-            before = count_tasks()
+            before = len(all_tasks())
             async with trio.open_nursery() as askers:
                 askers.start_soon(convert, bench.link(3), bench.link(4))
                 with trio.move_on_at(inf) as scope:
                     strike.arm(scope.cancel)
                     await convert(bench.link(1), bench.link(2))
                 strike.disarm()
-            await assert_nothing_is_left(bench, count_tasks, before)
+            await assert_nothing_is_left(bench, before)
             await bench.desk.clear_accounts()
             assert await bench.codes(*map(bench.link, range(1, 5))) == [0] * 4
             nursery.cancel_scope.cancel()

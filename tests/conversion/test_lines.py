@@ -32,7 +32,9 @@ def waiting(line: Line, number: int, cookie: Cookie) -> Callable[[], Awaitable[R
 
 @pytest.fixture
 def lines(links: FakeLinks, nursery: trio.Nursery) -> Lines:
-    return Lines(links.create, {}, chunk=1, queue=2, nursery=nursery, limit=3)
+    return Lines(
+        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda _: None, limit=3
+    )
 
 
 async def test_an_account_has_one_line(lines: Lines) -> None:
@@ -92,7 +94,9 @@ async def test_clearing_all_counts_those_that_had_been_stopped(
 
 
 async def test_up_to_the_limit_no_line_goes(links: FakeLinks, nursery: trio.Nursery) -> None:
-    lines = Lines(links.create, {}, chunk=1, queue=2, nursery=nursery, limit=9)
+    lines = Lines(
+        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda _: None, limit=9
+    )
     for account in "abcdefghi":
         lines.of(account)
     assert list(lines.states()) == list("abcdefghi")

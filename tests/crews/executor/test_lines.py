@@ -13,20 +13,12 @@ import trio
 from daemon.crews.lines import FULL_RETRY_AFTER, CrewLoad
 from daemon.errors import Unavailable
 from daemon.journal.model import Execution, State
+from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
 
 WAITS = ("started", "call gate", "hear", "result ok")
-
-
-def tasks() -> int:
-    def below(task: trio.lowlevel.Task) -> int:
-        return 1 + sum(below(child) for one in task.child_nurseries for child in one.child_tasks)
-
-    root = trio.lowlevel.current_root_task()
-    assert root is not None
-    return below(root)
 
 
 def resident() -> int:
@@ -50,7 +42,7 @@ async def test_two_hundred_are_all_run_in_order_and_leave_nothing(
     house = await open_house(crew("c", "/bin/sh", "-c", trivial, max_running=8, queue=200))
     await house.end_of(await house.kickoff())
     gc.collect()
-    before, memory_before = (tasks(), in_use()), resident()
+    before, memory_before = (len(all_tasks()), in_use()), resident()
 
     ids = [await house.kickoff() for _ in range(200)]
     ran = [await house.end_of(each) for each in ids]
@@ -64,7 +56,7 @@ async def test_two_hundred_are_all_run_in_order_and_leave_nothing(
     assert house.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
     assert list((house.folder / "runs").iterdir()) == []
     gc.collect()
-    assert (tasks(), in_use()) == before
+    assert (len(all_tasks()), in_use()) == before
     assert resident() - memory_before < 20 * 2**20
 
 

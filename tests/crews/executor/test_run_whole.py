@@ -15,6 +15,7 @@ from daemon.crews.crew import Caller, Input
 from daemon.errors import Invalid, NotFound, Unprocessable
 from daemon.journal.actor import Journal
 from daemon.journal.model import State, Status, WebhookTarget
+from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -25,6 +26,18 @@ async def test_an_execution_is_on_disk_before_its_kickoff_is_answered(house: Hou
     with closing(sqlite3.connect(house.folder / "journal.db")) as other_program:
         found = other_program.execute("SELECT id, crew, meta FROM executions, kickoffs").fetchall()
     assert found == [(kickoff_id, "c", '{"m":1}')]
+
+
+async def test_how_long_it_waited_for_its_turn_is_known(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    ids = [await house.kickoff() for _ in range(3)]
+    ended = [await house.end_of(kickoff_id) for kickoff_id in ids]
+    waits = [(one.started_at - one.created_at).total_seconds() for one in ended if one.started_at]
+    ((count, seconds),) = observed(house.executor.waits).values()
+    assert (count, round(seconds, 6)) == (3, round(sum(waits), 6))
+    assert waits == sorted(waits)
 
 
 async def test_a_run_is_told_in_order_and_whole(house: House) -> None:

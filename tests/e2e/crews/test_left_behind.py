@@ -65,10 +65,11 @@ async def nothing_left(daemon: Daemon) -> AsyncIterator[None]:
 
 async def belongings(daemon: Daemon) -> dict[str, Any]:
     parts = ("smartlinkd_execution", "smartlinkd_part_")
+    happened = ("smartlinkd_executions_ended", "smartlinkd_execution_wait")
     told = {
         name: value
         for name, value in (await daemon.metrics()).items()
-        if name.startswith(parts) and not name.startswith("smartlinkd_executions_ended")
+        if name.startswith(parts) and not name.startswith(happened)
     }
     return {
         "descriptors": daemon.descriptors(),

@@ -1,0 +1,19 @@
+"""What a histogram would show at the next scrape."""
+
+from __future__ import annotations
+
+from prometheus_client import Histogram
+
+
+def observed(histogram: Histogram) -> dict[str, tuple[float, float]]:
+    """How many were observed, and how long they took together, by label ("" without any)."""
+    counts: dict[str, float] = {}
+    sums: dict[str, float] = {}
+    for family in histogram.collect():
+        for sample in family.samples:
+            labels = ",".join(sample.labels.values())
+            if sample.name.endswith("_count"):
+                counts[labels] = sample.value
+            elif sample.name.endswith("_sum"):
+                sums[labels] = sample.value
+    return {labels: (count, sums[labels]) for labels, count in counts.items()}
