@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.chromium import LaunchSettings, launch, product
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.browser.generation import confirm_sandbox
@@ -81,9 +81,10 @@ async def _chromium(wanted: Browser) -> list[Finding]:
             context = await BrowserContext.create(connection, ())
             await (await context.new_page()).evaluate("() => 1")
             sandbox = await _sandbox(connection, wanted=not wanted.no_sandbox)
+            version = await product(connection)
     except Refused as refusal:
         return [Finding("Chromium", False, str(refusal))]
-    return [Finding("Chromium", True, f"{chromium.version} ({executable})"), sandbox]
+    return [Finding("Chromium", True, f"{version} ({executable})"), sandbox]
 
 
 async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -75,5 +76,5 @@ def test_a_wrong_configuration_ends_no_other_point(
 def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, points = examined(capsys, tmp_path, None)
     assert code == 0
-    assert points["Chromium"].startswith("ok Chromium")
+    assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
     assert points["sandbox"] == "ok on: pages run confined"

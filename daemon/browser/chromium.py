@@ -37,7 +37,7 @@ import trio
 
 from daemon.browser.cdp import Connection
 from daemon.browser.errors import BrowserFailed, LaunchFailed, shown
-from daemon.browser.executable import find, version
+from daemon.browser.executable import REMEDY, find
 from daemon.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ SHARED_MEMORY_NEEDED = 256 * 1024 * 1024
 PORT_FILE = "DevToolsActivePort"
 PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
 PORT_FILE_LIMIT = 1024
-POLL_EVERY = 0.005
+POLL_EVERY = 0.002
 
 SANDBOX_REMEDY = (
     "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
@@ -103,6 +103,8 @@ _KNOWN_FAULTS = (
     ),
 )
 _LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
+_OF_CHROMIUM = (":ERROR:", ":FATAL:", *(mark for mark, _ in _KNOWN_FAULTS))
+"""What no other program says at its end."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,8 @@ class LaunchSettings:
 class Chromium:
     """A running Chromium. Made by `launch()`; of no use after its block."""
 
-    def __init__(self, process: Guarded, version: str, endpoint: str) -> None:
+    def __init__(self, process: Guarded, endpoint: str) -> None:
         self.pid = process.pid
-        self.version = version  # "Chromium 156.0.8078.79"
         self.endpoint = endpoint  # "ws://127.0.0.1:PORT/devtools/browser/…"
         self._process = process
 
@@ -158,7 +159,6 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
     chromium: Chromium | None = None
     try:
         with trio.move_on_after(settings.start_timeout) as patience:
-            its_version = await version(executable)
             if settings.no_sandbox:
                 logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
             folder = _profile_folder(settings.profiles, user)
@@ -170,7 +170,7 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
                 remove=folder,
             ) as process:
                 endpoint = await _endpoint(process, folder)
-                chromium = Chromium(process, its_version, endpoint)
+                chromium = Chromium(process, endpoint)
                 patience.deadline = inf
                 yield chromium
     except OSError as fault:
@@ -251,6 +251,9 @@ async def _endpoint(process: Guarded, folder: Path) -> str:
 
 def _ended_at_once(process: Guarded) -> LaunchFailed:
     said = _reason(process.stderr_tail) or "it said nothing"
+    exited = process.status is not None and process.status.code is not None
+    if exited and not any(mark in process.stderr_tail for mark in _OF_CHROMIUM):
+        said += f"; if browser.executable is no Chromium or Chrome, {REMEDY}"
     return LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
 
 
@@ -300,6 +303,11 @@ def _memory_of(pid: int) -> int:
     except PermissionError:  # root in a container: it lacks CAP_SYS_PTRACE
         kilobytes = _status(pid).get("RssAnon", "0 kB")
     return int(kilobytes.split(maxsplit=1)[0]) * 1024
+
+
+async def product(connection: Connection) -> str:
+    """What it is, as "HeadlessChrome/156.0.8078.79" (Browser.getVersion). Raises as calls do."""
+    return str((await connection.browser.call("Browser.getVersion"))["product"])
 
 
 @dataclass(frozen=True)

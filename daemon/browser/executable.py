@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
-import trio
-
-from daemon.browser.errors import LaunchFailed, shown
+from daemon.browser.errors import LaunchFailed
 
 # `google-chrome` is a script too; it becomes the browser.
 CANDIDATES = (
@@ -31,8 +28,6 @@ DEBIAN_WRAPPERS = {
     "/usr/bin/chromium-headless-shell": "/usr/lib/chromium/chromium-headless-shell",
     "/usr/bin/chromium": "/usr/lib/chromium/chromium",
 }
-# It takes 40 ms, and a while when 300 MB come from a slow disk for the first time.
-VERSION_DEADLINE = 10.0
 REMEDY = (
     "install one (apt-get install chromium-headless-shell) or set browser.executable to the path "
     "of a Chromium or Chrome"
@@ -56,25 +51,3 @@ def find(setting: Path | None) -> Path:
         if found is not None:
             return Path(found)
     raise LaunchFailed(f"no Chromium was found; {REMEDY}")
-
-
-async def version(executable: Path) -> str:
-    """What the program says it is, as "Chromium 156.0.8078.79". Raises LaunchFailed."""
-    try:
-        with trio.fail_after(VERSION_DEADLINE):
-            finished = await trio.run_process(
-                [str(executable), "--version"],
-                capture_stdout=True,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": os.defpath},
-            )
-    except trio.TooSlowError:
-        raise LaunchFailed(
-            f"{executable} --version gave no answer in {VERSION_DEADLINE:g} s; {REMEDY}"
-        ) from None
-    except (OSError, subprocess.CalledProcessError) as fault:
-        raise LaunchFailed(f"{executable} cannot be run ({fault}); {REMEDY}") from None
-    answer = finished.stdout.decode(errors="replace").strip()
-    if not any(character.isdigit() for character in answer):
-        raise LaunchFailed(f"{executable} does not say which version it is; {REMEDY}")
-    return shown(answer)

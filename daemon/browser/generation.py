@@ -31,6 +31,7 @@ from daemon.browser.chromium import (
     Chromium,
     LaunchSettings,
     launch,
+    product,
     sandbox_state,
 )
 from daemon.browser.contexts import Contexts, Place
@@ -162,7 +163,7 @@ class Generation:
 
     async def _serve(self, chromium: Chromium, task_status: trio.TaskStatus[None]) -> None:
         async with connect(chromium.endpoint) as connection:
-            self.version, self.pid = chromium.version, chromium.pid
+            self.version, self.pid = await product(connection), chromium.pid
             contexts = Contexts(connection, limit=self._settings.contexts, idle=self._settings.idle)
             self._contexts = contexts
             canary = await self._hatch(connection)
@@ -182,7 +183,7 @@ class Generation:
 
     async def _hatch(self, connection: Connection) -> Page:
         """The canary's page: a blank one in a context of its own, that has given its first beat."""
-        context = await BrowserContext.create(connection, ())
+        context = await BrowserContext.bare(connection)
         canary = await context.new_page(size=CANARY_SIZE)
         # The browser's first script of all may take longer than any that follow.
         await self._beat(canary, deadline=CALL_DEADLINE)

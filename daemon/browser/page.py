@@ -93,20 +93,30 @@ class BrowserContext:
         invalid. When the caller goes away meanwhile the context is disposed of, at the latest when
         the connection ends.
         """
+        context = await cls.bare(connection)
+        try:
+            await context._set_up(cookies)
+        except BaseException:
+            context._forget()
+            connection.browser.post(
+                "Target.disposeBrowserContext", {"browserContextId": context._id}
+            )
+            raise
+        return context
+
+    @classmethod
+    async def bare(cls, connection: Connection) -> BrowserContext:
+        """A new context for a page of our own, which shows nobody else's: nothing is denied in it.
+
+        That takes a new browser a while, the first time. Of a caller that goes away, as above.
+        """
         browser = connection.browser
         answer = await browser.call(
             "Target.createBrowserContext",
             {"disposeOnDetach": True},
             undo=lambda late: browser.post("Target.disposeBrowserContext", _context(late)),
         )
-        context = cls(connection, _context(answer)["browserContextId"])
-        try:
-            await context._set_up(cookies)
-        except BaseException:
-            context._forget()
-            browser.post("Target.disposeBrowserContext", _context(answer))
-            raise
-        return context
+        return cls(connection, _context(answer)["browserContextId"])
 
     async def new_page(self, *, size: tuple[int, int] | None = None) -> Page:
         """A new tab, showing `about:blank`. Leaves none when it fails or is cancelled.

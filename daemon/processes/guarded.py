@@ -41,6 +41,14 @@ from daemon.processes.tail import Tail
 logger = logging.getLogger(__name__)
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
+# Imported and not run as a script: that would be compiled at each start. When it is done, there is
+# nothing to tidy up in it that the kernel does not.
+RUN_GUARDIAN = """
+import os, sys
+sys.path.append(sys.argv[1].rpartition("/")[0])
+from guardian import main
+os._exit(main(sys.argv[2:]))
+"""
 # A guardian gives its tree 5 s to die (and needs milliseconds); then it is killed itself.
 LEAVE_LIMIT = 10.0
 KILLED_GUARDIAN_LIMIT = 1.0
@@ -289,7 +297,7 @@ def _spawned(
             with _signals_blocked():
                 guardian = subprocess.Popen(  # noqa: S603 - running a command is the purpose
                     [
-                        *(sys.executable, "-I", "-S", str(GUARDIAN)),
+                        *(sys.executable, "-I", "-S", "-c", RUN_GUARDIAN, str(GUARDIAN)),
                         *(str(lifeline_end), str(status_end)),
                         "" if channel is None else str(channel),
                         f"{limits.memory}:{limits.file_size}" if limits else "",

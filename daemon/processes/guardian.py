@@ -10,9 +10,10 @@ reaped. It ends the tree when the command ends, when the tree uses more memory t
 the write end of its lifeline pipe closes: that happens when the daemon lets go, and also when the
 daemon dies, however it dies.
 
-This file is a program, run as `python -I -S guardian.py ARGUMENTS` (see `guarded.py`, its only
-user). It imports little and nothing of the daemon's, because its start is in front of every
-command's start. Arguments, all required, an empty one where there is nothing to say:
+This file is a program, run by `python -I -S` (see `guarded.py`, its only user), which imports it,
+so that it need not be compiled each time. It imports little and nothing of the daemon's, because
+its start is in front of every command's start. Arguments, all required, an empty one where there is
+nothing to say:
 
     LIFELINE   number of an inherited descriptor. Each byte read is a signal number to send to the
                command's process group; end of file means: end the tree.
@@ -48,10 +49,15 @@ import errno
 import os
 import resource
 import select
-import signal
 import stat
-import sys
 import time
+
+TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
+if TYPE_CHECKING:
+    import signal
+else:
+    # All that is needed of it, without its enumerations, which take longer than the rest together.
+    import _signal as signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -367,7 +373,3 @@ def complain(text: str) -> None:
         os.write(2, f"guardian: {text}\n".encode())
     except OSError:
         return  # nobody listens any more
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

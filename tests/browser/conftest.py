@@ -301,6 +301,10 @@ class PlayedContext:
         self.cookies = cookies
 
     @classmethod
+    async def bare(cls, connection: PlayedChromium) -> PlayedContext:
+        return await cls.create(connection, ())
+
+    @classmethod
     async def create(
         cls, connection: PlayedChromium, cookies: Sequence[CookieParam]
     ) -> PlayedContext:
@@ -371,6 +375,10 @@ class PlayedChromiums:
         finally:
             chromium.close()
 
+    async def product(self, connection: PlayedChromium) -> str:
+        await connection.call()
+        return connection.version
+
     async def sandbox_state(self, connection: PlayedChromium) -> SandboxState:
         await connection.call()
         return SandboxState(self.confined, self.confined, self.confined)
@@ -382,6 +390,7 @@ def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
     played = PlayedChromiums()
     monkeypatch.setattr(generation, "launch", played.launch)
     monkeypatch.setattr(generation, "connect", played.connect)
+    monkeypatch.setattr(generation, "product", played.product)
     monkeypatch.setattr(generation, "sandbox_state", played.sandbox_state)
     monkeypatch.setattr(generation, "BrowserContext", PlayedContext)
     monkeypatch.setattr(contexts, "BrowserContext", PlayedContext)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trio.testing import MockClock
 
 from daemon.browser import executable
 from daemon.browser.errors import LaunchFailed
-from daemon.browser.executable import VERSION_DEADLINE, find, version
+from daemon.browser.executable import find
 
 
 def program(path: Path, script: str = "") -> Path:
@@ -70,31 +69,3 @@ def test_a_setting_that_is_no_program_is_named(tmp_path: Path) -> None:
     text.write_text("x")
     with pytest.raises(LaunchFailed, match=r"browser\.executable: .*/text is not executable"):
         find(text)
-
-
-async def test_the_version_is_what_the_program_says(tmp_path: Path) -> None:
-    assert await version(program(tmp_path / "it", "echo 'Chromium 156.0.1.2 '")) == (
-        "Chromium 156.0.1.2"
-    )
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [("exit 3", "cannot be run"), ("echo hello", "does not say which version")],
-)
-async def test_what_is_no_browser_is_named(script: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(LaunchFailed, match=f"{said}.*browser\\.executable"):
-        await version(program(tmp_path / "it", script))
-
-
-async def test_what_cannot_be_executed_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchFailed, match="cannot be run"):
-        await version(tmp_path / "nothing")
-
-
-async def test_a_version_that_does_not_come_is_not_waited_for(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
-    mock_clock.rate = VERSION_DEADLINE / 0.05
-    with pytest.raises(LaunchFailed, match="gave no answer in 10 s"):
-        await version(program(tmp_path / "it", "exec sleep 1000"))

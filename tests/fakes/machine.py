@@ -32,7 +32,6 @@ from tests.fakes.gate import Gate
 from tests.fakes.network import Network
 from tests.fakes.wire import Wire
 
-VERSION = "Chromium 156.0.0.0"
 LAUNCH_TAKES = 0.1
 
 
@@ -118,7 +117,6 @@ class Machine:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Have every browser that is launched from now on run here."""
-        patch.setattr(chromium_module, "version", self._version)
         patch.setattr(chromium_module, "guarded", self._guarded)
         patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
         patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
@@ -143,10 +141,6 @@ class Machine:
         self.prepare = lambda _: None
         self.executable.touch()
         self.executable.chmod(0o755)
-
-    async def _version(self, _: Path) -> str:
-        await trio.lowlevel.checkpoint()
-        return VERSION
 
     def _profile_folder(self, parent: Path, _: object) -> Path:
         if self.no_folder is not None:

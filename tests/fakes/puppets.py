@@ -233,9 +233,9 @@ class Puppet:
 
     async def _do_close(self, _: str) -> None:
         await trio.lowlevel.checkpoint()
-        assert self._line is not None
-        self._line.close()
-        self._line, self._descriptors[0] = None, -1
+        if self._line is not None:
+            self._line.close()
+            self._line, self._descriptors[0] = None, -1
 
     async def _do_fill(self, _: str) -> None:
         await trio.sleep_forever()

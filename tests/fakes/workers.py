@@ -130,7 +130,8 @@ class Workers:
             raise self.no_process
         assert self.nursery is not None
         self.starts += 1
-        lifeline, status, channel, limits, __, remove, *command = arguments[4:]
+        given = arguments[arguments.index(str(guarded_module.GUARDIAN)) + 1 :]
+        lifeline, status, channel, limits, __, remove, *command = given
         assert {int(lifeline), int(status), int(channel)} == set(pass_fds)
         guardian = Guardian(
             self,
