@@ -155,6 +155,7 @@ def _serve(chosen: argparse.Namespace) -> int:
     keep_private()  # before any secret is read
     return_large_blocks()
     from daemon.service_manager.given import take_over
+    from daemon.service_manager.messenger import Messenger
 
     given = take_over(os.environ)  # before a descriptor's number can be somebody else's
     from daemon import logs
@@ -165,8 +166,11 @@ def _serve(chosen: argparse.Namespace) -> int:
     except ConfigError as wrong:
         for problem in wrong.problems:
             logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
+        # Between two tries, the log that `systemctl status` shows begins after these records.
+        Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
         return USAGE
     logs.set_level(settings.logging.level)
+    gc.disable()  # it would go through what is imported, ten times, and find no garbage
     import trio
 
     from daemon import tree
@@ -176,6 +180,7 @@ def _serve(chosen: argparse.Namespace) -> int:
     # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
     # for a tenth of a second, every few hundred requests.
     gc.freeze()
+    gc.enable()
     code = OK
     try:
         trio.run(tree.serve, settings, given, partial(_settings, chosen.config))

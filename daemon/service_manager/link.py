@@ -23,9 +23,6 @@ from daemon.supervision.supervisor import describe
 
 logger = logging.getLogger(__name__)
 
-LONGEST_STATUS = 400
-"""Characters; a line of `systemctl status`."""
-
 
 class Link:
     """What was given is in `watchdog` (seconds, or None), `sockets` and `cookies`, each for one to
@@ -77,8 +74,7 @@ class Link:
 
     def status(self, line: str) -> None:
         """How it is, in one line for people. Sent when it is another than the last one."""
-        line = "".join(c if c.isprintable() else " " for c in line)[:LONGEST_STATUS]
-        if line != self._status and self._messenger.send(f"STATUS={line}"):
+        if line != self._status and self._messenger.status(line):
             self._status = line
 
     def retry(self) -> None:

@@ -19,6 +19,9 @@ import socket
 
 logger = logging.getLogger(__name__)
 
+LONGEST_STATUS = 400
+"""Characters; a line of `systemctl status`."""
+
 _ABSTRACT = "@"
 # The manager is slow, or just being replaced by a new one of itself: it will be there again.
 _FOR_NOW = {errno.EAGAIN, errno.ECONNREFUSED, errno.ENOBUFS, errno.ENOMEM}
@@ -52,6 +55,11 @@ class Messenger:
             return False
         self._logged = _NO_MATTER
         return True
+
+    def status(self, line: str) -> bool:
+        """Send how the daemon is, in one line for people; whether it is on its way."""
+        line = "".join(c if c.isprintable() else " " for c in line)[:LONGEST_STATUS]
+        return self.send(f"STATUS={line}")
 
     def _tell(self, error: OSError) -> None:
         """Once: the next tries mostly fail in the same way."""

@@ -253,6 +253,15 @@ async def steady_clients(port: int) -> AsyncIterator[Counter[str]]:
         over.set()
 
 
+async def test_a_configuration_that_is_refused_is_what_is_shown_of_it(host: Host) -> None:
+    host.config.write_text(host.config.read_text().replace("links", "lynx").replace('"none"', "7"))
+    daemon = await host.start(ready=False)
+    assert await daemon.ended() == 2
+    (said,) = host.manager.said("STATUS")
+    assert re.fullmatch(r"Ended: lynx: .+; .+ \| products\.source: .+; .+", said), said
+    assert host.manager.said("READY") == []
+
+
 async def test_nobody_is_refused_across_a_restart(host: Host) -> None:
     daemon = await host.start()
     async with steady_clients(host.port) as wrong:

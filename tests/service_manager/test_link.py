@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from daemon.service_manager.given import NOTHING, Descriptor, Given
-from daemon.service_manager.link import LONGEST_STATUS, Link
-from daemon.service_manager.messenger import Messenger
+from daemon.service_manager.link import Link
+from daemon.service_manager.messenger import LONGEST_STATUS, Messenger
 from daemon.service_manager.sockets import NO_SOCKETS
 from daemon.supervision.supervisor import Escalated
 

@@ -77,7 +77,8 @@ def test_it_is_tried_for_ever_and_not_at_once(service: Service) -> None:
         run("systemctl", "restart", "smartlinkd", check=False)
         until("three more starts", lambda: service.restarts >= restarts + 3)
         assert time.monotonic() - before > 3 * 1.9  # RestartSec=2
-        until("its status says why", lambda: "is not TOML" in status())
+        why = f'Status: "Ended: {service.configuration}: is not TOML'
+        until("its status says why", lambda: why in status())
     finally:
         service.configuration.write_text(good)
     until("it is back by itself", service.is_active)
