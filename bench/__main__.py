@@ -27,8 +27,8 @@ from bench.measure import Plan, Row
 
 ROWS: Final = {
     1: "bench.conversions:row_1",
-    2: "bench.conversions:row_2",
-    3: "bench.conversions:row_3",
+    2: "bench.crowds:row_2",
+    3: "bench.crowds:row_3",
     4: "bench.startup:row_4",
     5: "bench.startup:row_5",
     6: "bench.http:row_6",

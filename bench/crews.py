@@ -12,6 +12,7 @@ too, and starts the program as a bare process.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -24,10 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-import trio
-
-from bench.daemons import Daemon, Tables, daemon, sandbox
+from bench.asking import Asking
+from bench.daemons import PATIENCE, Daemon, Tables, daemon, sandbox, until
 from bench.kept import execution_id, keep
 from bench.load import Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
@@ -42,7 +41,6 @@ AT_ONCE_QUICK: Final = (1, 10)
 KEPT: Final = 10_000
 RESULT: Final = "A post of some length: " + "00" * 200
 POLLERS: Final = 16
-PATIENCE: Final = 60.0
 BESIDE_BARE: Final = Goal(at_most=1.5)
 BESIDE_CELERY: Final = Goal(at_most=1.0)
 POLLS: Final = Goal(at_least=1.0)
@@ -66,8 +64,6 @@ def row_8(plan: Plan) -> Row:
             "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides",
-            f"{ours.refused} kickoffs were refused (503) for their number at once, and tried again "
-            "when the answer said so",
         ],
     )
 
@@ -158,51 +154,34 @@ class _Ours:
 
     def __init__(self, served: Daemon) -> None:
         self._url = served.url
-        self.refused = 0
         self._tokens = {name: served.crew_token(name) for name in ("python", "sh", "kept")}
 
     def run(self, crew: str) -> str:
-        with httpx.Client(**self._client(crew)) as http:
-            id_ = http.post("/kickoff", json={"inputs": {}}).raise_for_status().json()["kickoff_id"]
-            while True:
-                found = http.get(f"/status/{id_}?wait=30").json()
-                if found["state"] in ("SUCCESS", "FAILED"):
-                    return _result(found)
+        with self._client(crew) as client:
+            return self._result_of(client, crew, self._kick_off(client, crew))
 
     def run_many(self, wanted: int) -> None:
-        trio.run(self._run_many, wanted)
-
-    async def _run_many(self, wanted: int) -> None:
-        no_limits = httpx.Limits(max_connections=None)
-        async with (
-            httpx.AsyncClient(**self._client("python"), limits=no_limits) as http,
-            trio.open_nursery() as nursery,
-        ):
-            for _ in range(wanted):
-                nursery.start_soon(self._run_one, http)
-
-    async def _run_one(self, http: httpx.AsyncClient) -> None:
-        while (answer := await http.post("/kickoff", json={"inputs": {}})).status_code == 503:
-            self.refused += 1
-            await trio.sleep(float(answer.headers["Retry-After"]))
-        id_ = answer.raise_for_status().json()["kickoff_id"]
-        while True:
-            found = (await http.get(f"/status/{id_}?wait=30")).json()
-            if found["state"] in ("SUCCESS", "FAILED"):
-                _result(found)
-                return
+        """As who wants them all: first all kickoffs, then one result after the other."""
+        with self._client("python") as client:
+            asked = [self._kick_off(client, "python") for _ in range(wanted)]
+            for id_ in asked:
+                self._result_of(client, "python", id_)
 
     def poll(self) -> Request:
         authorization = {"Authorization": f"Bearer {self._tokens['kept']}"}
         return Request(f"{self._url}/crews/kept/status/{execution_id(KEPT // 2)}", authorization)
 
-    def _client(self, crew: str) -> dict[str, Any]:
-        return {
-            "base_url": f"{self._url}/crews/{crew}",
-            "headers": {"Authorization": f"Bearer {self._tokens[crew]}"},
-            "timeout": PATIENCE,
-            "trust_env": False,
-        }
+    def _client(self, crew: str) -> Asking:
+        return Asking(self._url, {"Authorization": f"Bearer {self._tokens[crew]}"})
+
+    def _kick_off(self, client: Asking, crew: str) -> str:
+        return str(client.post(f"/crews/{crew}/kickoff", {"inputs": {}})["kickoff_id"])
+
+    def _result_of(self, client: Asking, crew: str, id_: str) -> str:
+        while True:
+            found = client.get(f"/crews/{crew}/status/{id_}?wait=30")
+            if found["state"] in ("SUCCESS", "FAILED"):
+                return _result(found)
 
 
 def _result(found: Mapping[str, Any]) -> str:
@@ -299,16 +278,16 @@ def _redis(running: ExitStack, folder: Path) -> str:
         process.wait()
 
     running.callback(stop)
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise NotStarted((folder / "log").read_text(encoding="utf-8")[-2000:])
-        time.sleep(0.01)
+    until(lambda: path.exists() or process.poll() is not None, folder / "log")
+    if process.returncode is not None:
+        raise NotStarted((folder / "log").read_text(encoding="utf-8")[-2000:])
     return f"redis+socket://{path}"
 
 
 def _leave(app: Any) -> None:
-    """Before Redis goes: a client of Celery's tries to come back to it, for ever."""
+    """Before Redis goes: a client of Celery's tries to come back to it, for ever, and each result
+    that is thrown away does so for a while."""
+    gc.collect()
     app.backend.result_consumer.stop()
     app.close()
 

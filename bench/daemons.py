@@ -12,7 +12,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +52,7 @@ Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
 
 RUNNER: Final = ("daemon",)
 PATIENCE: Final = 60.0
+"""Seconds for whatever a program is waited for to do."""
 LOOK_EVERY: Final = 0.02
 
 
@@ -151,12 +152,21 @@ def address_of(program: Program) -> str:
 
 def until_ready(served: Daemon) -> None:
     """Wait until it says that its browser is ready. Raises `TimeoutError`."""
-    deadline = time.monotonic() + PATIENCE
     with served.client() as http:
-        while not http.get("/api/health").json()["browserReady"]:
-            if time.monotonic() > deadline:
-                raise TimeoutError(served.program.log.read_text(encoding="utf-8")[-2000:])
-            time.sleep(LOOK_EVERY)
+        until(lambda: http.get("/api/health").json()["browserReady"], served.program.log)
+
+
+def until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) -> None:
+    """Wait until it is so; a program of others tells nobody, so it is looked at every so often.
+
+    Raises `TimeoutError` with the end of the program's log.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not met():
+        if time.monotonic() > deadline:
+            told = log.read_text(encoding="utf-8")[-2000:] if log.exists() else ""
+            raise TimeoutError(f"nothing within {PATIENCE:g} s: {told}")
+        time.sleep(every)
 
 
 def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:

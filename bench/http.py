@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.daemons import Daemon, Origins, cookie_header, daemon, link, sandbox
+from bench.daemons import Daemon, Origins, cookie_header, daemon, link, sandbox, until
 from bench.load import Answered, LoadFailed, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
@@ -36,7 +36,6 @@ GOAL_P99: Final = Goal(at_most=1.0)
 CREW: Final = "bench"
 AT_WORK: Final = 8
 """Executions of a crew that run while the daemon is asked; beside them it converts links."""
-LOOK_EVERY: Final = 0.02
 WORKER: Final = """
 IFS= read -r inputs <&3
 say() { printf '%s\\n' "$1" >&3; }
@@ -146,18 +145,23 @@ def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
             http.post(f"/crews/{CREW}/kickoff", json={"inputs": {}}).json()["kickoff_id"]
             for _ in range(AT_WORK)
         ]
+
+        def state(one: str) -> str:
+            return str(http.get(f"/crews/{CREW}/status/{one}").json()["state"])
+
         for one in ids:
-            while (state := http.get(f"/crews/{CREW}/status/{one}").json()["state"]) == "PENDING":
-                time.sleep(LOOK_EVERY)
-            if state != "RUNNING":
-                raise LoadFailed(f"the crew's execution {one} is {state}")
-        converting = threading.Thread(target=convert)
-        converting.start()
+            until(lambda one=one: state(one) != "PENDING", served.program.log)  # type: ignore[misc]
+            if (now := state(one)) != "RUNNING":
+                raise LoadFailed(f"the crew's execution {one} is {now}")
         try:
-            yield
+            with ThreadPoolExecutor(1) as thread:
+                converting = thread.submit(convert)
+                try:
+                    yield
+                finally:
+                    over.set()
+            converting.result()  # nothing was measured beside work that failed
         finally:
-            over.set()
-            converting.join()
             for one in ids:
                 http.post(f"/crews/{CREW}/stop/{one}").raise_for_status()
 

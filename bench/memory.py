@@ -105,7 +105,7 @@ def _convert(served: Daemon, orders: Sequence[Order]) -> None:
 
 def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:
     """Megabytes of each part, some times over, once all is at rest."""
-    time.sleep(QUICK_REST if plan.quick else REST)
+    time.sleep(QUICK_REST if plan.quick else REST)  # nothing tells that garbage is collected
     sides: dict[str, Callable[[], float]] = {
         OURS: partial(_size, ours, browser=False),
         THEIRS: partial(_size, theirs, browser=False),
@@ -116,7 +116,7 @@ def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:
     for _ in range(plan.rounds(7, 3)):
         for side, values in interleave(sides, 1).items():
             found[side] += values
-        time.sleep(LOOK_EVERY)
+        time.sleep(LOOK_EVERY)  # so that the looks are not all of one moment
     plan.tell(f"{what}: looked at")
     return found
 

@@ -1,0 +1,174 @@
+"""Rows 2 and 3: conversions a second of many clients, with links that can be merged and without."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from http.client import HTTPException
+from typing import Final
+
+from bench.asking import Asking
+from bench.daemons import Daemon, Origins, ask_portal
+from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
+from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
+from bench.scripted import Done, Order, Script
+from bench.stage import NAMES, SUB_ID, Stage, ask_daemon, daemon_client, set_up, teller, timed
+from daemon.sandbox.session import DEFAULT_ACCOUNT
+
+PORTAL_MS: Final = 100
+"""How long the portal thinks about a submit."""
+CLIENTS: Final = (1, 4, 16, 32, 64)
+CROWD: Final = 32
+"""Clients from which merging has to show."""
+PLENTY: Final = 30
+"""Orders for a client: more than it can have done in the time."""
+
+Side = Callable[[], float]
+
+
+def row_2(plan: Plan) -> Row:
+    """Throughput, where merging helps."""
+    comparisons, notes = _throughput(plan, lambda _client: SUB_ID, _goal_2)
+    return Row(
+        2,
+        f"Conversions a second, one link each, the portal answering in {PORTAL_MS} ms",
+        comparisons,
+        notes,
+    )
+
+
+def row_3(plan: Plan) -> Row:
+    """Throughput, where nothing can be merged."""
+    comparisons, notes = _throughput(
+        plan, lambda client: f"client{client}", lambda _clients: Goal(at_least=1.0)
+    )
+    return Row(3, "The same with other sub-ids for each client: queueing only", comparisons, notes)
+
+
+def _goal_2(clients: int) -> Goal:
+    if clients == 1:
+        return Goal(at_least=1.0)
+    return Goal(at_least=4.0) if clients >= CROWD else NO_GOAL
+
+
+def _throughput(
+    plan: Plan, sub_id: Callable[[int], str], goal: Callable[[int], Goal]
+) -> tuple[list[Comparison], list[str]]:
+    seconds, rounds = (1.0, 1) if plan.quick else (2.0, 4)
+    counts = (1, CROWD) if plan.quick else CLIENTS
+    comparisons: list[Comparison] = []
+    notes: list[str] = []
+    with set_up(plan, ["form"]) as stage:
+        ask_portal(stage.portal, "POST", "delay", {"submit_ms": PORTAL_MS})
+        for clients in counts:
+            crowd = _Crowd(stage, [sub_id(client) for client in range(clients)], seconds)
+            sides: dict[str, Side] = {"daemon": crowd.by_daemon, "kept": crowd.by_kept}
+            if clients in (1, CROWD):
+                sides["each"] = crowd.by_each
+            before = _submits(stage.portal)
+            found = interleave(sides, rounds, teller(plan, f"clients: {clients}"))
+            comparisons += _compared_2(clients, found, goal(clients))
+            notes.append(_submits_told(clients, before, _submits(stage.portal)))
+    return comparisons, notes
+
+
+class _Crowd:
+    """Clients with one link each, again and again for some seconds; conversions a second."""
+
+    def __init__(self, stage: Stage, sub_ids: Sequence[str], seconds: float) -> None:
+        self._stage = stage
+        self._sub_ids = sub_ids
+        self._seconds = seconds
+
+    def by_daemon(self) -> float:
+        served = self._stage.daemons["form"]
+        with daemon_client(served) as warming:
+            ask_daemon(warming, self._order())
+        return _rate(_serve(served, self._orders(), self._seconds))
+
+    def by_kept(self) -> float:
+        return self._by("kept")
+
+    def by_each(self) -> float:
+        return self._by("each")
+
+    def _by(self, script: Script) -> float:
+        scripts = self._stage.scripts
+        scripts.convert(script, "form", [[self._order()]])
+        return _rate(scripts.convert(script, "form", self._orders(), self._seconds))
+
+    def _order(self) -> Order:
+        return (self._stage.links.some(1), self._sub_ids[:1])
+
+    def _orders(self) -> list[list[Order]]:
+        return [self._stage.links.orders(PLENTY, 1, sub_id) for sub_id in self._sub_ids]
+
+
+def _rate(done: Done) -> float:
+    return len(done.orders) / done.seconds if done.orders else 0.0
+
+
+def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -> Done:
+    """Each client's orders on a connection of its own; who is not served in time goes away."""
+    took: list[float] = []
+    ended = [0.0]
+    leaving = threading.Event()
+    began = time.perf_counter()
+
+    def client(asking: Asking, orders: Sequence[Order]) -> None:
+        for order in orders:
+            try:
+                one = timed(asking, partial(ask_daemon, order=order))
+            except (OSError, HTTPException):
+                if leaving.is_set():
+                    return  # its connection was ended under it
+                raise
+            if leaving.is_set():
+                return
+            ended[0] = time.perf_counter() - began
+            took.append(one)
+
+    connections = [daemon_client(served) for _ in clients]
+    with ThreadPoolExecutor(len(clients)) as threads:
+        working = [threads.submit(client, *pair) for pair in zip(connections, clients, strict=True)]
+        wait(working, seconds, FIRST_EXCEPTION)
+        leaving.set()
+        for connection in connections:
+            connection.leave()
+    for connection in connections:
+        connection.close()
+    for work in working:
+        work.result()
+    return Done(took, ended[0])
+
+
+Submits = Mapping[str, tuple[int, int]]
+"""Of each account: submits, and links in them."""
+
+
+def _submits(portal: Origins) -> Submits:
+    accounts = ask_portal(portal, "GET", "log?last=0")["accounts"]
+    return {name: (seen["submits"], seen["links"]) for name, seen in accounts.items()}
+
+
+def _submits_told(clients: int, before: Submits, after: Submits) -> str:
+    told = []
+    for name, account in (("daemon", DEFAULT_ACCOUNT), ("scripts", SCRIPTS_ACCOUNT)):
+        earlier, now = before.get(account, (0, 0)), after[account]
+        told.append(f"{name} {(now[1] - earlier[1]) / (now[0] - earlier[0]):.2f}")
+    return f"{clients} clients: links to a submit upstream: {', '.join(told)}"
+
+
+def _compared_2(
+    clients: int, found: Mapping[str, Sequence[float]], goal: Goal
+) -> Iterator[Comparison]:
+    what = f"{clients} client{'s' if clients > 1 else ''}"
+    ours = Series("daemon", "/s", found["daemon"])
+    for script, name in NAMES.items():
+        if script in found:
+            theirs = Series(name, "/s", found[script])
+            wanted = goal if script == "kept" else NO_GOAL
+            yield Comparison(what, ours, theirs, "more", wanted)

@@ -1,0 +1,101 @@
+"""Who takes part in rows 1 to 3: a portal, daemons, and a Playwright process beside them.
+
+What is converted is never asked for twice, so nothing that the daemon remembers helps it. Product
+data is off: the scripts read none. Both sides use the same Chromium and the same portal, each with
+an account of its own, by which the portal tells their submits apart. A script is called in its own
+process and is not served to anybody, while the daemon is asked over HTTP, with its token checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Final, Literal
+
+from bench.asking import Asking
+from bench.daemons import Daemon, Origins, Tables, cookie_header, daemon, link, sandbox
+from bench.measure import Plan
+from bench.scripted import Order, Script, Scripted, scripted
+from daemon.sandbox.session import DEFAULT_ACCOUNT
+
+Method = Literal["form", "fetch"]
+
+SUB_ID: Final = "bench"
+QUEUE: Final = 128
+"""Submits that may wait: by default fewer than the clients here."""
+
+NAMES: Final[Mapping[Script, str]] = {
+    "kept": "Playwright, page kept",
+    "each": "Playwright, a page for each",
+}
+
+
+class Links:
+    """Links that were not asked for before."""
+
+    def __init__(self, portal: Origins) -> None:
+        self._portal = portal
+        self._items = count(1_000_000)
+
+    def some(self, number: int) -> list[str]:
+        return [link(self._portal, item) for item in islice(self._items, number)]
+
+    def orders(self, number: int, size: int, sub_id: str = SUB_ID) -> list[Order]:
+        return [(self.some(size), [sub_id]) for _ in range(number)]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that takes part. There is a daemon for each of the methods that were asked for."""
+
+    portal: Origins
+    links: Links
+    daemons: Mapping[Method, Daemon]
+    scripts: Scripted
+
+
+@contextmanager
+def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Stage]:
+    with ExitStack() as programs:
+        plan.tell("starting a portal, daemons, and Playwright")
+        portal = programs.enter_context(sandbox(plan.folder / "portal"))
+        daemons = {}
+        for method in methods:
+            folder = plan.folder / f"daemon-{method}"
+            served = programs.enter_context(daemon(folder, portal, _tables(method)))
+            served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header(DEFAULT_ACCOUNT)})
+            daemons[method] = served
+        scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
+        yield Stage(portal, Links(portal), daemons, scripts)
+
+
+def _tables(method: Method) -> Tables:
+    return {
+        "marketplace": {"method": method},
+        "products": {"source": "none"},
+        "browser": {"queue": QUEUE},
+    }
+
+
+def teller(plan: Plan, what: str) -> Callable[[str], None]:
+    return lambda text: plan.tell(f"{what}: {text}")
+
+
+def timed(server: Asking, ask: Callable[[Asking], None]) -> float:
+    began = time.perf_counter()
+    ask(server)
+    return time.perf_counter() - began
+
+
+def daemon_client(served: Daemon) -> Asking:
+    return Asking(served.url, {"Authorization": f"Bearer {served.token}"})
+
+
+def ask_daemon(served: Asking, order: Order) -> None:
+    links, sub_ids = order
+    mapping = served.post("/api/convert", {"links": links, "subIds": sub_ids})["mapping"]
+    if not all(entry["failCode"] == 0 for entry in mapping.values()):
+        raise ValueError(f"{links} became {mapping}")
