@@ -14,7 +14,6 @@ import trio
 from pydantic import SecretStr
 
 from daemon.auth.doorkeeper import AT_ONCE, Doorkeeper, LoggedIn, SecondStep, Session
-from daemon.auth.passwords import check_hash
 from daemon.auth.second_factor import Setup
 from daemon.auth.state import load, load_signing_secret, parse_signing_secret
 from daemon.supervision.actor import Mailbox
@@ -39,9 +38,9 @@ class Auth:
         """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; when
         it is empty, the daemon keeps its own in the directory. `wall_clock` gives Unix seconds.
 
-        Raises `ValueError` for a hash or secret that is no good.
+        Raises `ValueError` for a secret that is no good. The hash has passed `check_hash`: its
+        trial run takes as long as a login, so it is not done again.
         """
-        check_hash(password_hash.get_secret_value())
         self.mailbox = Mailbox[Doorkeeper]("auth", size=QUEUE)
         self._directory = directory
         self._password_hash = password_hash
@@ -67,9 +66,8 @@ class Auth:
     async def take_password(self, password_hash: SecretStr) -> None:
         """Have another password from now on, which ends every session and every login half done.
 
-        Raises `ValueError` for a hash that is no good.
+        The hash has passed `check_hash`.
         """
-        check_hash(password_hash.get_secret_value())
         self._password_hash = password_hash  # also for the next incarnation
         await self.mailbox.ask(Doorkeeper.take_password, password_hash)
 

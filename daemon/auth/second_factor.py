@@ -19,7 +19,6 @@ from dataclasses import replace as changed
 from typing import Annotated, Final
 
 import pyotp
-import segno
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as model
 
@@ -88,6 +87,8 @@ def new_setup() -> Setup:
     """A fresh secret, and the QR code that an authenticator app reads it from."""
     secret = pyotp.random_base32()
     uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
+    import segno  # noqa: PLC0415 - it is needed once in a daemon's life
+
     # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
     return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
 

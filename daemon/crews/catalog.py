@@ -24,7 +24,6 @@ from daemon.config.values import Fault
 from daemon.crews.crew import BrokenCrew, Crew, Input
 from daemon.crews.inputs import refined
 from daemon.crews.programs import check_folder, check_program, check_python
-from daemon.crews.project import read_project
 from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
@@ -207,6 +206,9 @@ class _Look:
         self._try("python", lambda: check_python(python, environment))
         found: tuple[Input, ...] = ()
         if self._try("project", lambda: check_folder(folder)):
+            # Most daemons have no such crew, and a parser for YAML is a share of their start.
+            from daemon.crews.project import read_project  # noqa: PLC0415
+
             project = read_project(folder)
             found = project.inputs
             for fault in project.faults:

@@ -221,8 +221,3 @@ async def test_an_empty_signing_secret_is_none(
 def test_a_bad_signing_secret_is_refused_at_once(new_auth: New_auth) -> None:
     with pytest.raises(ValueError, match="the signing secret must be 64 hexadecimal digits"):
         new_auth(signing_secret="short")
-
-
-def test_a_bad_password_hash_is_refused_at_once(new_auth: New_auth) -> None:
-    with pytest.raises(ValueError, match="is no argon2id hash"):
-        new_auth(password_hash="secret")
