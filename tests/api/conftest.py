@@ -31,7 +31,6 @@ from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import Supervisor
-from tests.fakes.tls import without_certificates
 
 PASSWORD = "correct horse battery staple"
 OTHER_PASSWORD = "another horse altogether"
@@ -303,7 +302,6 @@ def quick_start() -> Iterator[None]:
         patch.setattr(passwords, "_matches", cache(passwords._matches))
         # No certificates are read: all that the daemon calls here is on loopback, without TLS.
         patch.setattr(tree, "open_client", lambda: open_client(plain_transport()))
-        without_certificates(patch)
         yield
 
 

@@ -18,7 +18,7 @@ import trio
 
 from daemon.api import guards
 from daemon.control import call
-from daemon.serving import guards as serving
+from daemon.serving import app as serving
 from daemon.supervision.actor import Mailbox, Overloaded
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -56,6 +55,7 @@ from tests.fakes.network import ORIGINS, Exchange, Json, Network, sandbox_networ
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
 from tests.faults.door import Asked, Door, NoControl
+from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
 GONE = 1.0
@@ -70,12 +70,6 @@ EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
 
 Table = Mapping[str, Any]
-
-
-class NoTls(ssl.SSLContext):
-    """Nobody here speaks TLS, and to read the system's certificates takes longer than a start."""
-
-    def load_default_certs(self, *_: object) -> None: ...
 
 
 class Wall:
@@ -241,7 +235,7 @@ class Stage:
 
     def tasks(self) -> Counter[str]:
         """The daemon's own tasks, by name."""
-        return Counter(_tasks(trio.lowlevel.current_root_task()))
+        return daemon_tasks()
 
     def processes(self) -> int:
         return len(self.machine.running) + self.workers.count()
@@ -295,7 +289,6 @@ class Stage:
         patch.setattr(parts, "Journal", partial(Journal, wall=wall))
         patch.setattr(parts, "Executor", partial(Executor, wall=wall))
         patch.setattr(parts, "Webhooks", webhooks)
-        patch.setattr(httpx, "create_ssl_context", lambda **_: NoTls(ssl.PROTOCOL_TLS_CLIENT))
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []
@@ -350,16 +343,6 @@ class Stage:
         key = SecretBytes(bytes.fromhex(SIGNING))
         tokens = Tokens(key, self._settings.auth.password_hash)
         return tokens.issue("session", jti="0" * 32, epoch=EPOCH, now=self.wall.now())
-
-
-def _tasks(task: trio.lowlevel.Task | None) -> list[str]:
-    if task is None:
-        return []
-    found = [task.name] if task.name.startswith("daemon.") else []
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            found += _tasks(child)
-    return found
 
 
 def _tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from pathlib import Path
 
 from tests.hygiene.folder import FOLDER
 
+KERNEL_THREAD = 0x00200000
+"""Linux's PF_KTHREAD, in the flags of /proc/PID/stat."""
+
 MARKS = (f"{FOLDER}/".encode(), f"TMPDIR={FOLDER}\0".encode())
 
 
@@ -67,7 +70,12 @@ class Strays:
         running = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
         self._strangers &= running
         for pid in running - self._strangers - self._ours - {os.getpid()}:
-            (self._ours if _is_marked(pid) else self._strangers).add(pid)
+            if _is_marked(pid):
+                self._ours.add(pid)
+            elif _is_becoming(pid):
+                self._used = -1  # look again, whatever has ended until then
+            else:
+                self._strangers.add(pid)
 
 
 def _is_marked(pid: int) -> bool:
@@ -75,6 +83,16 @@ def _is_marked(pid: int) -> bool:
         place = os.readlink(f"/proc/{pid}/cwd").encode() + b"/"  # noqa: PTH115
         texts = (place, _read(f"/proc/{pid}/cmdline"), _read(f"/proc/{pid}/environ"))
         return any(mark in text for mark in MARKS for text in texts)
+    return False
+
+
+def _is_becoming(pid: int) -> bool:
+    """It is in the midst of execve(2): it has neither a command nor an environment yet, like the
+    dead and the kernel's own threads."""
+    with suppress(OSError):
+        if _read(f"/proc/{pid}/cmdline"):
+            return False
+        return _alive(pid) and not int(_stat(pid)[6]) & KERNEL_THREAD
     return False
 
 
@@ -93,9 +111,14 @@ def _is_below(pid: int, ancestor: int) -> bool:
 def _status(pid: int) -> tuple[str, int]:
     """Its state, and its parent; ("", 0) when it is gone."""
     with suppress(OSError):
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        return fields[0].decode(), int(fields[1])
+        state, parent, *_ = _stat(pid)
+        return state.decode(), int(parent)
     return "", 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """From its state on; proc(5)."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:

@@ -1,7 +1,8 @@
-"""The tree of trio's tasks as text: every task's name, and the line on which it waits."""
+"""Trio's tasks: all there are, and their tree as text, with the line on which each waits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,20 @@ import trio
 
 ROOT = Path(__file__).parents[2]
 OURS = (str(ROOT / "daemon"), str(ROOT / "tests"))
+
+
+def all_tasks() -> list[trio.lowlevel.Task]:
+    """Every task of this run of trio, trio's own among them; none before there are any."""
+    root = trio.lowlevel.current_root_task()
+    found = [] if root is None else [root]
+    for task in found:
+        found += _children(task)
+    return found
+
+
+def daemon_tasks() -> Counter[str]:
+    """The tasks that run code of the daemon's, by name."""
+    return Counter(task.name for task in all_tasks() if task.name.startswith("daemon."))
 
 
 def task_tree(main: trio.lowlevel.Task) -> str:

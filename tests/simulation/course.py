@@ -18,7 +18,7 @@ from tests.simulation.crew_clients import CrewClient
 from tests.simulation.crews import CREWS, LONGEST, MOST_WAIT
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.owner import Owner
-from tests.simulation.readiness import Readiness
+from tests.simulation.readiness import HONEST, Readiness
 from tests.simulation.seeded import collect_garbage, dice
 from tests.simulation.sessions import Gatekeeping, Visitor
 from tests.simulation.shoppers import ANSWERED, SUB_IDS, Habits, Shopper
@@ -133,6 +133,7 @@ class Course:
         world = self._world
         world.calm = True
         rested = trio.current_time()
+        await trio.sleep(HONEST)  # what went wrong last may have gone unnoticed until now
         await self._up(RECOVERED)
         while not await self._owner.heal():
             await trio.sleep(1.0)

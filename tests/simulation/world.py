@@ -13,10 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
-import httpx
 import pytest
 import trio
 
@@ -37,6 +35,7 @@ from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
 from tests.faults.stage import Wall
+from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
 from tests.simulation.calls import Call
 from tests.simulation.configuration import configuration
@@ -56,6 +55,7 @@ GONE = 1.0
 """Seconds in which the machine has ended what a daemon left to it."""
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
+    "its guardian does not end and is killed",  # one that does not get as far as its command
     "its guardian ended with -9",
     ": nothing new can be kept until there is room",
 )
@@ -119,7 +119,6 @@ class World(Weather):
         self.internet.install(patch)
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
-        patch.setattr(httpx, "create_ssl_context", _no_certificates)
         patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
         patch.setattr(spoil, "_sever", self.network.sever)
         patch.setattr(passwords, "_matches", _matches)
@@ -292,7 +291,7 @@ class World(Weather):
 
     def tasks(self) -> Counter[str]:
         """The daemon's own tasks, by name."""
-        return Counter(_tasks(trio.lowlevel.current_root_task()))
+        return daemon_tasks()
 
     def folders(self) -> int:
         """Of browsers and workers."""
@@ -310,18 +309,3 @@ class World(Weather):
 
 _matches = cache(passwords._matches)
 _not_on_disk = shutil.ignore_patterns("runs")
-
-
-def _no_certificates(**_: object) -> Any:
-    """Nobody is called by https, and to load them takes a tenth of a second."""
-    return SimpleNamespace(load_default_certs=lambda: None)
-
-
-def _tasks(task: trio.lowlevel.Task | None) -> list[str]:
-    if task is None:
-        return []
-    found = [task.name] if task.name.startswith("daemon.") else []
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            found += _tasks(child)
-    return found

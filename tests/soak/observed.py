@@ -26,6 +26,7 @@ from typing import Any
 import trio
 
 from daemon import cli
+from tests.hygiene.tasks import all_tasks
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
@@ -46,18 +47,8 @@ class _Inside(trio.abc.Instrument):
         if self.token is None:
             return 0
         with suppress(trio.RunFinishedError):
-            return trio.from_thread.run_sync(_count_tasks, trio_token=self.token)
+            return len(trio.from_thread.run_sync(all_tasks, trio_token=self.token))
         return 0
-
-
-def _count_tasks() -> int:
-    root = trio.lowlevel.current_root_task()
-    waiting, found = [root] if root else [], 0
-    while waiting:
-        task = waiting.pop()
-        found += 1
-        waiting += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
-    return found
 
 
 def _seen(inside: _Inside) -> Json:

@@ -27,6 +27,7 @@ from daemon.api.app import build_app
 from daemon.api.crews.app import build_crew_app
 from daemon.api.services import CrewServices, Services
 from daemon.config.problems import Problem
+from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Caller, Crew, Input
 from daemon.crews.executor import Executor
@@ -400,7 +401,7 @@ async def opened(
         webhook_networks=NETWORKS,
         own_addresses={},
     )
-    metrics = Metrics(None, executor, list)
+    metrics = Metrics(None, Timings(), executor, list)
     nobody: Any = None  # a part that no crew asks
     app = build_app(
         Services(

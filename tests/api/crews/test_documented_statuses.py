@@ -17,7 +17,7 @@ import pytest
 from daemon.crews.tokens import CrewTokens
 from daemon.errors import Invalid, NotFound, Unavailable, Unprocessable
 from daemon.journal.model import Status
-from daemon.serving import guards as serving
+from daemon.serving import app as serving
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity

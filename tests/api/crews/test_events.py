@@ -34,7 +34,7 @@ from daemon.api.crews import events
 from daemon.errors import Unavailable
 from daemon.journal.model import Status
 from daemon.serving import Limits
-from daemon.serving import guards as serving
+from daemon.serving import app as serving
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, House, StandIn

@@ -28,7 +28,7 @@ import pytest
 
 from daemon.errors import Invalid, Unavailable, Unprocessable
 from daemon.journal.errors import KeyReused
-from daemon.serving import guards as serving
+from daemon.serving import app as serving
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

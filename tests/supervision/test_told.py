@@ -1,0 +1,115 @@
+"""What is told of children: in the log, by which part, for which work, and to whom watches them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.logs import Event, Work, working_for
+from daemon.logs.context import InContext
+from daemon.supervision.actor import Mailbox
+from daemon.supervision.policy import Backoff, Strategy
+from daemon.supervision.pulse import Pulse
+from daemon.supervision.supervisor import ChildSpec, State, Supervisor
+
+if TYPE_CHECKING:
+    from tests.supervision.conftest import Child, Grow
+
+EVEN = Backoff(first=1.0, longest=8.0, healthy=60.0, jitter=0.0)
+logger = logging.getLogger("daemon.test")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """All records, with their context."""
+    caplog.handler.addFilter(InContext())
+    caplog.set_level(logging.INFO, "daemon")
+    return caplog
+
+
+def failures(log: pytest.LogCaptureFixture) -> dict[str, tuple[object, object]]:
+    """The event that each error is, and what it is about, by its text."""
+    found = [one for one in log.records if one.levelno == logging.ERROR]
+    return {one.message: (one.__dict__.get("event"), one.__dict__.get("about")) for one in found}
+
+
+async def test_a_failure_is_an_event_of_its_part(
+    grow: Grow, a: Child, log: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    async def break_down() -> None:
+        raise ValueError("broken")
+
+    grow(Supervisor("tree", [a.spec()], backoff=EVEN))
+    await wait_all_tasks_blocked()
+    a.before = break_down
+    a.fail(ValueError("broken"))
+    await trio.sleep(1.5)
+    assert failures(log) == {
+        "a failed": (Event.PART_FAILED, {"actor": "a"}),
+        "a did not start again": (Event.PART_FAILED, {"actor": "a"}),
+    }
+
+
+async def test_what_a_child_logs_is_its_own(
+    grow: Grow, a: Child, b: Child, log: pytest.LogCaptureFixture
+) -> None:
+    async def say() -> None:
+        await trio.lowlevel.checkpoint()
+        logger.info("here")
+
+    a.before = b.before = say
+    grow(Supervisor("tree", [a.spec(), b.spec()]))
+    await wait_all_tasks_blocked()
+    assert [one.__dict__["actor"] for one in log.records if one.message == "here"] == ["a", "b"]
+
+
+async def test_what_an_actor_logs_is_for_whoever_asked(
+    nursery: trio.Nursery, log: pytest.LogCaptureFixture
+) -> None:
+    mailbox = Mailbox[object]("it")
+
+    async def say(_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        logger.info("done")
+
+    nursery.start_soon(mailbox.serve, object())
+    for id_ in ("one", "two"):
+        with working_for((Work(request_id=id_),)):
+            await mailbox.ask(say)
+    works = [one.__dict__["works"] for one in log.records if one.message == "done"]
+    assert works == [(Work(request_id="one"),), (Work(request_id="two"),)]
+    nursery.cancel_scope.cancel()
+
+
+async def test_who_watches_sees_the_loops_themselves(grow: Grow, a: Child) -> None:
+    pulse = Pulse(lambda: None)
+    tree = Supervisor("tree", [ChildSpec("a", a.run, stop=a.stop, pulses=(pulse,))])
+    grow(tree)
+    await wait_all_tasks_blocked()
+    own, child = tree.vitals()
+    assert "Tree.run" in own.task.name
+    assert child.pulse is pulse
+
+
+async def test_who_begins_after_a_base_has_ended_waits_for_it_and_is_seen_to(
+    grow: Grow, a: Child, b: Child, c: Child, autojump_clock: MockClock
+) -> None:
+    async def see_the_base_end() -> None:
+        if b.incarnations == 1:
+            a.fail(ValueError("broken"))
+            await trio.sleep_forever()
+
+    b.before = see_the_base_end
+    specs = [a.spec(), b.spec(), c.spec(), replace(c.spec(), name="another like it")]
+    tree = Supervisor("tree", specs, strategy=Strategy.REST_FOR_ONE, backoff=EVEN)
+    grow(tree)
+    await trio.sleep(0.5)
+    assert [child.state for child in tree.snapshot()] == [State.WAITING] * 4
+    await trio.sleep(1.0)
+    assert [child.state for child in tree.snapshot()] == [State.RUNNING] * 4
+    assert c.incarnations == 2  # one of each of the two
