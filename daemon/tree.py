@@ -50,6 +50,7 @@ from daemon.metrics import Metrics
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
 from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
+from daemon.processes.guardians import shared_guardians
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
 from daemon.service_manager.link import Link
@@ -103,7 +104,12 @@ async def serve(
             for problem in broken.problems:
                 logger.error("a crew cannot run: %s", problem)
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
-            async with open_client() as client, sole_error(), trio.open_nursery() as nursery:
+            async with (
+                shared_guardians(),
+                open_client() as client,
+                sole_error(),
+                trio.open_nursery() as nursery,
+            ):
                 supervisor = _plant(settings, client, catalog, doors, link, reread=reread)
                 await nursery.start(_stop_on_signals, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)

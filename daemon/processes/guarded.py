@@ -8,9 +8,8 @@ it: by return, by error, by cancellation at any await (also in the middle of the
 the daemon itself is killed.
 
 The choice: each command gets a guardian (see `guardian.py`), and this is the daemon's side of it.
-What ties the two is the lifeline pipe: closing our end, which the kernel does for us when we die,
-ends the tree. The guardian is started by a plain `subprocess.Popen` on trio's own thread: it is
-not an await, so it cannot be cancelled half-way, and with vfork it takes about a millisecond.
+What ties the two are pipes. To close our end of the lifeline, which the kernel does for us when we
+die, ends the tree; and the end of the status pipe, which the guardian alone holds, is its end.
 
 Rejected: `trio.run_process` and `trio.lowlevel.open_process`, which know one process, not a tree;
 and signalling the command by its number from here, where the number may be another process's by
@@ -23,10 +22,9 @@ import errno
 import logging
 import os
 import pwd
+import select
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -36,19 +34,12 @@ from pathlib import Path
 import trio
 
 from daemon.processes.background import background
+from daemon.processes.guardian import Order
+from daemon.processes.guardians import Guardians, guardians
 from daemon.processes.tail import Tail
 
 logger = logging.getLogger(__name__)
 
-GUARDIAN = Path(__file__).with_name("guardian.py")
-# Imported and not run as a script: that would be compiled at each start. When it is done, there is
-# nothing to tidy up in it that the kernel does not.
-RUN_GUARDIAN = """
-import os, sys
-sys.path.append(sys.argv[1].rpartition("/")[0])
-from guardian import main
-os._exit(main(sys.argv[2:]))
-"""
 # A guardian gives its tree 5 s to die (and needs milliseconds); then it is killed itself.
 LEAVE_LIMIT = 10.0
 KILLED_GUARDIAN_LIMIT = 1.0
@@ -107,8 +98,6 @@ class Guarded:
         self,
         name: str,
         *,
-        guardian: subprocess.Popen[bytes],
-        guardian_fd: int,
         lifeline: FileIO,
         status_fd: int,
         stdout_fd: int,
@@ -117,8 +106,7 @@ class Guarded:
         self.pid = 0  # the command's own process id; set before the block is entered
         self.status: ExitStatus | None = None  # set when the command has ended
         self._name = name
-        self._guardian = guardian
-        self._guardian_fd = guardian_fd
+        self._guardian = 0  # its process id, once it has started the command
         self._lifeline = lifeline
         self._status_fd = status_fd
         self._stdout = Tail(stdout_fd)
@@ -126,6 +114,10 @@ class Guarded:
         self._fault: OSError | None = None
         self._started = trio.Event()
         self._ended = trio.Event()
+        self._left: str | None = None  # what may be left over, while it is not known to be gone
+        self._guardian_ended = trio.Event()
+        # Until the guardian's end: only `_leave` ends it sooner.
+        self._following = trio.CancelScope(shield=True)
 
     async def wait(self) -> ExitStatus:
         """Wait for the end of the command (its descendants may still be dying)."""
@@ -161,29 +153,48 @@ class Guarded:
         if self._fault is not None:
             raise self._fault
 
-    async def _leave(self) -> None:
+    async def _leave(self, source: Guardians) -> None:
         """Let go and wait for the guardian's end. Bounded, and not to be cancelled."""
         self._lifeline.close()
         with trio.CancelScope(shield=True):
             if not await self._guardian_ends(within=LEAVE_LIMIT):
                 logger.error("%s: its guardian does not end and is killed", self._name)
-                self._guardian.kill()
+                self._kill_guardian(source)
                 await self._guardian_ends(within=KILLED_GUARDIAN_LIMIT)
-        if self._guardian.returncode:
-            logger.error(
-                "%s: its guardian ended with %s, something may be left over: %s",
-                self._name,
-                self._guardian.returncode,
-                self.stderr_tail.rstrip().rpartition("\n")[2],
-            )
+        self._following.cancel()
+        if self._left is not None:
+            logger.error("%s: something may be left over: %s", self._name, self._left)
 
     async def _guardian_ends(self, *, within: float) -> bool:
         with trio.move_on_after(within):
-            await trio.lowlevel.wait_readable(self._guardian_fd)
-        return self._guardian.poll() is not None
+            await self._guardian_ended.wait()
+        return self._guardian_ended.is_set()
+
+    def _kill_guardian(self, source: Guardians) -> None:
+        if not self._guardian:
+            source.give_up()  # it has not come to this one, in all likelihood
+            return
+        # It is no child of ours: its number is its own for as long as its pipe is open.
+        with suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(self._guardian)
+            try:
+                if not _closed(self._status_fd):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)
 
     async def _follow_status(self) -> None:
         """Read what the guardian reports, to its end."""
+        with self._following:
+            await self._read_status()
+        if not self._started.is_set():
+            self._fault = OSError(errno.ECHILD, "its guardian died before the start", self._name)
+            self._started.set()
+        if self.status is None:
+            self._note_end(ExitStatus())
+        self._guardian_ended.set()
+
+    async def _read_status(self) -> None:
         unfinished = b""
         while True:
             await trio.lowlevel.wait_readable(self._status_fd)
@@ -192,27 +203,28 @@ class Guarded:
                 break
             *lines, unfinished = (unfinished + data).split(b"\n")
             for line in lines:
-                self._note(line.decode())
-        if not self._started.is_set():
-            self._fault = OSError(errno.ECHILD, "its guardian died before the start", self._name)
-            self._started.set()
-        if self.status is None:
-            self._note_end(ExitStatus())
+                self._note(*line.decode().split(" ", 1))
 
-    def _note(self, line: str) -> None:
-        what, number, *step = line.split(" ")
-        if what == "started":
-            self.pid = int(number)
-            self._started.set()
-        elif what == "failed":
-            where = self._name if step == ["exec"] else f"{self._name} ({step[0]})"
-            self._fault = OSError(int(number), os.strerror(int(number)), where)
-            self._started.set()
-        elif what == "excess":
-            self._note_end(ExitStatus(memory=int(number)))
-        else:
-            code = os.waitstatus_to_exitcode(int(number))
-            self._note_end(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+    def _note(self, what: str, about: str = "") -> None:
+        match what:
+            case "started":
+                self.pid, self._guardian = map(int, about.split(" "))
+                self._left = "its guardian was killed"
+                self._started.set()
+            case "failed":
+                number, _, step = about.partition(" ")
+                where = self._name if step == "exec" else f"{self._name} ({step})"
+                self._fault = OSError(int(number), os.strerror(int(number)), where)
+                self._started.set()
+            case "excess":
+                self._note_end(ExitStatus(memory=int(about)))
+            case "ended":
+                code = os.waitstatus_to_exitcode(int(about))
+                self._note_end(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+            case "left":
+                self._left = about
+            case "gone":
+                self._left = None
 
     def _note_end(self, status: ExitStatus) -> None:
         self._stdout.read()  # its last words are in the pipes by now
@@ -229,7 +241,7 @@ async def guarded(
     working_folder: Path,
     user: User | None = None,
     remove: Path | None = None,
-    stdin: int = subprocess.DEVNULL,
+    stdin: int | None = None,
     channel: int | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[Guarded]:
@@ -242,95 +254,64 @@ async def guarded(
     and as its descriptor 3; once in the block the caller's are of no more use. The ends of standard
     output and error are kept.
     """
+    order = Order(
+        [os.fsencode(word) for word in command],
+        {os.fsencode(name): os.fsencode(environment[name]) for name in environment},
+        os.fsencode(working_folder),
+        user=(user.uid, user.gid) if user else None,
+        limits=(limits.memory, limits.file_size) if limits else None,
+        remove=os.fsencode(remove) if remove else None,
+    )
     try:
-        with _spawned(
-            command,
-            environment=environment,
-            working_folder=working_folder,
-            user=user,
-            remove=remove,
-            stdin=stdin,
-            channel=channel,
-            limits=limits,
-        ) as process:
-            async with background(
-                process._follow_status, process._stdout.follow, process._stderr.follow
-            ):
-                try:
-                    await process._start()
-                    yield process
-                finally:
-                    await process._leave()
+        async with guardians() as source:
+            with _ordered(source, order, Path(command[0]).name, stdin, channel) as process:
+                async with background(
+                    process._follow_status, process._stdout.follow, process._stderr.follow
+                ):
+                    try:
+                        await process._start()
+                        yield process
+                    finally:
+                        await process._leave(source)
     finally:
         if remove is not None:
             await _see_removed(remove)
 
 
 @contextmanager
-def _spawned(
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    working_folder: Path,
-    user: User | None,
-    remove: Path | None,
-    stdin: int,
-    channel: int | None,
-    limits: Limits | None,
+def _ordered(
+    source: Guardians, order: Order, name: str, stdin: int | None, channel: int | None
 ) -> Iterator[Guarded]:
-    """Start a guardian. On leaving, our ends of its pipes are closed."""
+    """Have a guardian begin. On leaving, our ends of its pipes are closed."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
+
+            def pipe_to_us() -> tuple[int, int]:
+                read_end, write_end = os.pipe()
+                ours.callback(os.close, read_end)
+                theirs.callback(os.close, write_end)
+                return read_end, write_end
+
+            status, status_end = pipe_to_us()
+            os.set_blocking(status, False)
+            stdout, stdout_end = pipe_to_us()
+            stderr, stderr_end = pipe_to_us()
             lifeline_end, lifeline_fd = os.pipe()
             theirs.callback(os.close, lifeline_end)
             lifeline = ours.enter_context(FileIO(lifeline_fd, "wb"))
-            status, status_end = os.pipe()
-            theirs.callback(os.close, status_end)
-            ours.callback(os.close, status)
-            os.set_blocking(status, False)
-            stdout, stdout_end = os.pipe()
-            theirs.callback(os.close, stdout_end)
-            ours.callback(os.close, stdout)
-            stderr, stderr_end = os.pipe()
-            theirs.callback(os.close, stderr_end)
-            ours.callback(os.close, stderr)
-            with _signals_blocked():
-                guardian = subprocess.Popen(  # noqa: S603 - running a command is the purpose
-                    [
-                        *(sys.executable, "-I", "-S", "-c", RUN_GUARDIAN, str(GUARDIAN)),
-                        *(str(lifeline_end), str(status_end)),
-                        "" if channel is None else str(channel),
-                        f"{limits.memory}:{limits.file_size}" if limits else "",
-                        f"{user.uid}:{user.gid}" if user else "",
-                        str(remove) if remove else "",
-                        *command,
-                    ],
-                    stdin=stdin,
-                    stdout=stdout_end,
-                    stderr=stderr_end,
-                    env=environment,
-                    cwd=working_folder,
-                    pass_fds=[
-                        *(lifeline_end, status_end),
-                        *([] if channel is None else [channel]),
-                    ],
-                )
-        try:
-            guardian_fd = os.pidfd_open(guardian.pid)
-        except OSError:  # no descriptor left: it has not got as far as its command
-            guardian.kill()
-            guardian.wait()
-            raise
-        ours.callback(os.close, guardian_fd)
-        yield Guarded(
-            Path(command[0]).name,
-            guardian=guardian,
-            guardian_fd=guardian_fd,
-            lifeline=lifeline,
-            status_fd=status,
-            stdout_fd=stdout,
-            stderr_fd=stderr,
-        )
+            if stdin is None:
+                stdin = os.open(os.devnull, os.O_RDONLY)
+                theirs.callback(os.close, stdin)
+            streams = [stdin, stdout_end, stderr_end, *([] if channel is None else [channel])]
+            source.start(order.written(), status_end, lifeline_end, *streams)
+        yield Guarded(name, lifeline=lifeline, status_fd=status, stdout_fd=stdout, stderr_fd=stderr)
+
+
+def _closed(read_end: int) -> bool:
+    """Whether nobody can write to a pipe any more."""
+    poll = select.poll()
+    poll.register(read_end, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
 async def _see_removed(folder: Path) -> None:
@@ -350,13 +331,3 @@ def _removed(folder: Path) -> bool:
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
     return not folder.exists()
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """A process forked in here starts with all signals blocked: a Ctrl-C cannot end it early."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -10,29 +10,25 @@ reaped. It ends the tree when the command ends, when the tree uses more memory t
 the write end of its lifeline pipe closes: that happens when the daemon lets go, and also when the
 daemon dies, however it dies.
 
-This file is a program, run by `python -I -S` (see `guarded.py`, its only user), which imports it,
-so that it need not be compiled each time. It imports little and nothing of the daemon's, because
-its start is in front of every command's start. Arguments, all required, an empty one where there is
-nothing to say:
+It is a fork of `fork_server.py`, which imports this file and nothing of the daemon's, because its
+start is in front of the first command's. It is given descriptors, in this order:
 
-    LIFELINE   number of an inherited descriptor. Each byte read is a signal number to send to the
-               command's process group; end of file means: end the tree.
-    STATUS     number of an inherited descriptor, for these lines: `started PID`, or
-               `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES` before the tree is
-               ended for its memory.
-    CHANNEL    number of an inherited descriptor that the command gets as its descriptor 3, the one
-               number that every shell can redirect; empty: it gets none.
-    LIMITS     `MEMORY:FILE` in bytes: what the whole tree may use, and how large a file it may
-               write; empty: no limits.
-    USER       `UID:GID` that the command drops to, without supplementary groups; empty: stay.
-    REMOVE     a folder to remove with all it holds once the tree has ended; empty: none.
-    COMMAND…   program and arguments, run in an own session with the guardian's own environment,
-               working folder and standard streams, with no_new_privs and without core files.
+    STATUS     a pipe for these lines: `started PID GUARDIAN`, the numbers of the command and of
+               this process, or `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES`
+               before the tree is ended for its memory; at last `gone`, or `left WHAT` when not all
+               has ended or gone. A pipe that is closed without that is a guardian that was killed.
+    ORDER      a file with what is to be run, see `Order`.
+    LIFELINE   a pipe. Each byte read is a signal number to send to the command's process group; end
+               of file means: end the tree.
+    STDIN, STDOUT, STDERR
+               the command's, and from then on the guardian's own.
+    CHANNEL    what the command gets as its descriptor 3, the one number that every shell can
+               redirect; it may be absent.
 
-Exit code 0: the tree has ended and the folder is gone. 1: something is left (standard error says
-what). Rejected: a process group (see above), a control group (not everywhere ours to make), and a
-walk through all of /proc by parent (blind to processes that are not dumpable where /proc is
-mounted with hidepid; the kernel's own list of a process's children is not).
+The command is run in an own session, with no_new_privs and without core files. Rejected: a process
+group (see above), a control group (not everywhere ours to make), and a walk through all of /proc by
+parent (blind to processes that are not dumpable where /proc is mounted with hidepid; the kernel's
+own list of a process's children is not).
 
 The memory limit is measured and enforced here, several times a second, because no resource limit
 means memory. RLIMIT_AS counts addresses, which cost nothing: under 512 MiB node does not start, and
@@ -59,6 +55,7 @@ else:
     # All that is needed of it, without its enumerations, which take longer than the rest together.
     import _signal as signal
 
+LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -77,30 +74,88 @@ LOOK_SHARE = 0.05
 FIRST_CHOICE = 500
 
 
-def main(arguments: list[str]) -> int:
-    lifeline, status = int(arguments[0]), int(arguments[1])
-    channel = int(arguments[2]) if arguments[2] else None
-    limits = tuple(int(number) for number in arguments[3].split(":")) if arguments[3] else None
-    user, remove, command = arguments[4], arguments[5], arguments[6:]
-    for inherited in (lifeline, status, channel):
-        if inherited is not None:
-            os.set_inheritable(inherited, False)
+class Order:
+    """What is to be run, as the content of a file: fields, each with a zero byte behind it."""
+
+    def __init__(
+        self,
+        command: list[bytes],
+        environment: dict[bytes, bytes],
+        folder: bytes,
+        *,
+        user: tuple[int, int] | None,
+        limits: tuple[int, int] | None,
+        remove: bytes | None,
+    ) -> None:
+        """`environment` is all that it has, `folder` where it works. `user` is the UID and the GID
+        that it drops to, without supplementary groups. `limits` are bytes: what the whole tree may
+        use, and how large a file it may write. `remove` is a folder to remove with all it holds
+        once the tree has ended."""
+        self.command = command
+        self.environment = environment
+        self.folder = folder
+        self.user = user
+        self.limits = limits
+        self.remove = remove
+
+    def written(self) -> bytes:
+        """As the content of a file. Raises `ValueError` for a zero byte in a field."""
+        head = [numbers_as_text(self.user), numbers_as_text(self.limits), self.remove or b""]
+        entries = [name + b"=" + value for name, value in self.environment.items()]
+        fields = [*head, self.folder, b"%d" % len(self.command), *self.command, *entries]
+        if any(b"\0" in field for field in fields):
+            raise ValueError("embedded null byte")
+        return b"".join(field + b"\0" for field in fields)
+
+    @classmethod
+    def read(cls, content: bytes) -> Order:
+        user, limits, remove, folder, count, *rest = content.split(b"\0")[:-1]
+        command, entries = rest[: int(count)], rest[int(count) :]
+        pairs = [entry.partition(b"=") for entry in entries]
+        return cls(
+            command,
+            {name: value for name, _, value in pairs},
+            folder,
+            user=numbers_of_text(user),
+            limits=numbers_of_text(limits),
+            remove=remove or None,
+        )
+
+
+def numbers_as_text(numbers: tuple[int, int] | None) -> bytes:
+    return b"%d:%d" % numbers if numbers else b""
+
+
+def numbers_of_text(text: bytes) -> tuple[int, int] | None:
+    first, _, second = text.partition(b":")
+    return (int(first), int(second)) if text else None
+
+
+def main(descriptors: list[int]) -> None:
+    status, content, lifeline, *streams = descriptors
+    for number, descriptor in enumerate(streams[:CHANNEL]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    channel = streams[CHANNEL] if len(streams) > CHANNEL else None
+    os.lseek(content, 0, os.SEEK_SET)  # whoever wrote it left it at its end
+    order = Order.read(read_all(content))
     wake = become_guardian()
-    clean = False
+    left = ""
     try:
+        enter(order.folder)
         children()  # refuse to start a tree whose end could not be guaranteed
-        pid = start(command, user, environment(), channel, limits)
+        pid = start(order, channel)
         if channel is not None:
             os.close(channel)  # or its peer would not see that the command has closed it
-        report(status, f"started {pid}")
-        follow(pid, lifeline, wake, status, limits[0] if limits else None)
+        report(status, f"started {pid} {os.getpid()}")
+        follow(pid, lifeline, wake, status, order.limits[0] if order.limits else None)
     except OSError as fault:
         report(status, f"failed {fault.errno or errno.EIO} {fault.filename or 'start'}")
     finally:
-        clean = end_tree(wake)
-        if remove:
-            clean = remove_folder(remove) and clean
-    return 0 if clean else 1
+        left = end_tree(wake)
+        if order.remove is not None:
+            left = remove_folder(order.remove) or left
+    report(status, f"left {left}" if left else "gone")
 
 
 def become_guardian() -> int:
@@ -119,31 +174,34 @@ def become_guardian() -> int:
     return wake
 
 
+def enter(folder: bytes) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as fault:
+        raise OSError(fault.errno, fault.strerror, "folder") from None
+
+
 def prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+    if LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl", "prctl")
 
 
 def children(listing_of: str = CHILDREN) -> list[int]:
-    with open(listing_of, "rb") as listing:  # noqa: PTH123 - pathlib costs 10 ms here
-        return [int(pid) for pid in listing.read().split()]
+    return [int(pid) for pid in read_all(os.open(listing_of, os.O_RDONLY)).split()]
 
 
-def environment() -> dict[bytes, bytes]:
-    """What this process was started with. Python may have set LC_CTYPE since (PEP 538)."""
-    with open("/proc/self/environ", "rb") as listing:  # noqa: PTH123 - as above
-        pairs = [entry.partition(b"=") for entry in listing.read().split(b"\0") if entry]
-    return {name: value for name, _, value in pairs}
+def read_all(descriptor: int) -> bytes:
+    """To its end; it is closed. A file object would cost seven system calls more."""
+    found = b""
+    try:
+        while data := os.read(descriptor, 65536):
+            found += data
+    finally:
+        os.close(descriptor)
+    return found
 
 
-def start(
-    command: list[str],
-    user: str,
-    its_environment: dict[bytes, bytes],
-    channel: int | None,
-    limits: tuple[int, ...] | None,
-) -> int:
+def start(order: Order, channel: int | None) -> int:
     """Fork and execute the command; its process id. Raises OSError naming the step that failed."""
     guardian = os.getpid()
     hearing, telling = os.pipe()  # closed by a successful exec
@@ -154,7 +212,7 @@ def start(
                 # Nothing of use is lost: lower numbers than `telling` were taken before it was.
                 os.dup2(channel, CHANNEL)
                 os.set_inheritable(CHANNEL, True)  # dup2 does nothing when it had that number
-            become_command(command, user, its_environment, limits, guardian)
+            become_command(order, guardian)
         except OSError as fault:
             os.write(telling, f"{fault.errno} {fault.filename}".encode())
         finally:
@@ -169,22 +227,16 @@ def start(
     return pid
 
 
-def become_command(
-    command: list[str],
-    user: str,
-    its_environment: dict[bytes, bytes],
-    limits: tuple[int, ...] | None,
-    guardian: int,
-) -> None:
+def become_command(order: Order, guardian: int) -> None:
     """In the child: take the command's place. Every OSError names its step as the file name."""
     os.setsid()
     # What is in its memory (cookies, keys) is not to end up on a disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if limits:
-        limit_file_size(limits[1])
+    if order.limits:
+        limit_file_size(order.limits[1])
         become_first_choice()
-    if user:
-        uid, gid = (int(number) for number in user.split(":"))
+    if order.user:
+        uid, gid = order.user
         try:
             os.setgroups([])
             os.setresgid(gid, gid, gid)
@@ -201,7 +253,8 @@ def become_command(
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
-        os.execvpe(command[0], command, its_environment)  # noqa: S606 - running it is the purpose
+        program, environment = order.command[0], order.environment
+        os.execvpe(program, order.command, environment)  # noqa: S606 - running it is the purpose
     except OSError as fault:
         raise OSError(fault.errno, fault.strerror, "exec") from None
 
@@ -216,9 +269,10 @@ def limit_file_size(size: int) -> None:
 
 def become_first_choice() -> None:
     """Tell the kernel to end this one before others when the host is out of memory."""
-    with open("/proc/self/oom_score_adj", "r+b", buffering=0) as score:  # noqa: PTH123 - as above
-        raised = min(1000, int(score.read()) + FIRST_CHOICE)  # to lower it is not allowed to all
-        score.write(str(raised).encode())
+    score = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    raised = min(1000, int(os.read(score, 16)) + FIRST_CHOICE)  # to lower it is not allowed to all
+    os.write(score, b"%d" % raised)
+    os.close(score)
 
 
 def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) -> None:
@@ -275,10 +329,10 @@ def fair_share(pid: int) -> int:
 def kilobytes(path: str, names: tuple[bytes, ...]) -> int:
     """The sum of these figures in a file under /proc; 0 when its process has gone."""
     try:
-        with open(path, "rb") as figures:  # noqa: PTH123 - as above
-            pairs = [line.partition(b":") for line in figures]
+        figures = read_all(os.open(path, os.O_RDONLY))
     except OSError:
         return 0
+    pairs = [line.partition(b":") for line in figures.split(b"\n")]
     return sum(int(figure.split()[0]) for name, _, figure in pairs if name in names)
 
 
@@ -317,8 +371,8 @@ def reap() -> tuple[dict[int, int], bool]:
         return dead, False
 
 
-def end_tree(wake: int) -> bool:
-    """Kill and reap every descendant. False when some would not die within KILL_LIMIT.
+def end_tree(wake: int) -> str:
+    """Kill and reap every descendant. What would not die within KILL_LIMIT; mostly empty.
 
     Killing our children makes theirs ours, so this goes down the tree one generation a round.
     """
@@ -332,15 +386,14 @@ def end_tree(wake: int) -> bool:
             except PermissionError:
                 continue  # what keeps us from it may pass; if not, it is reported below
         if not reap()[1]:
-            return True
+            return ""
         if poll.poll(LOOK_AGAIN_MS):
             os.read(wake, 4096)
-    complain(f"processes {children()} do not end")
-    return False
+    return f"processes {children()} do not end"
 
 
-def remove_folder(folder: str) -> bool:
-    """Remove `folder` and all in it, following no symbolic link. False when something is left."""
+def remove_folder(folder: bytes) -> str:
+    """Remove `folder` and all in it, following no symbolic link. What is left; mostly empty."""
     try:
         for _, folders, _, here in os.fwalk(folder):  # some programs write-protect what they keep
             for name in folders:
@@ -356,9 +409,8 @@ def remove_folder(folder: str) -> bool:
                     os.unlink(name, dir_fd=here)
         os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
     except OSError as fault:
-        complain(f"the folder cannot be removed: {fault}")
-        return False
-    return True
+        return f"the folder cannot be removed: {fault}"
+    return ""
 
 
 def report(status: int, line: str) -> None:
@@ -366,10 +418,3 @@ def report(status: int, line: str) -> None:
         os.write(status, f"{line}\n".encode())
     except BrokenPipeError:
         return  # the daemon is gone; the lifeline says so too
-
-
-def complain(text: str) -> None:
-    try:
-        os.write(2, f"guardian: {text}\n".encode())
-    except OSError:
-        return  # nobody listens any more

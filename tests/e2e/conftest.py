@@ -349,7 +349,7 @@ class Daemon:
         return marked | {pid for pid in _pids() if _session_of(pid) in self.sessions}
 
     def workers(self) -> dict[str, set[int]]:
-        """The processes that were started for executions, guardians among them, by execution."""
+        """The processes that were started for executions, by execution; not their guardians."""
         found: dict[str, set[int]] = {}
         for pid in self.processes():
             if execution := re.search(rb"\0SMARTLINKD_EXECUTION=([^\0]+)", _environ_of(pid)):
@@ -363,7 +363,7 @@ class Daemon:
     def users(self) -> set[int]:
         """Whom its browser runs as; its guardian is the daemon's own user."""
         commands = {pid: _command_of(pid) for pid in self.processes()}
-        browser = [pid for pid, command in commands.items() if "guardian.py" not in command]
+        browser = [pid for pid, command in commands.items() if "guardian" not in command]
         return {Path(f"/proc/{pid}").stat().st_uid for pid in browser}
 
     def profiles(self) -> list[str]:
@@ -401,9 +401,12 @@ class Daemon:
         assert '"exception"' not in log, log
 
     def _is_marked(self, pid: int) -> bool:
-        environment = _environ_of(pid)
+        environment, works_in = _environ_of(pid), _folder_of(pid)
         homes = self.program.folder / "smartlinkd-chromium-", self.state / "runs" / "smartlinkd-"
-        return any(f"HOME={home}".encode() in environment for home in homes)
+        return any(
+            f"HOME={home}".encode() in environment or works_in.startswith(str(home))
+            for home in homes
+        )
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
@@ -474,6 +477,13 @@ def _environ_of(pid: int) -> bytes:
     with suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes()
     return b""
+
+
+def _folder_of(pid: int) -> str:
+    """Where it works."""
+    with suppress(OSError):
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    return ""
 
 
 def _command_of(pid: int) -> str:

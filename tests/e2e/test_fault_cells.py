@@ -124,8 +124,7 @@ class Scene:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             except OSError:  # it has ended since it was listed
                 continue
-            main = not any(one.startswith(b"--type=") or b"guardian" in one for one in command)
-            if b"--headless" in command and main:
+            if b"--headless" in command and not any(one.startswith(b"--type=") for one in command):
                 found.add(pid)
         return found
 

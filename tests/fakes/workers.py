@@ -1,11 +1,11 @@
 """The machine that crews' workers run on, played: guardians and the processes under them.
 
-The seam is as low as it can be without a process: `subprocess.Popen`, by which a guardian is
-started, and `os.pidfd_open`, by which its end is seen. What a guardian is given, it is really
-given: the lifeline, the status pipe, the line to the worker and the ends of standard output and
-error are the daemon's own descriptors, duplicated as a fork does it, and the kernel's rules hold
-for them. So above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is
-ever on its way in the kernel when all tasks wait, so a mock clock can be used.
+The seam is as low as it can be without a process: `Guardians.start`, by which a guardian begins.
+What a guardian is given, it is really given: its order as it is written, and the status pipe, the
+lifeline, the line to the worker and the ends of standard output and error, which are the daemon's
+own descriptors, duplicated as on the way to another process; the kernel's rules hold for them. So
+above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is ever on its way
+in the kernel when all tasks wait, so a mock clock can be used.
 
 What a guardian does with its tree is played here, and what a worker does in `puppets.py`.
 """
@@ -16,9 +16,9 @@ import itertools
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +27,7 @@ import trio
 
 from daemon.crews import worker as worker_module
 from daemon.processes import guarded as guarded_module
+from daemon.processes.guardian import Order
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
 
@@ -36,6 +37,8 @@ ENDS = 0.005
 """Seconds for a tree to be gone, and its folder."""
 LOOKS = 0.05
 """Seconds between two looks at the memory."""
+NOBODY = 2**22 + 1
+"""A process id that the kernel gives to nobody: it would be killed in earnest."""
 OVER = 2**20
 """Bytes that a worker uses beyond its limit, when it does."""
 
@@ -56,7 +59,7 @@ class Workers:
         """Processes whose guardian was killed, and whom nobody has ended."""
         self.starts = 0
         # What goes wrong
-        self.starting: Gate | None = None  # a guardian gets no further than this
+        self.starting: Gate | None = None  # no guardian begins before this
         self.no_process: OSError | None = None  # none can be started
         self.no_folder: OSError | None = None  # none gets a folder of its own
         self.scripts: dict[Path, Sequence[Step]] = {}  # what a program does, whatever it is told
@@ -64,17 +67,12 @@ class Workers:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Have every worker that is started from now on run here."""
-        known = os.pidfd_open
 
-        def pidfd_open(pid: int, flags: int = 0) -> int:
-            for each in self.guardians:
-                if each.pid == pid:
-                    return each.open_pidfd()
-            return known(pid, flags)
+        @asynccontextmanager
+        async def guardians() -> AsyncIterator[Workers]:
+            yield self
 
-        played = SimpleNamespace(Popen=self._popen, DEVNULL=subprocess.DEVNULL)
-        patch.setattr(guarded_module, "subprocess", played)
-        patch.setattr(os, "pidfd_open", pidfd_open)
+        patch.setattr(guarded_module, "guardians", guardians)
         patch.setattr(worker_module, "tempfile", SimpleNamespace(mkdtemp=self._folder))
 
     @property
@@ -116,120 +114,95 @@ class Workers:
             raise self.no_folder
         return tempfile.mkdtemp(prefix=prefix, dir=dir)
 
-    def _popen(
-        self,
-        arguments: Sequence[str],
-        *,
-        stdout: int,
-        stderr: int,
-        env: Mapping[str, str],
-        pass_fds: Sequence[int],
-        **_: object,
-    ) -> Guardian:
+    # As `Guardians` has it
+
+    def start(self, order: bytes, *descriptors: int) -> Guardian:
+        """A guardian begins."""
         if self.no_process is not None:
             raise self.no_process
         assert self.nursery is not None
         self.starts += 1
-        given = arguments[arguments.index(str(guarded_module.GUARDIAN)) + 1 :]
-        lifeline, status, channel, limits, __, remove, *command = given
-        assert {int(lifeline), int(status), int(channel)} == set(pass_fds)
+        status, lifeline, _, stdout, stderr, channel = descriptors
         guardian = Guardian(
             self,
-            next(self._pids),
-            command,
-            descriptors=[os.dup(int(each)) for each in (channel, stdout, stderr)],
-            lifeline=os.dup(int(lifeline)),
-            status=os.dup(int(status)),
-            memory=int(limits.partition(":")[0]),
-            execution=env["SMARTLINKD_EXECUTION"],
-            folder=Path(remove),
+            Order.read(order),
+            descriptors=[os.dup(each) for each in (channel, stdout, stderr)],
+            lifeline=os.dup(lifeline),
+            status=os.dup(status),
         )
         self.guardians.append(guardian)
         self.nursery.start_soon(guardian.run)
         return guardian
+
+    def give_up(self) -> None:
+        """What has not begun its work never does."""
+        for each in [each for each in self.guardians if each.puppet is None]:
+            each.kill()
 
     def next_pid(self) -> int:
         return next(self._pids)
 
 
 class Guardian:
-    """A guardian, in the shape of `subprocess.Popen`."""
+    """See `daemon/processes/guardian.py`."""
 
     def __init__(
         self,
         machine: Workers,
-        pid: int,
-        command: Sequence[str],
+        order: Order,
         *,
         descriptors: Sequence[int],
         lifeline: int,
         status: int,
-        memory: int,
-        execution: str,
-        folder: Path,
     ) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
+        assert order.limits is not None
+        assert order.remove is not None
         self.puppet: Puppet | None = None
+        self.command = [os.fsdecode(word) for word in order.command]
+        self.execution = order.environment[b"SMARTLINKD_EXECUTION"].decode()
         self._machine = machine
-        self._command = command
+        self._memory = order.limits[0]
+        self._folder = Path(os.fsdecode(order.remove))
         self._descriptors = list(descriptors)
         self._lifeline = lifeline
         self._status = status
-        self._memory = memory
-        self._execution = execution
-        self._folder = folder
+        self._has_ended = False
         self._life = trio.CancelScope()
-        self._watched, self._end_of_watch = os.pipe()
         os.set_blocking(lifeline, False)
-
-    # As Popen has it
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    def wait(self) -> int:
-        assert self.returncode is not None
-        return self.returncode
 
     def kill(self) -> None:
         """SIGKILL, from whomever. The kernel ends its command with it, but not what that left."""
-        if self.returncode is None:
-            self.returncode = -signal.SIGKILL
+        if not self._has_ended:
             self._life.cancel()
             if self.puppet is not None:
                 self.puppet.signal(signal.SIGKILL)
                 if self.puppet.forks:
                     self._machine.orphans.append(self.puppet)
-            self._close()
-
-    def open_pidfd(self) -> int:
-        """A descriptor that is readable when it has ended."""
-        return os.dup(self._watched)
+            self._end()
 
     # Its life
 
     async def run(self) -> None:
         with self._life:
-            await trio.sleep(STARTS)
             if self._machine.starting is not None:
                 await self._machine.starting.enter()
+            await trio.sleep(STARTS)
             fault = self._why_not()
             if fault:
                 self._report(f"failed {fault} exec")
             else:
                 await self._follow()
             await trio.sleep(ENDS)
-            if self.returncode is None:  # it may have been killed in this very moment
+            if not self._has_ended:  # it may have been killed in this very moment
                 self._end_tree()
                 shutil.rmtree(self._folder)
-                self.returncode = 0
-                self._close()
+                self._report("gone")
+                self._end()
 
     def _why_not(self) -> int:
         """The number of the error of exec; 0 for none."""
         try:
-            if not os.stat(self._command[0]).st_mode & 0o111:  # noqa: PTH116 - of a word
+            if not os.stat(self.command[0]).st_mode & 0o111:  # noqa: PTH116 - of a word
                 return 13
         except OSError as fault:
             return fault.errno or 5
@@ -237,12 +210,12 @@ class Guardian:
 
     async def _follow(self) -> None:
         puppet = self.puppet = Puppet(
-            self._machine.next_pid(), self._execution, self._folder, self._descriptors
+            self._machine.next_pid(), self.execution, self._folder, self._descriptors
         )
-        if (script := self._machine.scripts.get(Path(self._command[0]))) is not None:
+        if (script := self._machine.scripts.get(Path(self.command[0]))) is not None:
             puppet.do(*script)
         self._descriptors = []  # they are its own now
-        self._report(f"started {puppet.pid}")
+        self._report(f"started {puppet.pid} {NOBODY}")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(puppet.run)
             nursery.start_soon(self._wait, puppet, nursery.cancel_scope)
@@ -258,7 +231,7 @@ class Guardian:
         """Signals to the command's group, until the lifeline is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._lifeline)
-            if self.returncode is not None:  # as above: the number may be another file's by now
+            if self._has_ended:  # as above: the number may be another file's by now
                 break
             numbers = os.read(self._lifeline, 64)
             if not numbers:
@@ -293,14 +266,11 @@ class Guardian:
         except BrokenPipeError:
             return  # the daemon has gone
 
-    def _close(self) -> None:
-        """The kernel closes what it had open, and whoever watches sees it."""
-        for each in self._owned():
+    def _end(self) -> None:
+        """The kernel closes what it had open, and whoever has the other ends sees it."""
+        self._has_ended = True
+        for each in (*self._descriptors, self._lifeline, self._status):
             os.close(each)
         self._descriptors = []
         self._machine.guardians.remove(self)
         self.puppet = None
-
-    def _owned(self) -> Iterator[int]:
-        yield from self._descriptors
-        yield from (self._lifeline, self._status, self._watched, self._end_of_watch)

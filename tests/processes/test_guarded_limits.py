@@ -245,7 +245,7 @@ from daemon.processes.guardian import remove_folder
 
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
-sys.exit(not remove_folder(sys.argv[1]))
+sys.exit(remove_folder(os.fsencode(sys.argv[1])) or 0)
 """
 
 

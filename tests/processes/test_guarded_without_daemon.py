@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import daemon
+from tests.processes.family import parent, running
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -47,6 +48,8 @@ async def test_a_killed_daemon_leaves_no_process_and_no_folder(
         child_file = folder / "child"
         await until(lambda: child_file.exists() and child_file.read_text().strip() != "")
         child = int(child_file.read_text())
+        guardian = parent(command)
+        family = (command, child, guardian, parent(guardian))
         os.kill(victim.pid, signal.SIGKILL)
-        await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (command, child)))
+        await until(lambda: not any(map(running, family)))
         await until(lambda: not folder.exists())

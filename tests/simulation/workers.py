@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tests.fakes import workers
 from tests.fakes.workers import Guardian
@@ -17,9 +16,9 @@ class Workers(workers.Workers):
         super().__init__(folder)
         self._executions = executions
 
-    def _popen(self, *args: Any, **more: Any) -> Guardian:
-        guardian = super()._popen(*args, **more)
-        crew = guardian._command[-1]
-        running = sum(each._command[-1] == crew for each in self.guardians)
-        self._executions.worker_started(crew, guardian._execution, running)
+    def start(self, order: bytes, *descriptors: int) -> Guardian:
+        guardian = super().start(order, *descriptors)
+        crew = guardian.command[-1]
+        running = sum(each.command[-1] == crew for each in self.guardians)
+        self._executions.worker_started(crew, guardian.execution, running)
         return guardian

@@ -56,7 +56,7 @@ GONE = 1.0
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
     "its guardian does not end and is killed",  # one that does not get as far as its command
-    "its guardian ended with -9",
+    "its guardian was killed",
     ": nothing new can be kept until there is room",
 )
 """Errors that may be told in a storm."""

@@ -55,7 +55,7 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         "daemon threads": seen["threads"],
         "daemon tasks": seen["tasks"],
         "daemon blocks": seen["blocks"],
-        "daemon children": len(children(daemon)),
+        "daemon guardians": sum(len(children(server)) for server in children(daemon)),
         **_named("chromium", memory_of(chromium)),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
@@ -87,12 +87,14 @@ def children(parent: int) -> list[int]:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those that were started with a home below a folder, as Chromium's and workers are."""
+    """Those that were started with a home below a folder, as Chromium's and workers are, or that
+    work below it, as their guardians do."""
     mark, found = f"HOME={folder}".encode(), []
     for pid, stat in _stats():
         with suppress(OSError):
-            if stat[0] != "Z" and mark in Path(f"/proc/{pid}/environ").read_bytes():
-                found.append(pid)
+            works_below = Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder)
+            if works_below or mark in Path(f"/proc/{pid}/environ").read_bytes():
+                found += [] if stat[0] == "Z" else [pid]
     return found
 
 

@@ -76,7 +76,7 @@ def test_a_conversion_in_a_chromium_with_its_sandbox(service: Service) -> None:
     (browser,) = [
         pid
         for pid, line in processes.items()
-        if "--remote-debugging" in line and "--type" not in line and "guardian" not in line
+        if "--remote-debugging" in line and "--type" not in line
     ]
     renderers = [pid for pid, line in processes.items() if "--type=renderer" in line]
     assert renderers

@@ -182,7 +182,7 @@ _worker("half_a_line", "error", f"{_BROKE}its last line has no newline")
 _worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
 _worker("dies_with_children", "error", "exited with code 3 without a result")
 _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
-_worker("guardian_killed", "error", "ended by signal 9", log="its guardian ended with -9")
+_worker("guardian_killed", "error", "ended by signal 9", log="its guardian was killed")
 _worker("result_twice", "error", f"{_BROKE}`result` after `result`")
 for _fault in ("floods_output", "leaves_children"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")

@@ -1,0 +1,173 @@
+"""Where guardians come from: the daemon's side of `fork_server.py`.
+
+    async with shared_guardians():     # around all of a program that runs many commands
+        ...
+    async with guardians() as source:  # those, or for this block a server of its own
+        source.start(order, descriptors)
+
+The problem: a command's start has to be quick, and each has to have a guardian.
+
+The choice: one server for as long as the daemon runs, who forks them. It is started by the first
+who needs it, and again by the next when it has gone: so it needs nobody to look after it. To start
+it, and to ask it, is no await: neither can be cancelled half-way. What is asked for and then not
+wanted ends by its lifeline, like all that a guardian does.
+"""
+
+from __future__ import annotations
+
+import array
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import trio
+
+from daemon.processes.sealed import sealed_file
+
+logger = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+RUN_SERVER = """
+import sys
+sys.path.append(sys.argv[1])
+import fork_server, guardian
+fork_server.serve(int(sys.argv[2]), guardian.main)
+"""
+END_LIMIT = 1.0
+"""Seconds; a server ends within a millisecond when nobody asks any more, unless it is stopped."""
+
+
+class Guardians:
+    """Made by `guardians()`."""
+
+    def __init__(self) -> None:
+        self._server: _Server | None = None
+
+    def start(self, order: bytes, status: int, *others: int) -> None:
+        """Have a guardian begin on `order`, with these descriptors; see `guardian.py`.
+
+        They are the caller's, and can be closed afterwards. Raises `OSError`.
+        """
+        content = sealed_file("order", order)
+        try:
+            self._ask([status, content, *others])
+        finally:
+            os.close(content)
+
+    def give_up(self) -> None:
+        """End the server, which does not do what it was asked for. The next asks another."""
+        if self._server is not None:
+            self._server.kill()
+
+    async def close(self) -> None:
+        """End the server. Bounded, and not to be cancelled."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _ask(self, descriptors: Sequence[int]) -> None:
+        if self._server is not None:
+            try:
+                self._server.ask(descriptors)
+            except (BrokenPipeError, ConnectionResetError):
+                code = self._server.bury()
+                self._server = None
+                logger.warning("the server of guardians ended with %s, another is started", code)
+            else:
+                return
+        self._server = _Server()
+        self._server.ask(descriptors)
+
+
+class _Server:
+    """One server process. Raises `OSError` when there can be none."""
+
+    def __init__(self) -> None:
+        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door.setblocking(False)
+        command = [sys.executable, "-I", "-S", "-c", RUN_SERVER, str(HERE), str(theirs.fileno())]
+        try:
+            with theirs, _signals_blocked():
+                self._process = subprocess.Popen(  # noqa: S603 - nothing of it is from outside
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env={},
+                    cwd="/",
+                    pass_fds=[theirs.fileno()],
+                )
+        except BaseException:
+            self._door.close()
+            raise
+
+    def ask(self, descriptors: Sequence[int]) -> None:
+        """Raises `OSError`, `BrokenPipeError` when it has gone."""
+        rights = array.array("i", descriptors)
+        self._door.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def bury(self) -> int:
+        """Once its end of the socket is closed, so within microseconds. What it ended with."""
+        self._door.close()
+        return self._process.wait()
+
+    async def close(self) -> None:
+        """End it, when it has not ended."""
+        self._door.shutdown(socket.SHUT_WR)
+        with trio.CancelScope(shield=True):
+            if not await self._ends():
+                logger.error("the server of guardians does not end and is killed")
+                self.kill()
+                await self._ends()
+        self.bury()
+
+    async def _ends(self) -> bool:
+        with trio.move_on_after(END_LIMIT) as limit:
+            await trio.lowlevel.wait_readable(self._door)
+        return not limit.cancelled_caught
+
+
+_shared: ContextVar[Guardians] = ContextVar("guardians")
+
+
+@asynccontextmanager
+async def guardians() -> AsyncIterator[Guardians]:
+    """Those of the `shared_guardians()` around, or for this block some of their own."""
+    shared = _shared.get(None)
+    if shared is not None:
+        yield shared
+        return
+    own = Guardians()
+    try:
+        yield own
+    finally:
+        await own.close()
+
+
+@asynccontextmanager
+async def shared_guardians() -> AsyncIterator[None]:
+    """All that is run in the block, and in the tasks that are started in it, has one server."""
+    async with guardians() as ours:
+        token = _shared.set(ours)
+        try:
+            yield
+        finally:
+            _shared.reset(token)
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """A process forked in here starts with all signals blocked: a Ctrl-C cannot end it early."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
