@@ -1,9 +1,9 @@
 """Row 7: what the daemon and its Chromium hold in memory, beside a Playwright script.
 
 A Playwright script is two programs: Python, and a driver in Node that speaks with Chromium. Beside
-them stands the daemon with the guardian of its Chromium. Both sides run at the same time, and are
-looked at in turns, at rest: what programs share is divided among all that share it, so it counts
-for as much on both sides.
+them stands the daemon with the guardian of its Chromium, and the server that guardians are forked
+by. Both sides run at the same time, and are looked at in turns, at rest: what programs share is
+divided among all that share it, so it counts for as much on both sides.
 
 Of each process the proportional set size counts. Where the kernel does not show it, which takes the
 right to look into a process that hides from its own user's others, what it shares with nobody.
@@ -73,7 +73,8 @@ def row_7(plan: Plan) -> Row:
             *_grown(few, many, warm, worked, NO_GOAL if plan.quick else FLAT),
         ],
         [
-            "Without Chromium: the daemon and Chromium's guardian; Playwright's script and driver.",
+            "Without Chromium: the daemon, Chromium's guardian and the server of guardians; "
+            "Playwright's script and driver.",
             "Idle, either has one page open: the script its portal's, from its start; the daemon "
             "the one by which it sees that the browser works, and after that its portal's as well.",
         ],

@@ -3,16 +3,17 @@
 The problem: what a guardian is for, it can only do as a process of its own, and to start a Python
 takes longer than most workers that it guards.
 
-The choice: one Python is started, which imports `guardian.py` and nothing else, and waits. For each
-request on its socket it forks, which takes a twentieth of a start; the fork becomes the guardian.
-It has one thread, no lock and no file of its own, so a fork of it is as good as a new process. It
-knows nothing of the daemon's: neither its environment nor its descriptors.
+The choice: one Python is started, which imports little, and waits. For each request on its socket
+it forks, which takes a twentieth of a start; the fork becomes the guardian. It has one thread, no
+lock, and nothing open but that socket, so a fork of it is as good as a new process. It knows
+nothing of the daemon's: neither its environment nor its descriptors. What else a process has from
+its parent (its umask, limits and priority) is what the daemon had when the server was started.
 
 A guardian is then not the daemon's child, and the kernel does not tell the daemon of its end. The
 end of the file that is its status pipe does (see `guarded.py`).
 
 A request is one message with one byte and descriptors, which go to the fork as they are. They are
-all that is known of it here: when a fork fails, the first of them, a pipe, is told the error. The
+all that is known of it here: when there can be no fork, the first of them, a pipe, is told why. The
 server ends when the other end of its socket is closed, by the kernel too. Guardians outlive it.
 """
 
@@ -35,10 +36,16 @@ else:
 
 MOST_DESCRIPTORS = 8
 SIZE_OF_INT = 4
+FIRST_OF_OTHERS = 3
 
 
 def serve(door: int, work: Callable[[list[int]], None]) -> None:
     """Have a fork do `work` with the descriptors of each request, until there are no more."""
+    # Nothing that is received is to have the number of a standard stream: the daemon may have been
+    # started without one.
+    while (number := os.open(os.devnull, os.O_RDWR)) < FIRST_OF_OTHERS:
+        pass
+    os.close(number)
     # Nothing that is aimed at the daemon's process group may end this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel takes away who has died
@@ -49,7 +56,7 @@ def serve(door: int, work: Callable[[list[int]], None]) -> None:
         try:
             pid = os.fork()
         except OSError as fault:
-            os.write(descriptors[0], f"failed {fault.errno} fork\n".encode())
+            refuse(descriptors, f"failed {fault.errno} fork")
             pid = -1
         if pid == 0:
             asked.close()
@@ -69,10 +76,17 @@ def receive(asked: socket.socket) -> list[int] | None:
         if not flags & socket.MSG_CTRUNC:
             return found
         # This process may have no more descriptors, so some of them are lost.
-        if found:
-            os.write(found[0], f"failed {errno.EMFILE} receive\n".encode())
+        refuse(found, f"failed {errno.EMFILE} receive")
         for each in found:
             os.close(each)
+
+
+def refuse(descriptors: list[int], why: str) -> None:
+    for status in descriptors[:1]:
+        try:
+            os.write(status, f"{why}\n".encode())
+        except OSError:
+            return  # who asked has gone
 
 
 def become(work: Callable[[list[int]], None], descriptors: list[int]) -> None:

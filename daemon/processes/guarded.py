@@ -9,7 +9,7 @@ the daemon itself is killed.
 
 The choice: each command gets a guardian (see `guardian.py`), and this is the daemon's side of it.
 What ties the two are pipes. To close our end of the lifeline, which the kernel does for us when we
-die, ends the tree; and the end of the status pipe, which the guardian alone holds, is its end.
+die, ends the tree; and when nobody has the other end of the status pipe, the guardian has ended.
 
 Rejected: `trio.run_process` and `trio.lowlevel.open_process`, which know one process, not a tree;
 and signalling the command by its number from here, where the number may be another process's by
@@ -22,7 +22,6 @@ import errno
 import logging
 import os
 import pwd
-import select
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -34,8 +33,8 @@ from pathlib import Path
 import trio
 
 from daemon.processes.background import background
-from daemon.processes.guardian import Order
-from daemon.processes.guardians import Guardians, guardians
+from daemon.processes.guardian import Order, is_closed
+from daemon.processes.guardians import Guardians, Server, guardians
 from daemon.processes.tail import Tail
 
 logger = logging.getLogger(__name__)
@@ -98,6 +97,7 @@ class Guarded:
         self,
         name: str,
         *,
+        server: Server,
         lifeline: FileIO,
         status_fd: int,
         stdout_fd: int,
@@ -106,7 +106,8 @@ class Guarded:
         self.pid = 0  # the command's own process id; set before the block is entered
         self.status: ExitStatus | None = None  # set when the command has ended
         self._name = name
-        self._guardian = 0  # its process id, once it has started the command
+        self._guardian = 0  # its process id, once it has told it
+        self._server = server
         self._lifeline = lifeline
         self._status_fd = status_fd
         self._stdout = Tail(stdout_fd)
@@ -153,15 +154,16 @@ class Guarded:
         if self._fault is not None:
             raise self._fault
 
-    async def _leave(self, source: Guardians) -> None:
+    async def _leave(self) -> None:
         """Let go and wait for the guardian's end. Bounded, and not to be cancelled."""
         self._lifeline.close()
-        with trio.CancelScope(shield=True):
-            if not await self._guardian_ends(within=LEAVE_LIMIT):
-                logger.error("%s: its guardian does not end and is killed", self._name)
-                self._kill_guardian(source)
-                await self._guardian_ends(within=KILLED_GUARDIAN_LIMIT)
-        self._following.cancel()
+        try:
+            with trio.CancelScope(shield=True):
+                if not await self._guardian_ends(within=LEAVE_LIMIT):
+                    self._kill_guardian()
+                    await self._guardian_ends(within=KILLED_GUARDIAN_LIMIT)
+        finally:
+            self._following.cancel()
         if self._left is not None:
             logger.error("%s: something may be left over: %s", self._name, self._left)
 
@@ -170,18 +172,23 @@ class Guarded:
             await self._guardian_ended.wait()
         return self._guardian_ended.is_set()
 
-    def _kill_guardian(self, source: Guardians) -> None:
+    def _kill_guardian(self) -> None:
         if not self._guardian:
-            source.give_up()  # it has not come to this one, in all likelihood
+            logger.error("%s: the server of guardians does not answer and is killed", self._name)
+            self._server.give_up()
             return
-        # It is no child of ours: its number is its own for as long as its pipe is open.
-        with suppress(ProcessLookupError):
+        logger.error("%s: its guardian does not end and is killed", self._name)
+        try:
             pidfd = os.pidfd_open(self._guardian)
-            try:
-                if not _closed(self._status_fd):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            finally:
-                os.close(pidfd)
+        except OSError as fault:  # it has just ended, or there is no descriptor left
+            logger.warning("%s: its guardian cannot be killed: %s", self._name, fault)
+            return
+        try:
+            # It is no child of ours. While its pipe is open, its number is not another one's.
+            if not is_closed(self._status_fd):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        finally:
+            os.close(pidfd)
 
     async def _follow_status(self) -> None:
         """Read what the guardian reports, to its end."""
@@ -207,9 +214,11 @@ class Guarded:
 
     def _note(self, what: str, about: str = "") -> None:
         match what:
-            case "started":
-                self.pid, self._guardian = map(int, about.split(" "))
+            case "guardian":
+                self._guardian = int(about)
                 self._left = "its guardian was killed"
+            case "started":
+                self.pid = int(about)
                 self._started.set()
             case "failed":
                 number, _, step = about.partition(" ")
@@ -254,15 +263,15 @@ async def guarded(
     and as its descriptor 3; once in the block the caller's are of no more use. The ends of standard
     output and error are kept.
     """
-    order = Order(
-        [os.fsencode(word) for word in command],
-        {os.fsencode(name): os.fsencode(environment[name]) for name in environment},
-        os.fsencode(working_folder),
-        user=(user.uid, user.gid) if user else None,
-        limits=(limits.memory, limits.file_size) if limits else None,
-        remove=os.fsencode(remove) if remove else None,
-    )
     try:
+        order = Order(
+            [os.fsencode(word) for word in command],
+            {os.fsencode(name): os.fsencode(environment[name]) for name in environment},
+            os.fsencode(working_folder),
+            user=(user.uid, user.gid) if user else None,
+            limits=(limits.memory, limits.file_size) if limits else None,
+            remove=os.fsencode(remove) if remove else None,
+        )
         async with guardians() as source:
             with _ordered(source, order, Path(command[0]).name, stdin, channel) as process:
                 async with background(
@@ -272,7 +281,7 @@ async def guarded(
                         await process._start()
                         yield process
                     finally:
-                        await process._leave(source)
+                        await process._leave()
     finally:
         if remove is not None:
             await _see_removed(remove)
@@ -303,15 +312,15 @@ def _ordered(
                 stdin = os.open(os.devnull, os.O_RDONLY)
                 theirs.callback(os.close, stdin)
             streams = [stdin, stdout_end, stderr_end, *([] if channel is None else [channel])]
-            source.start(order.written(), status_end, lifeline_end, *streams)
-        yield Guarded(name, lifeline=lifeline, status_fd=status, stdout_fd=stdout, stderr_fd=stderr)
-
-
-def _closed(read_end: int) -> bool:
-    """Whether nobody can write to a pipe any more."""
-    poll = select.poll()
-    poll.register(read_end, 0)
-    return any(events & select.POLLHUP for _, events in poll.poll(0))
+            server = source.start(order.written(), status_end, lifeline_end, *streams)
+        yield Guarded(
+            name,
+            server=server,
+            lifeline=lifeline,
+            status_fd=status,
+            stdout_fd=stdout,
+            stderr_fd=stderr,
+        )
 
 
 async def _see_removed(folder: Path) -> None:

@@ -13,10 +13,10 @@ daemon dies, however it dies.
 It is a fork of `fork_server.py`, which imports this file and nothing of the daemon's, because its
 start is in front of the first command's. It is given descriptors, in this order:
 
-    STATUS     a pipe for these lines: `started PID GUARDIAN`, the numbers of the command and of
-               this process, or `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES`
-               before the tree is ended for its memory; at last `gone`, or `left WHAT` when not all
-               has ended or gone. A pipe that is closed without that is a guardian that was killed.
+    STATUS     a pipe for these lines: `guardian PID`, its own number; `started PID`, or
+               `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES` before the tree is
+               ended for its memory; at last `gone`, or `left WHAT` when not all has ended or gone.
+               When that is missing, it was killed.
     ORDER      a file with what is to be run, see `Order`.
     LIFELINE   a pipe. Each byte read is a signal number to send to the command's process group; end
                of file means: end the tree.
@@ -99,12 +99,14 @@ class Order:
         self.remove = remove
 
     def written(self) -> bytes:
-        """As the content of a file. Raises `ValueError` for a zero byte in a field."""
+        """As the content of a file. Raises `ValueError` for what execve(2) cannot be given."""
         head = [numbers_as_text(self.user), numbers_as_text(self.limits), self.remove or b""]
         entries = [name + b"=" + value for name, value in self.environment.items()]
         fields = [*head, self.folder, b"%d" % len(self.command), *self.command, *entries]
         if any(b"\0" in field for field in fields):
             raise ValueError("embedded null byte")
+        if not self.command[0] or any(b"=" in (name or b"=") for name in self.environment):
+            raise ValueError("no program, or an environment variable without a proper name")
         return b"".join(field + b"\0" for field in fields)
 
     @classmethod
@@ -132,7 +134,18 @@ def numbers_of_text(text: bytes) -> tuple[int, int] | None:
 
 
 def main(descriptors: list[int]) -> None:
-    status, content, lifeline, *streams = descriptors
+    status, *others = descriptors
+    report(status, f"guardian {os.getpid()}")
+    try:
+        left = guard(status, *others)
+    except BaseException as fault:
+        report(status, f"left {fault!r}".replace("\n", " "))
+        raise
+    report(status, f"left {left}" if left else "gone")
+
+
+def guard(status: int, content: int, lifeline: int, *streams: int) -> str:
+    """Run what is ordered, to the end of all its processes. What is left; mostly empty."""
     for number, descriptor in enumerate(streams[:CHANNEL]):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -140,22 +153,22 @@ def main(descriptors: list[int]) -> None:
     os.lseek(content, 0, os.SEEK_SET)  # whoever wrote it left it at its end
     order = Order.read(read_all(content))
     wake = become_guardian()
-    left = ""
     try:
-        enter(order.folder)
-        children()  # refuse to start a tree whose end could not be guaranteed
-        pid = start(order, channel)
-        if channel is not None:
-            os.close(channel)  # or its peer would not see that the command has closed it
-        report(status, f"started {pid} {os.getpid()}")
-        follow(pid, lifeline, wake, status, order.limits[0] if order.limits else None)
+        if not is_closed(lifeline):  # who asked may have gone while this one was being made
+            enter(order.folder)
+            children()  # refuse to start a tree whose end could not be guaranteed
+            pid = start(order, channel)
+            if channel is not None:
+                os.close(channel)  # or its peer would not see that the command has closed it
+            report(status, f"started {pid}")
+            follow(pid, lifeline, wake, status, order.limits[0] if order.limits else None)
     except OSError as fault:
         report(status, f"failed {fault.errno or errno.EIO} {fault.filename or 'start'}")
     finally:
         left = end_tree(wake)
         if order.remove is not None:
             left = remove_folder(order.remove) or left
-    report(status, f"left {left}" if left else "gone")
+    return left
 
 
 def become_guardian() -> int:
@@ -179,6 +192,13 @@ def enter(folder: bytes) -> None:
         os.chdir(folder)
     except OSError as fault:
         raise OSError(fault.errno, fault.strerror, "folder") from None
+
+
+def is_closed(read_end: int) -> bool:
+    """Whether nobody can write to a pipe any more."""
+    poll = select.poll()
+    poll.register(read_end, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
 def prctl(option: int, value: int) -> None:

@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -48,47 +49,48 @@ class Guardians:
     """Made by `guardians()`."""
 
     def __init__(self) -> None:
-        self._server: _Server | None = None
+        self._server: Server | None = None
 
-    def start(self, order: bytes, status: int, *others: int) -> None:
+    def start(self, order: bytes, status: int, *others: int) -> Server:
         """Have a guardian begin on `order`, with these descriptors; see `guardian.py`.
 
-        They are the caller's, and can be closed afterwards. Raises `OSError`.
+        They are the caller's, and can be closed afterwards. Who was asked is returned. Raises
+        `OSError`.
         """
         content = sealed_file("order", order)
         try:
-            self._ask([status, content, *others])
+            return self._ask([status, content, *others])
         finally:
             os.close(content)
 
-    def give_up(self) -> None:
-        """End the server, which does not do what it was asked for. The next asks another."""
-        if self._server is not None:
-            self._server.kill()
-
     async def close(self) -> None:
         """End the server. Bounded, and not to be cancelled."""
-        if self._server is not None:
-            await self._server.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
 
-    def _ask(self, descriptors: Sequence[int]) -> None:
+    def _ask(self, descriptors: Sequence[int]) -> Server:
         if self._server is not None:
             try:
                 self._server.ask(descriptors)
             except (BrokenPipeError, ConnectionResetError):
-                code = self._server.bury()
+                logger.warning(
+                    "the server of guardians has ended (%s), another is started",
+                    self._server.bury(),
+                )
                 self._server = None
-                logger.warning("the server of guardians ended with %s, another is started", code)
             else:
-                return
-        self._server = _Server()
+                return self._server
+        self._server = Server()
         self._server.ask(descriptors)
+        return self._server
 
 
-class _Server:
-    """One server process. Raises `OSError` when there can be none."""
+class Server:
+    """One server process."""
 
     def __init__(self) -> None:
+        """Start it. Raises `OSError` when there can be none."""
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.setblocking(False)
         command = [sys.executable, "-I", "-S", "-c", RUN_SERVER, str(HERE), str(theirs.fileno())]
@@ -99,7 +101,7 @@ class _Server:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     env={},
-                    cwd="/",
+                    cwd=tempfile.gettempdir(),
                     pass_fds=[theirs.fileno()],
                 )
         except BaseException:
@@ -111,13 +113,15 @@ class _Server:
         rights = array.array("i", descriptors)
         self._door.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
-    def kill(self) -> None:
+    def give_up(self) -> None:
+        """End it: it does not do what it was asked for. The next to ask starts another."""
         self._process.kill()
 
-    def bury(self) -> int:
+    def bury(self) -> str:
         """Once its end of the socket is closed, so within microseconds. What it ended with."""
         self._door.close()
-        return self._process.wait()
+        code = self._process.wait()
+        return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
     async def close(self) -> None:
         """End it, when it has not ended."""
@@ -125,14 +129,17 @@ class _Server:
         with trio.CancelScope(shield=True):
             if not await self._ends():
                 logger.error("the server of guardians does not end and is killed")
-                self.kill()
-                await self._ends()
+                self.give_up()
+                if not await self._ends():
+                    self._door.close()  # it waits for a dead disk, so nobody waits for it
+                    return
         self.bury()
 
     async def _ends(self) -> bool:
-        with trio.move_on_after(END_LIMIT) as limit:
+        with trio.move_on_after(END_LIMIT):
             await trio.lowlevel.wait_readable(self._door)
-        return not limit.cancelled_caught
+            return True
+        return False
 
 
 _shared: ContextVar[Guardians] = ContextVar("guardians")

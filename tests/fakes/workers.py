@@ -134,11 +134,6 @@ class Workers:
         self.nursery.start_soon(guardian.run)
         return guardian
 
-    def give_up(self) -> None:
-        """What has not begun its work never does."""
-        for each in [each for each in self.guardians if each.puppet is None]:
-            each.kill()
-
     def next_pid(self) -> int:
         return next(self._pids)
 
@@ -170,6 +165,10 @@ class Guardian:
         self._life = trio.CancelScope()
         os.set_blocking(lifeline, False)
 
+    def give_up(self) -> None:
+        """As `Server` has it: this one has not begun."""
+        self.kill()
+
     def kill(self) -> None:
         """SIGKILL, from whomever. The kernel ends its command with it, but not what that left."""
         if not self._has_ended:
@@ -186,6 +185,7 @@ class Guardian:
         with self._life:
             if self._machine.starting is not None:
                 await self._machine.starting.enter()
+            self._report(f"guardian {NOBODY}")
             await trio.sleep(STARTS)
             fault = self._why_not()
             if fault:
@@ -215,7 +215,7 @@ class Guardian:
         if (script := self._machine.scripts.get(Path(self.command[0]))) is not None:
             puppet.do(*script)
         self._descriptors = []  # they are its own now
-        self._report(f"started {puppet.pid} {NOBODY}")
+        self._report(f"started {puppet.pid}")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(puppet.run)
             nursery.start_soon(self._wait, puppet, nursery.cancel_scope)

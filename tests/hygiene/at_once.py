@@ -11,17 +11,17 @@ import pytest
 import trio
 
 from tests.hygiene.look import Thing, descriptors
-from tests.hygiene.processes import children
+from tests.hygiene.processes import descendants
 
 
 def held() -> tuple[set[Thing], set[int]]:
-    """The open descriptors, and the children, zombies included."""
-    return set(descriptors()), children()
+    """The open descriptors, and the processes below this one, zombies included."""
+    return set(descriptors()), descendants()
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """The test must leave no descriptor and no child."""
+    """The test must leave no descriptor and no process."""
     before = held()
     yield
     assert held() == before

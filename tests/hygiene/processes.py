@@ -23,12 +23,22 @@ KERNEL_THREAD = 0x00200000
 MARKS = (f"{FOLDER}/".encode(), f"TMPDIR={FOLDER}\0".encode())
 
 
-def children() -> set[int]:
-    """The ids of our children."""
+def children(of: str = "self") -> set[int]:
+    """The ids of our children, or of those of another process."""
     found: set[int] = set()
-    for task in os.listdir("/proc/self/task"):  # noqa: PTH208 - a thousandth of the time
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            found.update(map(int, _read(f"/proc/self/task/{task}/children").split()))
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for task in os.listdir(f"/proc/{of}/task"):  # noqa: PTH208 - a thousandth of the time
+            with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+                found.update(map(int, _read(f"/proc/{of}/task/{task}/children").split()))
+    return found
+
+
+def descendants() -> set[int]:
+    """The ids of our children, of theirs, and so on."""
+    found = look_at = children()
+    while look_at:
+        look_at = {child for pid in look_at for child in children(str(pid))}
+        found = found | look_at
     return found
 
 

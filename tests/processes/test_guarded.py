@@ -230,6 +230,40 @@ async def test_a_working_folder_that_is_not_there_is_an_error_too() -> None:
             raise AssertionError("it was started")
 
 
+@pytest.mark.parametrize(
+    ("command", "environment", "fault"),
+    [
+        (["/bin/true", "\ud800"], {}, UnicodeEncodeError),
+        (["/bin/true", "a\0b"], {}, ValueError),
+        ([""], {}, ValueError),
+        (["/bin/true"], {"": "x"}, ValueError),
+        (["/bin/true"], {"A=B": "x"}, ValueError),
+    ],
+)
+async def test_what_no_program_can_be_given_is_an_error_and_its_folder_goes(
+    command: list[str], environment: dict[str, str], fault: type[Exception], open_folder: Path
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    with pytest.raises(fault):
+        async with guarded(command, environment=environment, working_folder=ROOT, remove=folder):
+            raise AssertionError("it was started")
+    assert not folder.exists()
+
+
+async def test_what_is_odd_arrives_as_it_is(open_folder: Path) -> None:
+    odd = "a\nb=c \udcff ü"
+    async with guarded(
+        ["/bin/sh", "-c", 'printf "%s|%s" "$1" "$ODD"', "sh", odd],
+        environment={"ODD": odd, "EMPTY": ""},
+        working_folder=open_folder,
+    ) as process:
+        await process.wait()
+        assert process.stdout_tail == f"{odd}|{odd}".encode("utf-8", "surrogateescape").decode(
+            errors="replace"
+        )
+
+
 async def test_signals_to_the_guardian_do_not_end_it() -> None:
     async with guarded(
         ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT

@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 import trio
 
+import daemon
 from daemon.processes import guarded as guarded_module
+from daemon.processes import guardians as guardians_module
 from daemon.processes.guarded import ExitStatus, Guarded, guarded
-from daemon.processes.guardians import HERE, Guardians, guardians, shared_guardians
+from daemon.processes.guardian import Order
+from daemon.processes.guardians import HERE, guardians, shared_guardians
+from tests.hygiene.folder import FOLDER
 from tests.hygiene.processes import children
-from tests.processes.family import alive, parent
+from tests.processes.family import alive, parent, running
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -27,12 +31,20 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SLEEP = ("/bin/sleep", "1000")
 AT_ONCE = 30
+ROOT = Path(daemon.__file__).parents[1]
+REPLACED = "the server of guardians has ended (signal 9), another is started"
 
 
 @asynccontextmanager
 async def sleeping() -> AsyncIterator[Guarded]:
-    async with guarded(SLEEP, environment={}, working_folder=Path("/")) as process:
+    async with guarded(SLEEP, environment={}, working_folder=FOLDER) as process:
         yield process
+
+
+async def everything_of(status: int) -> str:
+    """What a guardian reports, to its end."""
+    with os.fdopen(status) as reports:
+        return await trio.to_thread.run_sync(reports.read)
 
 
 def server_of(process: Guarded) -> int:
@@ -70,15 +82,17 @@ async def test_outside_of_such_a_block_each_has_its_own_for_as_long_as_it_runs()
     assert not any(alive(server) for server in servers)
 
 
-async def test_it_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
     monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
     async with sleeping() as process:
         of_server = Path(f"/proc/{server_of(process)}")
         assert (of_server / "environ").read_bytes() == b""
-        assert (of_server / "cwd").readlink() == Path("/")
-        opened = {int(entry.name) for entry in (of_server / "fd").iterdir()}
-        assert {0, 1, 2} < opened
-        assert len(opened) == 4  # and the socket; nothing of what it has handed on
+
+        def opened() -> list[str]:
+            return os.listdir(of_server / "fd")  # noqa: PTH208 - numbers are enough
+
+        await until(lambda: len(opened()) == 4)  # the socket, and nothing of what it has handed on
+        assert {"0", "1", "2"} < set(opened())
 
 
 async def test_signals_do_not_end_it() -> None:
@@ -101,9 +115,7 @@ async def test_a_killed_one_is_replaced_and_what_runs_goes_on(
             assert server_of(another) not in (server, os.getpid())
         one.kill()
         assert await one.wait() == ExitStatus(signal=signal.SIGKILL)
-    assert [each.getMessage() for each in caplog.records] == [
-        "the server of guardians ended with -9, another is started"
-    ]
+    assert caplog.messages == [REPLACED]
 
 
 async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
@@ -111,15 +123,19 @@ async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
 ) -> None:
     monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
     async with shared_guardians(), sleeping() as one:
-        os.kill(server_of(one), signal.SIGSTOP)
+        server = server_of(one)
+        os.kill(server, signal.SIGSTOP)
         with trio.move_on_after(0.1) as patience:
             async with sleeping():
                 raise AssertionError("it was started")
         assert patience.cancelled_caught
         async with sleeping() as another:
-            assert server_of(another) != os.getpid()
-    assert "sleep: its guardian does not end and is killed" in caplog.messages
-    assert "the server of guardians ended with -9, another is started" in caplog.messages
+            assert server_of(another) != server
+        assert not alive(server)
+    assert caplog.messages == [
+        "sleep: the server of guardians does not answer and is killed",
+        REPLACED,
+    ]
 
 
 async def test_one_that_is_stopped_does_not_outlive_the_block(
@@ -134,16 +150,156 @@ async def test_one_that_is_stopped_does_not_outlive_the_block(
 
 
 async def test_a_guardian_that_is_stopped_is_killed_and_the_server_stays(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, until: Until
 ) -> None:
     monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
     async with shared_guardians(), sleeping() as one:
         async with sleeping() as another:
-            os.kill(parent(another.pid), signal.SIGSTOP)
+            guardian = parent(another.pid)
+            os.kill(guardian, signal.SIGSTOP)
+        await until(lambda: not running(guardian) and not running(another.pid))
         async with sleeping() as third:
             assert server_of(third) == server_of(one)
-    assert "sleep: its guardian does not end and is killed" in caplog.messages
-    assert "sleep: something may be left over: its guardian was killed" in caplog.messages
+    assert caplog.messages == [
+        "sleep: its guardian does not end and is killed",
+        "sleep: something may be left over: its guardian was killed",
+    ]
+
+
+async def test_it_has_no_child_that_has_ended(until: Until) -> None:
+    async with shared_guardians(), sleeping() as one:
+        async with sleeping() as another:
+            guardian = parent(another.pid)
+        await until(lambda: not alive(guardian))
+        assert children(str(server_of(one))) == {parent(one.pid)}
+
+
+HELD_BACK = """
+import os, sys, time
+sys.path.append(sys.argv[1])
+import fork_server, guardian
+def enter(folder):
+    os.mkdir(folder + b"/entered")
+    time.sleep(1000)
+guardian.enter = enter
+fork_server.serve(int(sys.argv[2]), guardian.main)
+"""
+
+
+async def test_a_guardian_that_does_not_come_to_its_command_is_killed(
+    open_folder: Path,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its working folder, or its program, is on a network that hangs."""
+    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+    monkeypatch.setattr(guardians_module, "RUN_SERVER", HELD_BACK)
+    before = children()
+
+    async def start() -> None:
+        async with guarded(SLEEP, environment={}, working_folder=open_folder):
+            raise AssertionError("it was started")
+
+    async with shared_guardians():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start)
+            await until((open_folder / "entered").exists)
+            (server,) = children() - before
+            (guardian,) = children(str(server))
+            nursery.cancel_scope.cancel()
+        await until(lambda: not running(guardian))
+        assert alive(server)
+    assert caplog.messages == [
+        "sleep: its guardian does not end and is killed",
+        "sleep: something may be left over: its guardian was killed",
+    ]
+
+
+async def test_what_was_asked_for_by_one_who_has_gone_is_not_run(tmp_path: Path) -> None:
+    """Its lifeline is closed by then. So a restarted daemon's program is not run beside it."""
+    trace = tmp_path / "trace"
+    order = Order(
+        [b"/bin/sh", b"-c", b"echo x > " + os.fsencode(trace)],
+        {},
+        b"/",
+        user=None,
+        limits=None,
+        remove=None,
+    )
+    async with guardians() as source:
+        status, status_end = os.pipe()
+        lifeline_end, lifeline = os.pipe()
+        os.close(lifeline)
+        others = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
+        source.start(order.written(), status_end, lifeline_end, *others)
+        for each in (status_end, lifeline_end, *others):
+            os.close(each)
+        said = await everything_of(status)
+    guardian, last = said.splitlines()
+    assert guardian.startswith("guardian ")
+    assert last == "gone"
+    assert not trace.exists()
+
+
+async def test_a_fault_of_a_guardians_own_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with sleeping() as process:
+        guardian = parent(process.pid)
+        _, most = resource.prlimit(guardian, resource.RLIMIT_NOFILE)
+        resource.prlimit(guardian, resource.RLIMIT_NOFILE, (3, most))
+        process.kill()
+        await process.wait()
+    (told,) = caplog.messages
+    assert told.startswith("sleep: something may be left over: OSError(24, ")
+
+
+async def test_a_daemon_without_descriptors_is_not_held_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot kill a guardian then, and says so."""
+    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+    monkeypatch.setattr(guarded_module, "KILLED_GUARDIAN_LIMIT", 0.1)
+
+    def no_descriptor(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with shared_guardians(), sleeping():
+        with trio.fail_after(5):
+            async with sleeping() as process:
+                guardian = parent(process.pid)
+                os.kill(guardian, signal.SIGSTOP)
+                monkeypatch.setattr(os, "pidfd_open", no_descriptor)
+        os.kill(guardian, signal.SIGKILL)
+    assert caplog.messages == [
+        "sleep: its guardian does not end and is killed",
+        "sleep: its guardian cannot be killed: [Errno 24] Too many open files",
+        "sleep: something may be left over: its guardian was killed",
+    ]
+
+
+WITHOUT_STREAMS = """
+import os, sys, trio
+from pathlib import Path
+from daemon.processes.guarded import guarded
+
+async def main():
+    command = ["/bin/sh", "-c", "echo it ran"]
+    async with guarded(command, environment={}, working_folder=Path("/")) as process:
+        await process.wait()
+        return process.stdout_tail
+
+told = os.dup(1)
+for each in range(3):
+    os.close(each)
+os.write(told, trio.run(main).encode())
+"""
+
+
+def test_a_daemon_may_have_no_standard_streams() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STREAMS], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout == b"it ran\n"
 
 
 async def test_a_server_without_descriptors_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,7 +329,7 @@ fork_server.serve(int(sys.argv[2]), print)
 
 
 async def test_a_server_that_cannot_fork_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.processes.guardians.RUN_SERVER", CANNOT_FORK)
+    monkeypatch.setattr(guardians_module, "RUN_SERVER", CANNOT_FORK)
     with pytest.raises(BlockingIOError, match=r"sleep \(fork\)"):
         async with sleeping():
             raise AssertionError("it was started")
@@ -197,20 +353,10 @@ async def test_an_order_that_is_none_ends_that_guardian_only() -> None:
         source.start(b"garbage", status_end, *others)
         for each in (status_end, *others):
             os.close(each)
-        said = b""
-        with os.fdopen(status, "rb") as reports:
-            await trio.lowlevel.wait_readable(reports)
-            said = await trio.to_thread.run_sync(reports.read)
-        assert said == b""  # which is a guardian that died before the start
+        _, last = (await everything_of(status)).splitlines()
+        assert last.startswith("left ValueError(")
         async with sleeping() as process:
             assert process.pid
-
-
-async def test_a_closed_one_was_never_started() -> None:
-    source = Guardians()
-    await source.close()
-    source.give_up()  # of no effect
-    await source.close()
 
 
 def test_the_program_needs_nothing_but_python() -> None:
