@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import resource
 import signal
 import sqlite3
@@ -204,8 +205,8 @@ class Scene:
             },
         }
         seen = 0
-        for path in self.daemon.program.folder.rglob("*"):
-            with suppress(FileNotFoundError, OSError):  # removed meanwhile, or no file
+        for path in self._files():
+            with suppress(OSError):  # removed meanwhile, or no file
                 found = self.canaries.found_in(path.read_bytes())
                 if path.parent == self.daemon.state and path.name.startswith("journal"):
                     found -= {WEBHOOK_PATH}  # where to call is kept until it was called
@@ -214,6 +215,11 @@ class Scene:
         assert seen > 8
         for row in self.rows():
             assert self.canaries.found_in(row) <= {WEBHOOK_PATH}
+
+    def _files(self) -> Iterator[Path]:
+        """Chromium removes folders while they are looked at, which `Path.rglob` takes ill."""
+        for folder, _, names in os.walk(self.daemon.program.folder):
+            yield from (Path(folder, name) for name in names)
 
     def rows(self) -> Iterator[str]:
         uri = f"file:{self.daemon.state / 'journal.sqlite3'}?mode=ro"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
@@ -81,6 +81,9 @@ def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str)
             ended = live(world, nursery)
             await is_up_or_ends(world, ended)
             strike.disarm()
+            # A part that is struck in this very moment notices it first.
+            await wait_all_tasks_blocked()
+            await is_up_or_ends(world, ended)
             if not ended.is_set():
                 await world.is_served(world.account)
                 world.stage.stop()
