@@ -166,7 +166,7 @@ def until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) ->
         if time.monotonic() > deadline:
             told = log.read_text(encoding="utf-8")[-2000:] if log.exists() else ""
             raise TimeoutError(f"nothing within {PATIENCE:g} s: {told}")
-        time.sleep(every)
+        time.sleep(every)  # other programs tell nobody when they are done
 
 
 def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -149,8 +150,11 @@ def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
         def state(one: str) -> str:
             return str(http.get(f"/crews/{CREW}/status/{one}").json()["state"])
 
+        def begun(one: str) -> bool:
+            return state(one) != "PENDING"
+
         for one in ids:
-            until(lambda one=one: state(one) != "PENDING", served.program.log)  # type: ignore[misc]
+            until(partial(begun, one), served.program.log)
             if (now := state(one)) != "RUNNING":
                 raise LoadFailed(f"the crew's execution {one} is {now}")
         try:
