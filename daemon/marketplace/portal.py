@@ -40,7 +40,7 @@ from daemon.marketplace.errors import (
 from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
-from daemon.marketplace.session import NO_PERMISSION, sign_of_url
+from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
 from daemon.marketplace.values import to_dict, to_int
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,10 @@ async def read_product_fetch(
     `HumanCheck`, `NotThere`, `PortalDown` or `PortalSilent`.
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
-    answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
+    try:
+        answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
+    except SessionLost:
+        raise ProductsRefused("the portal wants a login for it") from None
     return _product(answer, market, default_cap)
 
 
@@ -303,16 +306,32 @@ async def _next(
 async def _call(
     page: PortalPage, method: str, url: str, body: str | None, wait: float
 ) -> PageResponse:
-    """A call in the page's session, and its answer."""
+    """A call in the page's session, and its answer.
+
+    A page that leaves ends its calls, so where it went is asked before the call is blamed. When it
+    has left before, the call is not made: the answer is the URL where the page is now.
+    """
     async with _detours(page) as detours:
-        result = to_dict(
-            await page.evaluate(
-                _CALL, method, url, body, wait * 1000, MAX_ANSWER, deadline=wait + _GRACE
+        try:
+            result = to_dict(
+                await page.evaluate(
+                    _CALL,
+                    method,
+                    url,
+                    body,
+                    wait * 1000,
+                    MAX_ANSWER,
+                    list(SIGN_PATHS),
+                    deadline=wait + _GRACE,
+                )
             )
-        )
+        except ContextLost:
+            await _check_settled(page)
+            raise
         if failed := result.get("failed"):
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
+            await _check_settled(page)
             raise PortalDown(f"the call to it broke off ({failed})")
         answer = _Answer(
             status=to_int(result.get("status")) or 0,

@@ -3,7 +3,12 @@
 // → {status, url, mimeType, body}, or {failed: name of the DOMException}
 // A redirect is not followed: the login page, on another host, could not be read anyway. Its status
 // is hidden from scripts, so it is told as a plain 302.
-async (method, url, body, timeoutMs, maxBody) => {
+// A page that has gone to a login or a human check calls nothing: it is told as redirected there.
+async (method, url, body, timeoutMs, maxBody, signPaths) => {
+  const { pathname, href } = location;
+  if (signPaths.some((path) => pathname === path || pathname.startsWith(`${path}/`))) {
+    return { status: 302, url: href, mimeType: "", body: "" };
+  }
   const token = document.cookie.split("; ").find((cookie) => cookie.startsWith("csrftoken="));
   const headers = { accept: "application/json", "affiliate-program-type": "1" };
   if (body !== null) {

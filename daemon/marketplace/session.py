@@ -22,6 +22,8 @@ _IS_LOGIN_KEYS = ("is_login", "2")
 
 _HUMAN_CHECK_PATHS = ("/verify/captcha", "/verify/traffic")
 _LOGIN_PATHS = ("/buyer/login", "/login")
+SIGN_PATHS = (*_HUMAN_CHECK_PATHS, *_LOGIN_PATHS)
+"""A page at one of these, or below it, is a sign by itself: nothing is called from there."""
 _LOGIN_HOST_PREFIX = "accounts."
 
 NO_PERMISSION = (401, 403)

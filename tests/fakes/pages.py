@@ -7,6 +7,7 @@ import html
 import json
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import trio
 
@@ -121,7 +122,10 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
 @script(portal._CALL)
 async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
     """`daemon/marketplace/portal_call.js`."""
-    method, url, body, milliseconds, longest = arguments
+    method, url, body, milliseconds, longest, sign_paths = arguments
+    path = urlsplit(tab.document.url).path
+    if any(path == root or path.startswith(f"{root}/") for root in sign_paths):
+        return {"status": 302, "url": tab.document.url, "mimeType": "", "body": ""}
     headers = {"accept": "application/json", "affiliate-program-type": "1"}
     if body is not None:
         headers |= {**PROGRAM, "csrf-token": tab.cookies.get("csrftoken", "")}

@@ -116,6 +116,17 @@ async def test_a_product(subject: Subject, fault: str, error: type[Exception]) -
     assert type(raised.value) is (ProductsRefused if fault in REFUSED else error)
 
 
+async def test_nothing_is_called_from_a_page_that_asks_for_a_person(subject: Subject) -> None:
+    page = await subject.page(ACCOUNT)
+    await portal.open_links_page(page, subject.market)
+    await page.goto(f"{subject.market.portal_url}/verify/captcha")
+    with pytest.raises(HumanCheck):
+        await portal.submit_fetch(page, subject.market, [product()], [])
+    with pytest.raises(HumanCheck):
+        await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)
+    assert not subject.portal.submits.entries
+
+
 async def test_an_alert_is_no_obstacle(subject: Subject) -> None:
     subject.portal.faults.arm("page_alert", times=1, account=ACCOUNT)
     page = await subject.page(ACCOUNT)

@@ -14,6 +14,7 @@ import trio.testing
 from pydantic import JsonValue
 
 from daemon.browser.errors import ContextLost
+from daemon.errors import UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -90,7 +91,7 @@ class Tab:
     lands: str = PAGE
     looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
     press: Any = field(default_factory=lambda: {"pressed": True})
-    call: JsonValue = None
+    call: JsonValue | Exception = None
     answers: Sequence[tuple[float, Response]] = ()
     visited: list[str] = field(default_factory=list)
     submits: list[Any] = field(default_factory=list)
@@ -122,12 +123,17 @@ class Tab:
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
         self.followed.append((method, url_part))
         send, receive = trio.open_memory_channel[Response](16)
+        failure: UpstreamFailed | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._answer, url_part, send)
             try:
                 yield receive
+            except UpstreamFailed as error:
+                failure = error  # to leave as it is, and in no group of the nursery's
             finally:
                 nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     async def _answer(self, url_part: str, send: trio.MemorySendChannel[Response]) -> None:
         for seconds, response in self.answers:
@@ -148,13 +154,10 @@ class Tab:
 
 
 async def raised(error: type[Exception], work: Any) -> Any:
-    """The error that `work` raises, out of the groups that the tab's nursery makes."""
-    with pytest.RaisesGroup(error, allow_unwrapped=True, flatten_subgroups=True) as caught:
+    """The error that `work` raises."""
+    with pytest.raises(error) as caught:
         await work
-    found: Any = caught.value
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    return caught.value
 
 
 # Opening the page
@@ -411,6 +414,31 @@ async def test_the_call_is_the_pages_own() -> None:
 )
 async def test_a_call_that_fails(call: JsonValue, error: type[Exception]) -> None:
     await raised(error, submit_fetch(Tab(call=call)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "error", "refusal"),
+    [
+        (look(url=LOGIN), SessionLost, ProductsRefused),
+        (look(url=CAPTCHA), HumanCheck, HumanCheck),
+        (look(status=401), SessionLost, ProductsRefused),
+    ],
+)
+@pytest.mark.parametrize("broken", [{"failed": "TypeError"}, ContextLost("left")])
+async def test_a_call_that_breaks_off_because_its_page_leaves_is_explained_by_where_that_went(
+    broken: Any,
+    seen: Json,
+    error: type[Exception],
+    refusal: type[Exception],
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    looks: list[Json | Exception] = [ContextLost("on its way"), seen]
+    await raised(error, submit_fetch(Tab(call=broken, looks=looks)))
+    await raised(refusal, read_fetch(Tab(call=broken, looks=looks)))
+
+
+async def test_a_call_whose_page_is_loaded_anew_is_the_browsers_failure() -> None:
+    await raised(ContextLost, submit_fetch(Tab(call=ContextLost("reloaded"))))
 
 
 def redirected(url: str, led_to: str | None) -> Tab:

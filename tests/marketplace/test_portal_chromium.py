@@ -149,6 +149,25 @@ async def test_both_ways_read_the_same_product() -> None:
         }
 
 
+async def go(page: Page, to: str, *, after: int) -> None:
+    """Have the page's own script leave for `to`, so many milliseconds from now."""
+    await page.evaluate("(to, ms) => { setTimeout(() => location.replace(to), ms); }", to, after)
+
+
+@pytest.mark.parametrize(
+    ("path", "error"), [("/buyer/login", SessionLost), ("/verify/captcha", HumanCheck)]
+)
+async def test_a_page_that_leaves_during_a_call_says_why_by_where_it_goes(
+    path: str, error: type[Exception]
+) -> None:
+    async with open_world() as world, world.tab() as page:
+        world.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
+        await portal.open_links_page(page, world.market)
+        await go(page, world.sandbox.portal_url + path, after=100)
+        with pytest.raises(error):
+            await portal.submit_fetch(page, world.market, [LIPSTICK], [])
+
+
 PAGE_FAULTS = {
     "page_login_redirect": SessionLost,
     "page_login_script": SessionLost,
