@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.hygiene.folder",
     "tests.hygiene.leaks",
     "tests.hygiene.deadline",
+    "tests.hygiene.order",
     "tests.hygiene.reports",
 ]
 

@@ -128,7 +128,7 @@ SET_UP = [
     f"{PIP} install --no-deps --no-build-isolation -e .",
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
-PYTEST = "pytest -n 2 --dist loadfile"
+PYTEST = "pytest -n 3 --dist loadfile --no-loadscope-reorder"
 COVERAGE = ["coverage run -m pytest tests/auth tests/supervision", "coverage report"]
 CREWAI_SET_UP = [
     "venv-crewai",

@@ -26,7 +26,7 @@ from daemon.browser.chromium import LaunchSettings, SandboxState, launch
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed
 from daemon.browser.events import JsonObject
 from daemon.browser.page import BrowserContext, CookieParam, Page
-from tests.hygiene.at_once import held
+from tests.hygiene.at_once import check_held, held
 
 
 class Peer:
@@ -174,7 +174,7 @@ def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
     left = [entry.name for entry in os.scandir(folder)]
     shutil.rmtree(folder)
     assert left == []
-    assert held() == before
+    check_held(before)
     assert "its guardian" not in caplog.text
 
 

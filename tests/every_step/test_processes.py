@@ -25,7 +25,7 @@ from daemon.crews.worker import Stopped, WorkerSettings, start_worker
 from daemon.processes.guarded import guarded
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.hygiene.at_once import held
+from tests.hygiene.at_once import check_held, held
 
 # It tells its children's numbers: one in its group, and one in a session of its own.
 FAMILY = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
@@ -61,7 +61,7 @@ def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
                 strike.arm(scope.cancel)
                 await body()
             strike.disarm()
-            assert held() == before
+            check_held(before)
             assert os.listdir(folder) == []  # noqa: PTH208
 
         return at_every_step.within(nothing, scenario, stride=stride)

@@ -28,7 +28,7 @@ from tests.fakes import machine as machine_module
 from tests.fakes.machine import Machine
 from tests.fakes.network import sandbox_network
 from tests.faults.stage import HASH
-from tests.hygiene.at_once import held
+from tests.hygiene.at_once import check_held, held
 
 SOON = 20.0
 GRACE = 6
@@ -114,7 +114,7 @@ def test_its_start_is_cancelled(
             nursery.cancel_scope.cancel()
         strike.disarm()
         await here.is_empty()
-        assert held() == before
+        check_held(before)
 
     steps = at_every_step.within(lambda: house(tmp_path, monkeypatch), scenario, stride=5)
     assert steps > 60
@@ -150,7 +150,7 @@ def test_a_second_signal_during_its_end(
                     terminate_again()
         assert trio.current_time() - second[0] <= AT_ONCE
         await here.is_empty()
-        assert held() == before
+        check_held(before)
 
     steps = at_every_step.within(lambda: house(tmp_path, monkeypatch), scenario, stride=7)
     assert steps > 40

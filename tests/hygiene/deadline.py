@@ -256,7 +256,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.trio(run=run), append=False)
 
 
-def _limit(item: pytest.Item) -> float:
+def limit(item: pytest.Item) -> float:
+    """Seconds that a test may take."""
     mark = item.get_closest_marker("deadline")
     return LIMIT if mark is None else float(_seconds(*mark.args, **mark.kwargs))
 
@@ -268,7 +269,7 @@ def _seconds(seconds: float, *, reason: str) -> float:
 
 def _phase(item: pytest.Item) -> Generator[None, Any, Any]:
     signal.signal(signal.SIGALRM, _alarm.ring)
-    _alarm.set(_limit(item))
+    _alarm.set(limit(item))
     try:
         return (yield)
     finally:

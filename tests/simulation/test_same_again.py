@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.run import simulate
 
-HOURS = 0.4
+HOURS = 0.2
 
 
 @pytest.mark.parametrize("seed", [4, 10])
