@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,12 +96,14 @@ def test_one_is_there_that_runs_or_will(
 
 
 def test_one_that_does_not_answer_is_not_proven(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, free_tcp_port: int
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
-        service.prove(place, Bind("127.0.0.1", free_tcp_port))
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and nobody listens there
+        with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
+            service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]))
 
 
 def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl) -> None:
