@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
-from werkzeug.routing.rules import Rule
 
 from daemon.auth import passwords
 from daemon.crews.run import LAST_ENTRY
@@ -146,17 +145,11 @@ def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_matches", matches)
-        # It makes URLs, which nobody here does, and takes half of the time of a start.
-        patch.setattr(Rule, "_compile_builder", lambda *_: _no_url)
         parts = Parts()
         parts.install(patch)
         world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)
         with _errors(world.errors):
             yield world
-
-
-def _no_url(*_: object) -> NoReturn:
-    raise NotImplementedError
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import trio
 from trio.testing import MockClock
-from werkzeug.routing import Rule
 
 from daemon.auth import passwords
 from tests.faults.phases import SOON, started, warm
@@ -22,16 +21,10 @@ _AT_REST: dict[str, Counter[str]] = {}
 
 @pytest.fixture(autouse=True, scope="package")
 def quick_start() -> Iterator[None]:
-    """Do once, or not at all, what takes the most of a start: nobody here has a password, or has
-    an address made out of a rule."""
+    """Do once what takes the most of a start: nobody here has a password."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_matches", cache(passwords._matches))
-        patch.setattr(Rule, "_compile_builder", lambda *_: _make_no_address)
         yield
-
-
-def _make_no_address(*_: object) -> None:
-    raise AssertionError("who needs this has to have it compiled")
 
 
 @pytest.fixture
