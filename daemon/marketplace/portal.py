@@ -273,7 +273,7 @@ async def _detours(page: PortalPage) -> AsyncIterator[_Detours]:
 
 async def _seen_through(response: PageResponse, detours: _Detours) -> PageResponse:
     """`response`; if it is a redirect, with the URL that it leads to in the place of its own."""
-    if response.status not in _REDIRECTS:
+    if response.status not in _REDIRECTS or sign_of_url(response.url):
         return response
     with trio.move_on_after(_SETTLED_AFTER):
         while True:

@@ -437,6 +437,13 @@ async def test_a_call_that_breaks_off_because_its_page_leaves_is_explained_by_wh
     await raised(refusal, read_fetch(Tab(call=broken, looks=looks)))
 
 
+async def test_a_page_that_left_before_the_call_is_told_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await raised(HumanCheck, submit_fetch(Tab(call=called("", status=302, url=CAPTCHA))))
+    assert trio.current_time() == 0
+
+
 async def test_a_call_whose_page_is_loaded_anew_is_the_browsers_failure() -> None:
     await raised(ContextLost, submit_fetch(Tab(call=ContextLost("reloaded"))))
 
