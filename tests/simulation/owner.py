@@ -106,7 +106,7 @@ class Owner:
         session = await self._me.ready()
         if session is None:
             return
-        era = self._gate.era
+        era = self._gate.known_era
         call = await self._ask("GET", "/api/status", token=session.token)
         self._me.seen(call, session, era)
         if call.status not in (0, 200, 403, 503):
@@ -128,7 +128,7 @@ class Owner:
         if session is None:
             return
         method, path, body, due = self._chance.choice(MALFORMED)
-        era = self._gate.era
+        era = self._gate.known_era
         call = await self._ask(method, path, body, token=session.token)
         self._me.seen(call, session, era)
         if call.status not in (0, 403, 503, due) or (due != 400 and call.status not in (0, due)):
@@ -187,7 +187,7 @@ class Owner:
         session = await self._me.ready()
         if session is None:
             return
-        era = self._gate.era
+        era = self._gate.known_era
         call = await self._ask("GET", "/api/auth/2fa/setup", token=session.token)
         self._me.seen(call, session, era)
         if call.status == 200:

@@ -57,9 +57,14 @@ class Gatekeeping:
             or not session.made - SKEW <= now < session.made + WEEK
         )
 
+    @property
+    def known_era(self) -> int:
+        """-1 while it is not known whether a change has been made."""
+        return -1 if self.unsure else self.era
+
     def must_be_refused(self, session: Session, era: int) -> bool:
-        """`era` is what it was when the request was sent."""
-        return 0 <= session.era < era and self.unsure == 0
+        """`era` is the known one of when the request was sent."""
+        return 0 <= session.era < era
 
     def session(self, token: str, made: float, era: int) -> Session:
         """One that was asked for in this era."""

@@ -101,7 +101,7 @@ class Shopper:
         if whose is not None:
             body["cookie"] = cookie_of(whose)
         patience = chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leaves else inf
-        era = self._gate.era
+        era = self._gate.known_era
         world.books.ordered(order)
         call = world.ask("POST", "/api/convert", body, token=session.token)
         answered = await self._wait(call, inf if world.calm else patience)
@@ -137,7 +137,7 @@ class Shopper:
             "cookie": cookie_of(habits.whose),
         }
         world.books.ordered(order)
-        era = self._gate.era
+        era = self._gate.known_era
         call = world.ask("POST", "/api/convert", body, token=session.token)
         await self._wait(call, inf)
         world.books.left(order)
