@@ -264,7 +264,8 @@ class Nemesis:
             case "no folder":
                 workers.no_folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             case "no start":
-                workers.starting = Gate()
+                # One that is shut already has executions before it.
+                workers.starting = workers.starting or Gate()
             case "no program":
                 workers.program.chmod(0o644)
         self._later(workers.heal)
