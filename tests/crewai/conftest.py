@@ -65,7 +65,8 @@ class Model:
         self._answers: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self.asked = threading.Event()
-        self.silent = threading.Event()  # set: it never answers
+        self.is_silent = False  # it answers nobody any more
+        self.ends = threading.Event()
 
     def answers(self, *texts: str) -> None:
         self._answers += [{"role": "assistant", "content": text} for text in texts]
@@ -93,6 +94,7 @@ class Handler(BaseHTTPRequestHandler):
     """Chat completions, whole or streamed, of 10 and 5 tokens each."""
 
     protocol_version = "HTTP/1.1"
+    timeout = 30  # no connection outlives its worker for longer
     model: Model
 
     def log_message(self, *_: object) -> None:
@@ -101,9 +103,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answer = self.model.answer(request)
-        if self.model.silent.is_set():
-            threading.Event().wait(30)
-        if "status" in answer:
+        if self.model.is_silent:
+            self.model.ends.wait()
+            self.close_connection = True
+        elif "status" in answer:
             body = json.dumps({"error": answer["error"]}).encode()
             self._send(answer["status"], "application/json", body)
         elif request.get("stream"):
@@ -151,12 +154,12 @@ def model() -> Iterator[Model]:
     made = Model()
     handler = type("Handler", (Handler,), {"model": made})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    server.block_on_close = False
+    server.daemon_threads = False  # each is waited for at the end
     made.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
+    made.ends.set()
     server.shutdown()
     thread.join()
     server.server_close()

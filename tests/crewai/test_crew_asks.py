@@ -312,7 +312,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
 async def test_it_ends_at_stop_while_its_model_is_silent(
     start: Start, project: Project, model: Any
 ) -> None:
-    model.silent.set()
+    model.is_silent = True
     model.answers("never")
     with trio.fail_after(60):
         async with start(project(crew())) as worker:
