@@ -4,9 +4,9 @@ The problem: a daemon that does not start because somebody's new crew has a wron
 than one without that crew. But a fault has to be told as well as any other.
 
 The choice: an entry keeps its problems, in the same form as those of the rest of the file, and what
-could be read nevertheless (its name, users, address), so that the others can go on and those who
-hold a token of it still get an answer. What needs a look at other crews or at the disk is not for
-here: see `daemon/crews/catalog.py`.
+could be read nevertheless (its name, users, address), so that the others can go on, those who hold
+a token of it still get an answer, and its other faults are told as well. What needs a look at other
+crews or at the disk is not for here: see `daemon/crews/catalog.py`.
 
 Variables of the environment cannot set crews: there is no telling which of the tables
 `SMARTLINKD_CREWS__NAME` would mean.
@@ -28,6 +28,8 @@ from daemon.config.values import Bind, Fault
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 LARGEST_ENVIRONMENT = 256 * 1024  # bytes of all names and values; Linux takes 2 MiB with arguments
+# Without them nothing can be said of others: a program is looked for on the environment's PATH.
+_NEEDED_TO_LOOK_ON = {"name", "runner", "environment", "environment_file"}
 
 Slug = Annotated[str, PlainValidator(crew_values.slug)]
 Variables = dict[
@@ -118,10 +120,11 @@ class _Face(Section):
 
 @dataclass(frozen=True)
 class CrewEntry:
-    """One `[[crews]]` table: `section` is None when it has problems.
+    """One `[[crews]]` table. It is one to run only without `problems`.
 
-    `name`, `users`, `bind` and `default` are what could be read, also then. `place` is where it
-    stands in the file.
+    `section`, `name`, `users`, `bind` and `default` are what could be read, also with problems.
+    Without `section` there is not enough to look for further ones: who runs it, and with which
+    environment. `place` is where it stands in the file.
     """
 
     place: str
@@ -174,22 +177,26 @@ def drafts(found: object) -> list[CrewDraft]:
 
 def checked(draft: CrewDraft, sections: Sections) -> CrewEntry:
     """The entry that a draft comes to. `sections` are all there are, to say where a key belongs."""
-    section, faulty = None, set[str]()
+    section, faulty, has_environment = None, set[str](), not draft.problems
     if draft.is_table:
         try:
-            section = _with_variables(draft, CrewSection.model_validate(draft.given))
+            section = CrewSection.model_validate(draft.given)
         except ValidationError as error:
             faulty = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
             draft.problems += from_pydantic(
                 error, "crews", sections, lambda _, key: draft.key(key), _remedy
             )
         draft.problems += _conflicts(draft)
-    sound = draft.given.keys() & _Face.model_fields.keys() - faulty
-    face = _Face.model_validate({key: draft.given[key] for key in sound})
+    sound = {key: value for key, value in draft.given.items() if key not in faulty}
+    if faulty and not faulty & _NEEDED_TO_LOOK_ON:
+        section = CrewSection.model_validate(sound)
+    if section is not None:
+        section = _with_variables(draft, section) if has_environment else None
+    face = _Face.model_validate({key: sound[key] for key in sound.keys() & _Face.model_fields})
     return CrewEntry(
         draft.place,
         draft.name,
-        None if draft.problems else section,
+        section,
         tuple(one_a_key(draft.problems)),
         users=face.users,
         bind=face.bind,

@@ -90,7 +90,7 @@ def read_catalog(settings: Settings) -> Catalog:
         look = _Look(entry)
         crew = look.crew()
         problems = (*clashes.problems, *entry.problems, *look.problems)
-        if crew is None or problems:
+        if crew is None or clashes.problems:
             name = None if clashes.name else entry.name
             bind = None if clashes.bind else entry.bind
             broken.append(BrokenCrew(name, problems, entry.users, bind))
@@ -168,7 +168,7 @@ class _Look:
         self._entry = entry
 
     def crew(self) -> Crew | None:
-        """The crew, to be used only without `problems`; None when its table is wrong."""
+        """The crew; None when its table or what it needs has problems."""
         section = self._entry.section
         if section is None:
             return None
@@ -178,10 +178,12 @@ class _Look:
                 self._add(f"tools[{index}]", Fault("is no tool", f"there is {known}"))
         environment = {k: v.get_secret_value() for k, v in section.environment.items()}
         command, found = section.command, tuple[Input, ...]()
-        if section.runner == "command":
-            self._try("command", lambda: check_program(command[0], environment))
-        else:
+        if section.runner == "crewai":
             command, found = self._crewai(section, environment)
+        elif command:
+            self._try("command", lambda: check_program(command[0], environment))
+        if self.problems or self._entry.problems:
+            return None
         return Crew(
             name=section.name,
             worker=WorkerSettings(command, environment, section.memory, section.grace),
@@ -201,11 +203,10 @@ class _Look:
     ) -> tuple[tuple[str, ...], tuple[Input, ...]]:
         """The command of a CrewAI project, and the inputs that its files tell."""
         python, folder = section.python, section.project
-        if python is None or folder is None:
-            raise AssertionError("the configuration has let a crew without them through")
-        self._try("python", lambda: check_python(python, environment))
+        if python is not None:
+            self._try("python", lambda: check_python(python, environment))
         found: tuple[Input, ...] = ()
-        if self._try("project", lambda: check_folder(folder)):
+        if folder is not None and self._try("project", lambda: check_folder(folder)):
             # Most daemons have no such crew, and a parser for YAML is a share of their start.
             from daemon.crews.project import read_project  # noqa: PLC0415
 

@@ -59,8 +59,8 @@ enviroment = { KEY = "hunter2" }
 name = "two-minds"
 runner = "crewai"
 command = ["/bin/true"]
-project = "{tmp}/closed"
-python = "/usr/bin/python3"
+project = "{tmp}/half"
+python = "{tmp}/python"
 
 [[crews]]
 name = "gone"
@@ -119,6 +119,15 @@ TOLD = [
     (
         'crew "two-minds": command: is of no use to runner = "crewai"',
         'take it out, or write runner = "command"',
+    ),
+    (
+        'crew "two-minds": python: names a program that does not exist',
+        "make {tmp}/python, or correct the path",
+    ),
+    (
+        'crew "two-minds": project: src/news/config/tasks.yaml is not YAML in line 2: '
+        "expected the node content, but found '<stream end>'",
+        "mend that file",
     ),
     (
         'crew "gone": command: begins with a program that does not exist',

@@ -45,7 +45,7 @@ def entry(**keys: object) -> CrewEntry:
 
 
 def told(made: CrewEntry) -> dict[str, str]:
-    assert made.section is None
+    assert made.problems
     return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
 
 
@@ -138,14 +138,31 @@ def test_without_a_good_name_it_is_told_by_its_place(name: object) -> None:
 
 
 def test_what_could_be_read_of_a_broken_crew_is_kept() -> None:
-    made = entry(users=["anna"], bind="127.0.0.1:8801", default=True, max_running=0)
-    assert made.section is None
+    made = entry(users=["anna"], bind="127.0.0.1:8801", default=True, max_running=0, queue=3)
+    assert made.problems
+    assert made.section is not None
+    assert (made.section.max_running, made.section.queue) == (4, 3)
     assert (made.name, made.users, made.bind, made.default) == (
         "greeter",
         ("anna",),
         Bind("127.0.0.1", 8801),
         True,
     )
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        {"name": "Deal Post"},
+        {"runner": "shell"},
+        {"environment": {"no name": "x"}},
+        {"environment_file": "nowhere.env"},
+    ],
+)
+def test_without_these_nothing_else_is_judged(faulty: dict[str, object]) -> None:
+    made = entry(**faulty)
+    assert made.problems
+    assert made.section is None
 
 
 def test_of_what_could_not_be_read_nothing_is_kept() -> None:

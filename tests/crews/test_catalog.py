@@ -133,16 +133,18 @@ def test_all_faults_of_a_crew_are_told_at_once(
         command("a", default=True),
         crewai(python="/nowhere", default=True, tools=["convert_links", "shell"]),
         crewai(name="gone", project="/nowhere/project"),
-        command("wrong", command=["relative/x"], max_running=0),
+        command("wrong", command=["relative/x"], max_running=0, tools=["shell"]),
+        command("blind", command=["relative/x"], environment={"PATH": 3}),
     )
-    news, gone, wrong = map(told, catalog.broken)
+    news, gone, wrong, blind = map(told, catalog.broken)
     assert set(news) == {
         f'crew "news": {key}' for key in ("default", "tools[1]", "python", "project")
     }
     assert "convert_links" in news['crew "news": tools[1]']
     assert "tasks.yaml is not YAML in line 1" in news['crew "news": project']
     assert set(gone) == {'crew "gone": project'}
-    assert set(wrong) == {'crew "wrong": max_running'}
+    assert set(wrong) == {f'crew "wrong": {key}' for key in ("max_running", "tools[0]", "command")}
+    assert set(blind) == {'crew "blind": environment.PATH'}
 
 
 # --- what two cannot both have -------------------------------------------------------------------
