@@ -27,6 +27,7 @@ _MODULES: Final = (
     "events",
     "execution",
     "executions",
+    "json",
     "login",
     "main",
     "question",

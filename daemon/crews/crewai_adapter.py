@@ -738,6 +738,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     ours = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != ours]
     sys.path[:0] = [str(project / "src"), str(project)]
+    sys.dont_write_bytecode = True  # the project stays as it is
     with told_as(f"CrewAI 1.10 or later is needed in {sys.executable}"):
         importlib.import_module("dotenv").load_dotenv(project / ".env")
         human_input = importlib.import_module("crewai.core.providers.human_input")

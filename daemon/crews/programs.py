@@ -99,7 +99,14 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
     if ended.returncode != 0 or said not in (_FOUND, _MISSING):
         raise Fault("does not run as Python does", f"see what `{path} -c pass` says")
     if said == _MISSING:
-        raise Fault("has no package crewai", f"install it: {path} -m pip install crewai")
+        raise Fault("has no package crewai", _how_to_install(path))
+
+
+def _how_to_install(python: Path) -> str:
+    if (python.parent.parent / "pyvenv.cfg").exists():
+        return f"install it: {python} -m pip install crewai"
+    # A distribution's Python takes no packages of pip's (PEP 668).
+    return "make a virtual environment, install crewai there, and name its bin/python"
 
 
 def _no_access(subject: str, path: Path, error: Exception) -> Fault:

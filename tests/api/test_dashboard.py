@@ -1,5 +1,5 @@
 """The dashboard's files: what is served, and under which policy. What the page does is tested in a
-real browser, in `tests/e2e/test_dashboard.py`.
+real browser, in `tests/e2e/dashboard`.
 """
 
 from __future__ import annotations

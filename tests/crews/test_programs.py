@@ -100,6 +100,16 @@ def test_an_interpreter_without_crewai_is_told(monkeypatch: pytest.MonkeyPatch) 
     assert raised.value.remedy == f"install it: {sys.executable} -m pip install crewai"
 
 
+def test_who_has_no_environment_of_its_own_is_told_to_make_one(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with pytest.raises(Fault) as raised:
+        check_python(python, {})
+    assert raised.value.remedy.startswith("make a virtual environment")
+
+
 def test_an_interpreter_sees_nothing_of_our_environment(
     crewai: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ how much.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,22 @@ from daemon.crews.deal_post.wishes import Language, Wishes
 
 MAX_NAME = 160
 """Characters of a product's name; sellers put all their search words in it."""
+
+# Where a link ends. What stands there otherwise makes it another address: something before it, or
+# more of it, also behind a full stop that would end a sentence with a space after it.
+_BEFORE = r"(?<![\w/.@%&=#?+~-])"
+_AFTER = r"(?![.,:;!'()*]*[\w/?&=%#@+~$-])"
+# What chats and social networks make a link of. Names such as "Dr.Martens" are none, so without a
+# scheme or a path it takes an ending that people's addresses have.
+_ENDINGS = (
+    "app|at|au|biz|blog|br|ca|cc|ch|click|cn|co|com|de|dev|es|eu|fr|gg|gl|hk|id|in|info|io|it|jp|"
+    "kr|la|link|live|ly|me|my|net|nl|one|online|org|page|ph|pl|pro|ru|se|sg|shop|site|store|sx|th|"
+    "to|top|tv|tw|uk|us|vip|vn|ws|xyz"
+)
+_ADDRESS = re.compile(
+    rf"://|\bwww\.|\b(?:mailto|tel):|[\w-]\.(?:[a-z]{{2,}}[/:?]|(?:{_ENDINGS})(?![\w-]))",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -93,14 +110,16 @@ def fill(deals: Sequence[Deal], wishes: Wishes) -> str:
 
 
 def fault(post: str, deals: Sequence[Deal]) -> str | None:
-    """Why `post` cannot go out, or None: it must have all short links, and no other link."""
+    """Why `post` cannot go out, or None: it must have all short links, and no other link.
+
+    The names in it are other people's text, so a model may have been told to write one.
+    """
     rest = post
     for deal in sorted(deals, key=lambda deal: len(deal.short_link), reverse=True):
-        # Not as the beginning of a longer address, which leads somewhere else.
-        rest, times = re.subn(re.escape(deal.short_link) + r"(?![\w/?&=%#-])", "", rest)
+        rest, times = re.subn(_BEFORE + re.escape(deal.short_link) + _AFTER, "", rest)
         if not times:
             return f"it lacks the link {deal.short_link}"
-    if re.search(r"://|www\.", rest):
+    if _ADDRESS.search(unicodedata.normalize("NFKC", rest)):  # full-width letters are letters, too
         return "it has a link that is none of the deals'"
     return None
 

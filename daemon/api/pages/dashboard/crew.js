@@ -1,5 +1,6 @@
 // A crew's own API, called with its organization token.
 
+import { parse } from "./json.js";
 import { answerOf, failureOf, forgetTokenOf, request, tokenOf } from "./session.js";
 import { eventsOf } from "./sse.js";
 
@@ -28,7 +29,7 @@ export class Crew {
   }
 
   async kickoff(inputs) {
-    return (await this.json("/kickoff", { body: { inputs } })).kickoff_id;
+    return (await this.act("/kickoff", { inputs })).kickoff_id;
   }
 
   async status(id, signal) {
@@ -43,7 +44,7 @@ export class Crew {
   }
 
   async stop(id) {
-    return this.json(`/stop/${encodeURIComponent(id)}`, { method: "POST" });
+    return this.act(`/stop/${encodeURIComponent(id)}`);
   }
 
   async resume(id, taskId, feedback, approve) {
@@ -53,7 +54,7 @@ export class Crew {
       human_feedback: feedback,
       is_approve: approve,
     };
-    return this.json("/resume", { body });
+    return this.act("/resume", body);
   }
 
   // Events behind the one numbered `after`, as {id, type, timestamp, data}, until it has ended.
@@ -62,8 +63,14 @@ export class Crew {
     if (after) headers["Last-Event-ID"] = after;
     const response = await this.send(`/events/${encodeURIComponent(id)}`, { headers, signal });
     for await (const { id: number, data } of eventsOf(response.body)) {
-      yield { id: number, ...JSON.parse(data) };
+      yield { id: number, ...parse(data) };
     }
+  }
+
+  // Something that cannot be undone.
+  async act(path, body) {
+    forgetTokenOf(this.name); // so that it is asked for, and with it whether the session is there
+    return this.json(path, { method: "POST", body });
   }
 
   async json(path, options) {

@@ -1,7 +1,7 @@
 // The events of an execution, oldest first, as they come.
 
 import { element } from "./dom.js";
-import { json } from "./results.js";
+import { shown } from "./json.js";
 
 const SHOWN = 500; // the newest; a browser grows slow with the 10 000 that there can be
 const GIST = 200; // characters
@@ -45,7 +45,7 @@ function line(type, timestamp, data) {
   if (data === null || Object.keys(data).length === 0) return element("li", {}, ...words);
   const more = element("details", {}, element("summary", {}, ...words));
   // Made when it is looked at: some are large, and there may be many.
-  more.addEventListener("toggle", () => more.append(element("pre", {}, json(data))), { once: true });
+  more.addEventListener("toggle", () => more.append(element("pre", {}, shown(data))), { once: true });
   return element("li", {}, more);
 }
 

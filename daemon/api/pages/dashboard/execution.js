@@ -5,8 +5,9 @@ import { Crew, ENDED } from "./crew.js";
 import { action, block, confirmed, element, link, section, titled } from "./dom.js";
 import { EventList } from "./events.js";
 import { stateBadge } from "./executions.js";
+import { shown } from "./json.js";
 import { Question } from "./question.js";
-import { json, Result, Tasks } from "./results.js";
+import { Result, Tasks } from "./results.js";
 import { moment, took } from "./times.js";
 import { pause, untilItWorks } from "./waiting.js";
 
@@ -26,6 +27,7 @@ class View {
     this.crew = crew;
     this.id = id;
     this.state = element("span", { role: "status" });
+    this.title = element("h1", {}, `Execution ${id.slice(0, 8)} `, this.state);
     this.actions = element("div", { class: "actions" }, action("Stop…", () => this.stop(), { class: "danger" }));
     this.error = element("section", { class: "failure", hidden: true });
     this.facts = element("dl");
@@ -37,7 +39,7 @@ class View {
     this.nodes = [
       element("p", { class: "trail" }, link(crew.name, "crews", crew.name), " / ",
         link("Executions", "crews", crew.name, "executions")),
-      element("h1", {}, `Execution ${id.slice(0, 8)} `, this.state),
+      this.title,
       this.error,
       this.question.node,
       this.actions,
@@ -54,6 +56,7 @@ class View {
     if (this.state.textContent !== stateBadge(status).textContent) {
       this.state.replaceChildren(stateBadge(status));
     }
+    if (ended && this.actions.contains(document.activeElement)) this.title.focus();
     this.actions.hidden = ended;
     this.showError(status);
     this.showFacts(status);
@@ -80,7 +83,7 @@ class View {
       ["Took", took(status.started_at, status.finished_at)],
       ["Tasks", `${progress.completed_tasks}${total} done`],
       ["kickoff_id", element("code", {}, this.id), "wide"],
-      ...(meta === null ? [] : [["meta", element("code", {}, json(meta)), "wide"]]),
+      ...(meta === null ? [] : [["meta", element("code", {}, shown(meta)), "wide"]]),
     ];
     const state = JSON.stringify([status.started_at, status.finished_at, progress]);
     if (this.facts.dataset.state === state) return;

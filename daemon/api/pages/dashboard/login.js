@@ -56,7 +56,7 @@ function askForCode(main, tempToken) {
         enter((await logIn("api/auth/verify-mfa", body)).token);
       } catch (fault) {
         if (fault.status !== 403) throw fault;
-        askForPassword(main, fault.message); // too many wrong codes, or too late
+        askForPassword(main, "There were too many wrong codes, or it took too long: begin again.");
       }
     }),
   );

@@ -16,7 +16,13 @@ let left = new AbortController();
 
 function viewAt(hash) {
   const [path, query] = hash.replace(/^#?\/?/, "").split("?");
-  const [first, name, ...rest] = path.split("/").map(decodeURIComponent);
+  let steps;
+  try {
+    steps = path.split("/").map(decodeURIComponent);
+  } catch {
+    return nothing; // no address that could be decoded
+  }
+  const [first, name, ...rest] = steps;
   if (!first) return crewsView;
   if (first !== "crews" || !name) return nothing;
   switch (`${rest[0] ?? ""}/${rest.length}`) {

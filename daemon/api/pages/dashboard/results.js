@@ -1,11 +1,8 @@
 // What came out: of the whole, and of its tasks.
 
 import { block, element, reconcile, titled } from "./dom.js";
+import { shown } from "./json.js";
 import { duration } from "./times.js";
-
-export function json(value) {
-  return JSON.stringify(value, null, 2);
-}
 
 export class Result {
   constructor() {
@@ -21,7 +18,7 @@ export class Result {
       block("Output", result),
       ...(parsed === null
         ? []
-        : [element("details", {}, element("summary", {}, "As JSON"), block("As JSON", json(parsed)))]),
+        : [element("details", {}, element("summary", {}, "As JSON"), block("As JSON", shown(parsed)))]),
     );
   }
 }
@@ -43,14 +40,15 @@ export class Tasks {
 }
 
 function line({ task_id: id, name, agent, output, execution_time: seconds }) {
-  const about = [agent, seconds === null ? null : duration(seconds)].filter(Boolean).join(", ");
+  const took = seconds === null ? "" : duration(seconds);
+  const about = element("span", { class: "faint" }, element("bdi", {}, agent ?? ""), agent && took ? ", " : "", took);
   return element(
     "li",
     {},
     element(
       "details",
       {},
-      element("summary", {}, name || id, " ", element("span", { class: "faint" }, about)),
+      element("summary", {}, element("bdi", {}, name || id), " ", about),
       block(`Output of ${name || id}`, output ?? ""),
     ),
   );

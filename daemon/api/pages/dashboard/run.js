@@ -3,6 +3,7 @@
 import { crewNamed, heading } from "./crews.js";
 import { Crew } from "./crew.js";
 import { busily, element, placeOf } from "./dom.js";
+import { parse, shown } from "./json.js";
 
 export async function runView(arrive, signal, name) {
   const entry = await crewNamed(name, signal);
@@ -29,7 +30,7 @@ function form(entry) {
       return;
     }
     busily(button, async () => {
-      const inputs = Object.assign({}, ...all.map((field) => field.value()));
+      const inputs = Object.fromEntries(all.flatMap((field) => Object.entries(field.value())));
       const id = await new Crew(entry).kickoff(inputs);
       location.hash = placeOf("crews", entry.name, "executions", id);
     });
@@ -49,7 +50,7 @@ function inputField(input, number) {
     element("option", { value: "json", selected: !asText }, "JSON"),
   );
   const box = textBox(id, input.required);
-  const given = input.required ? "" : asText ? input.default : JSON.stringify(input.default, null, 2);
+  const given = input.required ? "" : asText ? input.default : shown(input.default);
   box.value = given;
   const fault = faultOf(id);
   const mark = input.required ? "required" : "optional";
@@ -79,7 +80,7 @@ function inputField(input, number) {
     },
     value() {
       if (untouched()) return {};
-      return { [input.name]: kind.value === "json" ? JSON.parse(box.value) : box.value };
+      return { [input.name]: kind.value === "json" ? parse(box.value) : box.value };
     },
   };
 }
@@ -103,7 +104,7 @@ function otherInputs(open) {
       if (text) node.open = true;
       return say(box, fault, text);
     },
-    value: () => (empty() ? {} : JSON.parse(box.value)),
+    value: () => (empty() ? {} : parse(box.value)),
   };
 }
 

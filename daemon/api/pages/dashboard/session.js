@@ -1,8 +1,13 @@
 // The owner's session, and questions to the daemon. The token is kept for this tab alone, and goes
 // with it.
 
+import { parse } from "./json.js";
+
 const KEY = "smartlinkd.session";
-const tokens = new Map(); // of crews; in memory only
+// A crew's token is good without a session. So it is asked for again after a while, and before
+// anything is done with it: whoever ended all sessions meanwhile has ended this one.
+const KEPT = 5000; // milliseconds
+const tokens = new Map(); // of crews, and since when; in memory only
 
 export class Failure extends Error {
   constructor(status, message) {
@@ -61,7 +66,7 @@ export async function failureOf(response) {
 
 export async function answerOf(response) {
   if (!response.ok) throw await failureOf(response);
-  return response.json().catch((fault) => brokeOff(fault));
+  return response.text().then(parse).catch((fault) => brokeOff(fault));
 }
 
 export function brokeOff(fault) {
@@ -89,17 +94,24 @@ export async function ask(path, { body, signal } = {}) {
 // The tokens of crews.
 
 export async function tokenOf(crew, user = "") {
-  const key = JSON.stringify([crew, user]);
-  if (!tokens.has(key)) tokens.set(key, (await ask("api/crews/token", { body: { crew, user } })).token);
-  return tokens.get(key);
+  const held = tokens.get(keyOf(crew, user));
+  if (held && performance.now() - held.since < KEPT) return held.token;
+  return keep(crew, user, await ask("api/crews/token", { body: { crew, user } }));
 }
 
 export async function rotate(crew, user = "") {
-  const { token } = await ask("api/crews/token/rotate", { body: { crew, user } });
-  tokens.set(JSON.stringify([crew, user]), token);
-  return token;
+  return keep(crew, user, await ask("api/crews/token/rotate", { body: { crew, user } }));
 }
 
 export function forgetTokenOf(crew) {
-  tokens.delete(JSON.stringify([crew, ""]));
+  tokens.delete(keyOf(crew, ""));
+}
+
+function keep(crew, user, { token }) {
+  tokens.set(keyOf(crew, user), { token, since: performance.now() });
+  return token;
+}
+
+function keyOf(crew, user) {
+  return JSON.stringify([crew, user]);
 }

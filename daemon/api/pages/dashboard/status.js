@@ -101,15 +101,19 @@ function commands(crew) {
     crew.entry.inputs.map((input) => [input.name, input.default ?? "…"]),
   );
   const id = "$KICKOFF_ID";
+  // What is printed is the id, or all of what was answered in place of it.
+  const keepId = `sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/'`;
+  const start = `KICKOFF_ID=$(${curl(base, "/kickoff", { inputs })} \\\n  | ${keepId})\necho "$KICKOFF_ID"`;
   const made = [
     ["The inputs that it takes", curl(base, "/inputs")],
-    ["Start an execution", curl(base, "/kickoff", { inputs })],
-    ["How it stands, and what came of it", `KICKOFF_ID=…\n${curl(base, `/status/${id}`)}`],
+    ["Start an execution", start],
+    ["How it stands, and what came of it", curl(base, `/status/${id}?wait=30`)],
     ["What happens in it, live", curl(base, `/events/${id}`, undefined, "-N ")],
   ];
   return [
     ...snippet("The token", `CREW_TOKEN='${MASK}'`, async () => `CREW_TOKEN='${await tokenOf(crew.name)}'`),
     ...made.flatMap(([title, text]) => snippet(title, text, async () => text)),
+    element("p", { class: "faint" }, "Of a crew with required inputs, put yours in the place of each “…”."),
   ];
 }
 

@@ -1,0 +1,234 @@
+"""The dashboard's views, one after the other, and what its owner does in them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from tests.e2e.dashboard.tab import EVIL, Tab
+
+if TYPE_CHECKING:
+    from tests.e2e.dashboard.conftest import Daemon
+
+pytestmark = pytest.mark.chromium
+
+SMALL_PHONE = 360  # pixels
+
+
+async def test_the_owner_logs_in_and_sees_the_crews(daemon: Daemon, tab: Tab) -> None:
+    await tab.open()
+    await tab.type("Password", "wrong")
+    await tab.press_enter()
+    await tab.see("password")
+    await tab.type("Password", daemon.password)
+    await tab.press_enter()
+    await tab.type(
+        "The 6 digits that your authenticator app shows", daemon.totp.at(time.time() + 30)
+    )
+    await tab.press_enter()
+    shown = await tab.see("asking", "endless", "failing", "broken", "Log out")
+    assert "/nowhere/at-all" in shown
+    await tab.click("link", "broken")
+    await tab.see("This crew cannot run", "not healthy")
+    await tab.click("button", "Log out")
+    await tab.find("textbox", "Password")
+    assert await tab.evaluate("sessionStorage.length") == 0
+    assert tab.refused == [(401, "/api/auth/login"), (503, "/crews/broken/")]
+
+
+async def test_a_token_is_shown_and_rotated(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking", session_token=daemon.token)
+    await tab.see("Healthy", f"{daemon.url}/crews/asking", "User Bearer Token: ann")
+    before = (await daemon.owner("/api/crews/token", {"crew": "asking", "user": "ann"}))["token"]
+    assert before not in await tab.see("Tokens")
+    await tab.click("button", "Reveal: User Bearer Token: ann")
+    await tab.see(before)
+    await tab.click("button", "Rotate: User Bearer Token: ann")
+    await tab.click("button", "Rotate")
+    shown = await tab.see("slu_", but_not=before)
+    after = "slu_" + shown.partition("slu_")[2].split()[0]
+    assert await daemon.inputs("asking", before) == 401
+    assert await daemon.inputs("asking", after) == 200
+    assert tab.refused == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_token_is_copied_without_being_shown(
+    daemon: Daemon, tab: Tab, allowed: bool
+) -> None:
+    await tab.open("crews/asking", session_token=daemon.token)
+    await tab.see("Healthy")
+    if allowed:  # to use the clipboard, as other browsers than this one do from the start
+        granted = {"permissions": ["clipboardSanitizedWrite"]}
+        await tab.session.call("Browser.grantPermissions", granted)
+        await tab.evaluate("document.execCommand = () => false")  # and need no other way
+    await tab.click("button", "Copy: Bearer Token")
+    await tab.see("Copied", but_not="slc_")
+    await tab.go("crews/asking/run")
+    token = (await daemon.owner("/api/crews/token", {"crew": "asking"}))["token"]
+    assert await tab.paste("topic required") == token
+
+
+async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.see(EVIL)  # the input's description
+    await tab.click("button", "Run")
+    await tab.see("Give a value.")
+    await tab.type("topic required", EVIL)
+    await tab.type("tone optional", "{no json")
+    await tab.click("button", "Run")
+    await tab.see("This is not JSON")
+    await tab.type("tone optional", '{"polite": false}')
+    await tab.click("button", "Run")
+    await tab.see("waiting for human input", f"Good? {EVIL}", "human_input_requested")
+    await tab.type("Feedback", EVIL)
+    await tab.click("button", "Approve")
+    await tab.see("completed", "Output", "crew_kickoff_completed")
+    assert json.loads(await tab.text("group", "Output")) == {
+        "inputs": {"topic": EVIL, "tone": {"polite": False}},
+        "human": EVIL,
+    }
+    await tab.click("link", "Executions")
+    await tab.see("completed", "How it stands")
+    assert await tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert "taken" not in str(await tab.evaluate("document.title"))
+    assert tab.refused == []
+
+
+async def test_numbers_are_kept_as_they_were_written(daemon: Daemon, tab: Tab) -> None:
+    given = '{"id": 9007199254740993, "half": 0.5, "__proto__": {"polite": true}}'
+    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.type("topic required", "numbers")
+    await tab.type("tone optional", "12345678901234567890")
+    await tab.click("DisclosureTriangle", "Other inputs")
+    await tab.type("A JSON object with any values besides", given)
+    await tab.click("button", "Run")
+    await tab.click("button", "Approve")
+    output = json.loads(await tab.text("group", "Output"))
+    assert output["inputs"] == {
+        "topic": "numbers",
+        "tone": 12345678901234567890,
+        **json.loads(given),
+    }
+    await tab.click("DisclosureTriangle", "As JSON")
+    assert json.loads(await tab.text("group", "As JSON")) == output
+    assert tab.refused == []
+
+
+async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.type("topic required", "numbers")
+    await tab.type("tone optional", "1e400")
+    await tab.click("button", "Run")
+    await tab.see("Infinity")
+    assert tab.refused == [(400, "/crews/asking/kickoff")]
+
+
+async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/endless", session_token=daemon.token)
+    await tab.see("Healthy")
+    titles = (
+        "The inputs that it takes",
+        "Start an execution",
+        "How it stands, and what came of it",
+    )
+    commands = [f"CREW_TOKEN={await daemon.token_of('endless')}"]
+    commands += [await tab.text("group", title) for title in titles]
+    done = await trio.run_process(["sh", "-euc", "\n".join(commands)], capture_stdout=True)
+    inputs, kickoff_id, status = done.stdout.decode().replace("}", "}\n").split("\n", 2)
+    assert json.loads(inputs) == {"inputs": []}
+    assert json.loads(status.replace("}\n", "}"))["kickoff_id"] == kickoff_id
+
+
+async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/%ff", session_token=daemon.token)
+    await tab.see("There is nothing here")
+
+
+async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    await tab.open(f"crews/endless/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.see("running", "Now: Waiting")
+    await tab.click("button", "Stop…")
+    await tab.click("button", "Stop")
+    await tab.see("stopped", "Error", "crew_kickoff_failed")
+    # Not lost with the button: who uses no mouse goes on from here.
+    assert "Execution" in await tab.evaluate("document.activeElement.innerText.slice(0, 20)")
+    await tab.go("crews/endless/executions?state=RUNNING")
+    await tab.see("There are none.")
+    assert tab.refused == []
+
+
+async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    await tab.open("crews/endless/executions", session_token=daemon.token)
+    await tab.see("running", "Waiting")
+    looks = (
+        "performance.getEntriesByType('resource').filter((e) => /executions/.test(e.name)).length"
+    )
+    before = await tab.evaluate(looks)
+    async with tab.mouse_held("link", kickoff_id[:8]):
+        await tab.until(f"{looks} > {before + 1}")
+    await tab.see("Now: Waiting", "crew_kickoff_started")
+
+
+async def test_an_error_comes_first_and_stays_text(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("failing", {"why": EVIL})
+    await tab.open("crews/failing/executions", session_token=daemon.token)
+    await tab.see("error", "no model answers")
+    await tab.click("link", kickoff_id[:8])
+    shown = await tab.see(f"no model answers {EVIL}", "crew_kickoff_failed")
+    assert shown.index("no model answers") < shown.index("Created")
+    assert await tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert "taken" not in str(await tab.evaluate("document.title"))
+    assert tab.refused == []
+
+
+async def test_nothing_is_wider_than_a_small_phone(daemon: Daemon, tab: Tab) -> None:
+    size = {"width": SMALL_PHONE, "height": 640, "deviceScaleFactor": 1, "mobile": True}
+    await tab.session.call("Emulation.setDeviceMetricsOverride", size)
+    kickoff_id = await daemon.kick_off("failing", {"why": EVIL})
+    await tab.open(session_token=daemon.token)
+    places = {
+        "": "broken",
+        "crews/asking": "Healthy",
+        "crews/asking/run": "optional",
+        "crews/failing/executions": kickoff_id[:8],
+        f"crews/failing/executions/{kickoff_id}": "crew_kickoff_failed",
+    }
+    for place, text in places.items():
+        await tab.go(place)
+        await tab.see(text)
+        assert await tab.evaluate("document.documentElement.scrollWidth") <= SMALL_PHONE, place
+    assert tab.refused == []
+
+
+async def test_events_are_read_by_the_standard(daemon: Daemon, tab: Tab) -> None:
+    pieces = [
+        ": hi\r",
+        "\nid: 1\r\ndata: a\ndata:b\n",
+        "\ndata\nid: 2\n\n",
+        "event: x\n\n",
+        "data: cut",
+    ]
+    await tab.open()
+    await tab.see("Log in")
+    read = await tab.evaluate(
+        f"""(async (pieces) => {{
+            const {{ eventsOf }} = await import("./dashboard/sse.js");
+            const body = new ReadableStream({{
+                start(stream) {{
+                    for (const piece of pieces) stream.enqueue(new TextEncoder().encode(piece));
+                    stream.close();
+                }},
+            }});
+            const read = [];
+            for await (const event of eventsOf(body)) read.push([event.id, event.data]);
+            return read;
+        }})({json.dumps(pieces)})"""
+    )
+    assert read == [["1", "a\nb"], ["2", ""]]

@@ -1,0 +1,55 @@
+"""The owner's session ends, also while a page is open: from then on it shows and does nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.dashboard.conftest import Daemon
+    from tests.e2e.dashboard.tab import Tab
+
+pytestmark = pytest.mark.chromium
+
+
+async def test_the_end_of_the_session_asks_for_the_password(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking", session_token="no-token-at-all")
+    await tab.see("The session has ended")
+    await tab.find("textbox", "Password")
+    assert tab.refused == [(403, "/api/crews")]
+
+
+async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking", session_token=daemon.token)
+    await tab.see("Healthy")  # so the page has the crew's token, which is still good afterwards
+    token = await daemon.token_of("asking")
+    await tab.go("crews/asking/run")
+    await tab.type("topic required", "too late")
+    await daemon.end_all_sessions()
+    await tab.click("button", "Run")
+    await tab.see("The session has ended")
+    assert await daemon.executions("asking", token) == []
+
+
+async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    token = await daemon.token_of("endless")
+    await tab.open(f"crews/endless/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.see("running", "Now: Waiting")
+    await tab.click("button", "Stop…")
+    await daemon.end_all_sessions()
+    await tab.click("button", "Stop")
+    await tab.see("The session has ended", but_not="Waiting")
+    assert await daemon.executions("endless", token) == ["RUNNING"]
+
+
+@pytest.mark.parametrize("place", ["/{}", ""])
+async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: str) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    await tab.open(
+        "crews/endless/executions" + place.format(kickoff_id), session_token=daemon.token
+    )
+    await tab.see("running")
+    await daemon.end_all_sessions()
+    await tab.see("The session has ended", but_not="running")
