@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import stat
 import subprocess
@@ -22,6 +23,9 @@ from daemon.config.values import Fault
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
 PROBE_LIMIT: Final = 10.0
+
+LONGEST_FIRST_LINE: Final = 256
+"""Bytes of a script's first line that the kernel looks at."""
 
 # A project may hold keys (.env), so not: let everybody read it.
 LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
@@ -47,6 +51,7 @@ def check_program(program: str, environment: Mapping[str, str]) -> None:
             "write the whole path, from / on",
         )
     _check_executable(Path(program), "begins with a program that")
+    _check_interpreter(Path(program))
 
 
 def _check_executable(path: Path, subject: str) -> None:
@@ -61,6 +66,24 @@ def _check_executable(path: Path, subject: str) -> None:
         raise Fault(f"{subject} does not exist", f"make {path}, or correct the path")
     if not os.access(path, os.X_OK):
         raise Fault(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
+
+
+def _check_interpreter(script: Path) -> None:
+    """Raise a `Fault` when it is a script, and who reads it is not there (execve(2))."""
+    try:
+        with script.open("rb") as file:
+            first = file.readline(LONGEST_FIRST_LINE)
+    except OSError:
+        return  # whoever may execute a program may not always read it
+    words = re.split(rb"[ \t\n]+", first.removeprefix(b"#!").strip(b" \t"))
+    if not first.startswith(b"#!") or not words[0]:
+        return
+    interpreter = os.fsdecode(words[0])  # with a \r, where that was an editor's end of a line
+    if not Path(interpreter).exists():
+        raise Fault(
+            f"begins with a script whose interpreter {interpreter!r} does not exist",
+            f"install that, or correct the first line of {script}",
+        )
 
 
 def check_folder(path: Path) -> None:

@@ -24,6 +24,7 @@ that our user runs, us and the browser included, so the service manager's TasksM
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -53,6 +54,7 @@ from daemon.crews.protocol import (
 from daemon.processes.background import background
 from daemon.processes.guarded import Guarded, Limits, guarded
 from daemon.processes.guardian import CHANNEL
+from daemon.processes.hiding import Hiding
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +63,6 @@ logger = logging.getLogger(__name__)
 FILE_SIZE = 1024 * 1024 * 1024
 # The share of the grace that a worker has to obey `stop` before it gets SIGTERM.
 TERM_AFTER = 0.2
-# A shorter value in the environment is no secret, and would be found in ordinary words.
-SHORTEST_SECRET = 8
 
 
 class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
@@ -101,6 +101,7 @@ class Worker:
         self._process = process
         self._channel = channel
         self._settings = settings
+        self._hiding = Hiding(settings.environment)
 
     @property
     def messages(self) -> AsyncIterator[FromWorker]:
@@ -137,7 +138,7 @@ class Worker:
             )
         return silent_end(
             self._process.status,
-            unfinished=self._hide(self._channel.unfinished.decode(errors="backslashreplace")),
+            unfinished=self._hiding.hide(_text(self._channel.unfinished)),
             stderr=self.stderr_tail,
             memory_limit=self._settings.memory,
         )
@@ -170,12 +171,12 @@ class Worker:
     @property
     def stdout_tail(self) -> str:
         """The last 64 KiB of its standard output, without the values of its environment."""
-        return self._hide(self._process.stdout_tail)
+        return self._hiding.hide_in_tail(self._process.stdout_tail)
 
     @property
     def stderr_tail(self) -> str:
         """The same of standard error."""
-        return self._hide(self._process.stderr_tail)
+        return self._hiding.hide_in_tail(self._process.stderr_tail)
 
     async def _see_line_closed(self) -> None:
         """Nothing counts that is said after its end, should its descriptor be open somewhere."""
@@ -184,18 +185,7 @@ class Worker:
 
     def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
         line = b"" if fault.line is None else fault.line
-        return ProtocolBroken(
-            fault.reason, quoted(self._hide(line.decode(errors="backslashreplace")))
-        )
-
-    def _hide(self, text: str) -> str:
-        longest_first = sorted(
-            self._settings.environment.items(), key=lambda pair: len(pair[1]), reverse=True
-        )
-        for name, value in longest_first:
-            if len(value) >= SHORTEST_SECRET:
-                text = text.replace(value, f"[{name}]")
-        return text
+        return ProtocolBroken(fault.reason, quoted(self._hiding.hide(_text(line))))
 
 
 @asynccontextmanager
@@ -232,7 +222,22 @@ async def start_worker(
     except OSError as fault:
         if entered:
             raise  # the block's own
-        raise CannotStart(f"{settings.command[0]}: {fault}") from fault
+        raise CannotStart(_why_not(settings.command[0], fault)) from fault
+
+
+def _why_not(program: str, fault: OSError) -> str:
+    # Of a file that is there, execve(2) says so when its interpreter is not.
+    if (
+        fault.errno == errno.ENOENT
+        and fault.filename == Path(program).name
+        and Path(program).is_file()
+    ):
+        return f"{program}: what its first line (#!) names is not there"
+    return f"{program}: {fault}"
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="backslashreplace")
 
 
 def _environment(settings: WorkerSettings, execution_id: str, folder: Path) -> dict[str, str]:

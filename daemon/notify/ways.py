@@ -23,13 +23,12 @@ from pydantic import SecretStr
 from daemon.crews.retrying import Answered
 from daemon.crews.sending import open_sender
 from daemon.processes.guarded import guarded
+from daemon.processes.hiding import Hiding
 
 COMMAND_DEADLINE: Final = 30.0
 """Seconds for the program, as for the request."""
 LONGEST_LAST_WORD: Final = 200
 """Characters of a failed program's standard error that are logged."""
-SHORTEST_SECRET: Final = 8
-"""Arguments of so many characters are hidden where the program repeats them: one may be a key."""
 
 _ANYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 _TRY_AGAIN: Final = (408, 425, 429)
@@ -78,6 +77,8 @@ class ByCommand:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = tuple(command)
+        arguments = enumerate(command[1:], start=1)  # one of them may be a key
+        self._hiding = Hiding({f"argument {number}": word for number, word in arguments})
 
     async def tell(self, body: Mapping[str, str]) -> None:
         with ExitStack() as ours:
@@ -102,15 +103,10 @@ class ByCommand:
                 status = await program.wait()
                 if status.code == 0:
                     return None
-                last = program.stderr_tail.rstrip().rpartition("\n")[2]
-                return f"{status}; {self._hide(last) or 'without a word on standard error'}"
+                said = self._hiding.hide_in_tail(program.stderr_tail)
+                last = said.rstrip().rpartition("\n")[2][-LONGEST_LAST_WORD:]
+                return f"{status}; {last or 'without a word on standard error'}"
             return f"it did not end within {COMMAND_DEADLINE:g} s"
-
-    def _hide(self, text: str) -> str:
-        for number, word in enumerate(self._command):
-            if number and len(word) >= SHORTEST_SECRET:
-                text = text.replace(word, f"[argument {number}]")
-        return text[-LONGEST_LAST_WORD:]
 
 
 def _environment(body: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,8 @@ import trio
 
 # Enough for any program's last words, whatever it wrote before.
 KEPT = 64 * 1024
+CUT = "…"
+"""What a text begins with of which the beginning was not kept."""
 # A writer without end must not keep the reader from everything else.
 READS_AT_ONCE = 16
 
@@ -25,11 +27,15 @@ class Tail:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._kept = bytearray()
+        self._is_cut = False
         os.set_blocking(descriptor, False)
 
     @property
     def text(self) -> str:
-        return self._kept.decode(errors="replace")
+        """Begins with `CUT` when there was more."""
+        text = self._kept.decode(errors="replace")
+        # The first character may have lost a part of itself.
+        return CUT + text.lstrip("\ufffd") if self._is_cut else text
 
     async def follow(self) -> None:
         """Read until all writers have gone."""
@@ -45,7 +51,9 @@ class Tail:
                 if not data:
                     return False
                 self._kept += data
-                del self._kept[:-KEPT]
+                if len(self._kept) > KEPT:
+                    self._is_cut = True
+                    del self._kept[:-KEPT]
         except BlockingIOError:
             pass
         return True

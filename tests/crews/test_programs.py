@@ -66,6 +66,31 @@ def test_a_program_that_is_none_is_told(program: str, says: str) -> None:
     assert says in fault(check_program, program, {})
 
 
+@pytest.mark.parametrize(
+    ("first", "interpreter"),
+    [
+        ("#!/no/such/sh", "'/no/such/sh'"),
+        ("#! /no/such/sh -e", "'/no/such/sh'"),
+        ("#!/bin/sh\r", r"'/bin/sh\r'"),
+    ],
+)
+def test_a_script_that_nobody_can_read_is_told(
+    script: Script, first: str, interpreter: str
+) -> None:
+    path = script(f"{first}\n")
+    assert fault(check_program, str(path), {}) == (
+        f"begins with a script whose interpreter {interpreter} does not exist"
+    )
+
+
+@pytest.mark.parametrize("first", [b"#!/usr/bin/env -S python3 -u", b"#!", b"", b"\x7fELF\xff"])
+def test_what_else_it_begins_with_is_its_own_affair(tmp_path: Path, first: bytes) -> None:
+    path = tmp_path / "program"
+    path.write_bytes(first)
+    path.chmod(0o755)
+    check_program(str(path), {})
+
+
 def test_a_file_that_may_not_be_executed_is_told(script: Script) -> None:
     told = fault(check_program, str(script("#!/bin/sh\n", 0o644)), {})
     assert "may not execute" in told

@@ -277,6 +277,15 @@ async def test_what_cannot_be_started_says_so(begin: Begin, command: str, reason
             raise AssertionError("it was started")
 
 
+async def test_a_script_that_nobody_can_read_is_told_as_such(begin: Begin, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/sh\n")
+    script.chmod(0o755)
+    with pytest.raises(CannotStart, match=f"^{script}: what its first line .* is not there$"):
+        async with begin(str(script)):
+            raise AssertionError("it was started")
+
+
 async def test_without_a_place_for_its_folder_it_cannot_be_started(tmp_path: Path) -> None:
     settings = WorkerSettings(("/bin/true",), {}, memory=2**20)
     with pytest.raises(CannotStart, match=r"No such file or directory: .*missing"):

@@ -161,6 +161,27 @@ async def test_what_it_sent_is_quoted_without_the_values_of_its_environment(begi
     assert ended.quote == '{"type":"[KEY]"}'
 
 
+async def test_a_value_is_hidden_as_json_has_it_too(begin: Begin) -> None:
+    program = """
+import json, os, socket
+line = socket.socket(fileno=3)
+line.sendall(json.dumps({"type": os.environ["KEY"]}).encode() + b"\\n")
+line.recv(1000)
+"""
+    async with begin(*python(program), environment={"KEY": 'Mật"khẩu"'}) as worker:
+        ended = await end(worker)
+    assert isinstance(ended, ProtocolBroken)
+    assert ended.quote == '{"type": "[KEY]"}'
+
+
+async def test_a_value_at_the_edge_of_the_last_words_is_not_shown_in_part(begin: Begin) -> None:
+    script = """printf '%s%*s' "$KEY" 65526 x >&2; exit 4"""
+    async with begin(*shell(script), environment={"KEY": "0123456789" * 2}) as worker:
+        await end(worker)
+        assert len(worker.stderr_tail) > 65000
+        assert set(worker.stderr_tail) == set("… x")
+
+
 async def test_a_value_at_the_edge_of_the_quote_is_not_shown_in_part(begin: Begin) -> None:
     command = shell('say "$(printf %190s)$KEY"; sleep 1000')
     async with begin(*command, environment={"KEY": "0123456789" * 10}) as worker:

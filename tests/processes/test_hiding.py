@@ -1,0 +1,78 @@
+"""Secrets of a program are not in what is quoted of it, however it writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from daemon.processes.hiding import Hiding
+from daemon.processes.tail import CUT, KEPT, Tail
+
+SECRETS = {
+    "PLAIN": "PLAINSECRETVALUE0123456789",
+    "QUOTES": 'correct"horse\\battery',
+    "URL": "https://user:hunter2secret@db.example/x",
+    "WORDS": "Mật-khẩu-bí-mật",
+    "PART": "hunter2secret",
+    "SHORT": "yes",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SECRETS if name not in ("SHORT", "PART")])
+@pytest.mark.parametrize("way", ["as it is", "ASCII", "not ASCII", "slashes", "capitals"])
+def test_every_way_of_writing_one_is_hidden(name: str, way: str) -> None:
+    value = SECRETS[name]
+    written = {
+        "as it is": value,
+        "ASCII": json.dumps({"a": value}),
+        "not ASCII": json.dumps({"a": value}, ensure_ascii=False),
+        "slashes": json.dumps({"a": value}).replace("/", "\\/"),
+        "capitals": json.dumps({"a": value}).replace("\\u1ead", "\\u1EAD").replace(
+            "\\u1ea9", "\\u1EA9").replace("\\u00ed", "\\u00ED"),
+    }[way]  # fmt: skip
+    hidden = Hiding(SECRETS).hide(f"before {written} after")
+    assert hidden in (f"before [{name}] after", f'before {{"a": "[{name}]"}} after')
+
+
+def test_what_is_too_short_to_be_one_stays() -> None:
+    assert Hiding(SECRETS).hide("yes, hunter2") == "yes, hunter2"
+
+
+@pytest.mark.parametrize("lost", range(1, len(SECRETS["PLAIN"].encode())))
+def test_a_cut_leaves_no_rest_of_one(lost: int) -> None:
+    reader, writer = os.pipe()
+    try:
+        tail = Tail(reader)
+        os.set_blocking(writer, False)
+        for part in (SECRETS["PLAIN"].encode(), b"t" * (KEPT - len(SECRETS["PLAIN"]) + lost)):
+            os.write(writer, part[: KEPT - 1])
+            tail.read()
+            os.write(writer, part[KEPT - 1 :])
+            tail.read()
+        assert tail.text.startswith(CUT + SECRETS["PLAIN"][lost:])
+        shown = Hiding(SECRETS).hide_in_tail(tail.text)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert shown.removeprefix(CUT).strip("t") == ""
+
+
+@pytest.mark.parametrize("lost", range(1, len(SECRETS["WORDS"].encode())))
+def test_a_cut_may_go_through_a_letter(lost: int) -> None:
+    rest = SECRETS["WORDS"].encode()[lost:] + b" word " * KEPT
+    tail = CUT + rest[:KEPT].decode(errors="replace").lstrip("\ufffd")
+    assert Hiding(SECRETS).hide_in_tail(tail).startswith(CUT + " word ")
+
+
+def test_a_text_that_is_whole_keeps_its_beginning() -> None:
+    reader, writer = os.pipe()
+    try:
+        tail = Tail(reader)
+        os.write(writer, b"9 lives")
+        tail.read()
+        assert Hiding(SECRETS).hide_in_tail(tail.text) == "9 lives"
+    finally:
+        os.close(reader)
+        os.close(writer)
