@@ -36,6 +36,7 @@ from daemon.journal.model import (
     Execution,
     NewDelivery,
     NewEvent,
+    NewExecution,
     Status,
     TaskRecord,
     WebhookTarget,
@@ -59,7 +60,7 @@ class _OpenTask:
     since: datetime
 
 
-def about(execution: Execution) -> About:
+def about(execution: Execution | NewExecution) -> About:
     """What every webhook call about an execution says of it, and where they go."""
     return About(execution.id, execution.meta, execution.webhooks)
 
@@ -103,6 +104,12 @@ def ended(subject: About, ending: Ending, now: datetime) -> Entry:
     )
 
 
+def begun(subject: About, now: datetime) -> Entry:
+    """Its turn has come."""
+    change = Change(status=Status.RUNNING, started_at=now)
+    return _entry(subject, change, NewEvent("crew_kickoff_started", now))
+
+
 def requeued(subject: About, now: datetime) -> Entry:
     """It was running when the daemon ended, and is to run again from its beginning."""
     change = Change(
@@ -124,11 +131,6 @@ class Ledger:
     _open: dict[str, _OpenTask] = field(default_factory=dict)
     _asked: str | None = None
     """The task about which a human is asked."""
-
-    def begun(self, now: datetime) -> Entry:
-        """Its turn has come."""
-        change = Change(status=Status.RUNNING, started_at=now)
-        return _entry(self.subject, change, NewEvent("crew_kickoff_started", now))
 
     def heard(self, message: FromWorker, now: datetime) -> Entry:  # noqa: PLR0911 - one a message
         """Its worker has said something; not its end."""

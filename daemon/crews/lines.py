@@ -20,7 +20,7 @@ from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller, Crew
-from daemon.crews.ledger import REQUEUED, about, failure, requeued
+from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
 from daemon.crews.run import Feedback, Run, Workplace
 from daemon.errors import Invalid, Unavailable, Unprocessable
 from daemon.journal.errors import AlreadyFinished
@@ -80,8 +80,12 @@ class _Line:
 
     @property
     def full(self) -> bool:
-        busy = len(self.running) >= self.crew.max_running
-        return busy and len(self.waiting) >= self.crew.queue
+        return not self.has_place and len(self.waiting) >= self.crew.queue
+
+    @property
+    def has_place(self) -> bool:
+        """One more may run."""
+        return not self.held and len(self.running) < self.crew.max_running
 
 
 class Lines:
@@ -302,22 +306,32 @@ class Lines:
             if line.full and (earlier := await self._created_by(caller, key)) is not None:
                 return earlier  # by the one that took the last place just now
             _refuse_when_full(line)
+            now = self._workplace.wall()
             new = NewExecution(
                 id=str(uuid4()),
                 crew=line.crew.name,
                 owner=caller.user,
-                created_at=self._workplace.wall(),
+                created_at=now,
                 inputs=kickoff.inputs,
                 meta=kickoff.meta,
                 webhooks=kickoff.webhooks,
             )
-            created = await self._journal.create(new, idempotency=key)
+            # Its turn is now, or nobody's who is not in the line: the door is ours. One write for
+            # both, for each of them is a wait for the disk.
+            at_once = line.has_place and not line.waiting
+            entry = begun(about(new), now) if at_once else None
+            created = await self._workplace.enter(new, key, entry)
             if created.is_new:
                 crew = line.crew.name
-                about = Event.EXECUTION_ACCEPTED(crew=crew, kickoff_id=new.id)
-                logger.info("crew %s: execution %s is accepted", crew, new.id, extra=about)
-                line.waiting[new.id] = None
-                self._start_more(line)
+                told = Event.EXECUTION_ACCEPTED(crew=crew, kickoff_id=new.id)
+                logger.info("crew %s: execution %s is accepted", crew, new.id, extra=told)
+                if at_once:
+                    self._start(
+                        line, Run(new.id, line.crew, self._workplace, turn=now, entered=new)
+                    )
+                else:
+                    line.waiting[new.id] = None
+                    self._start_more(line)
             return created.id
         finally:
             line.door.release()
@@ -341,11 +355,15 @@ class Lines:
 
     def _start_more(self, line: _Line) -> None:
         """Start the next ones, as many as may run."""
-        while line.waiting and not line.held and len(line.running) < line.crew.max_running:
+        while line.waiting and line.has_place:
             kickoff_id = next(iter(line.waiting))
             del line.waiting[kickoff_id]
-            run = line.running[kickoff_id] = Run(kickoff_id, line.crew, self._workplace)
-            self._running.start_soon(self._carry_out, line, run)
+            turn = self._workplace.wall()
+            self._start(line, Run(kickoff_id, line.crew, self._workplace, turn=turn))
+
+    def _start(self, line: _Line, run: Run) -> None:
+        line.running[run.id] = run
+        self._running.start_soon(self._carry_out, line, run)
 
     async def _carry_out(self, line: _Line, run: Run) -> None:
         await run.carry_out()

@@ -32,7 +32,7 @@ from daemon.crews.calls import About, Ending
 from daemon.crews.crew import Crew
 from daemon.crews.ends import End
 from daemon.crews.following import Bells
-from daemon.crews.ledger import Entry, Ledger, about, ended, failure, success
+from daemon.crews.ledger import Entry, Ledger, about, begun, ended, failure, success
 from daemon.crews.protocol import (
     FromWorker,
     HumanFeedback,
@@ -47,7 +47,15 @@ from daemon.crews.tools import Tool
 from daemon.crews.worker import CannotStart, Stopped, Worker, start_worker
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import Execution, State, Status, WebhookTarget
+from daemon.journal.model import (
+    Created,
+    Execution,
+    IdempotencyKey,
+    NewExecution,
+    State,
+    Status,
+    WebhookTarget,
+)
 from daemon.logs import Event, Work, working_for
 from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.supervisor import sole_error
@@ -109,6 +117,26 @@ class Workplace:
         if found is None:
             raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
         return found
+
+    async def enter(
+        self, new: NewExecution, key: IdempotencyKey | None, entry: Entry | None
+    ) -> Created:
+        """Record a new execution, and with it what becomes of it at once. Tried once.
+
+        Raises what `Journal.create` does.
+        """
+        if entry is None:
+            return await self.journal.create(new, idempotency=key)
+        created = await self.journal.create(
+            new,
+            idempotency=key,
+            change=entry.change,
+            events=entry.events,
+            deliveries=entry.deliveries,
+        )
+        if created.is_new and entry.deliveries:
+            self.queued()
+        return created
 
     async def record(self, execution_id: str, state: State, entry: Entry) -> None:
         """Record something, for as long as it takes. `state` is what the execution is in then.
@@ -180,7 +208,17 @@ class _Answer:
 class Run:
     """A running execution; `carry_out()` is its task."""
 
-    def __init__(self, execution_id: str, crew: Crew, workplace: Workplace) -> None:
+    def __init__(
+        self,
+        execution_id: str,
+        crew: Crew,
+        workplace: Workplace,
+        *,
+        turn: datetime,
+        entered: NewExecution | None = None,
+    ) -> None:
+        """`turn` is when its turn came. `entered` is what was recorded of it just now, with its
+        beginning. Without it that is still to be read, and the beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
         """Nothing of it is there any more; its end is recorded, unless it was left off."""
@@ -188,6 +226,8 @@ class Run:
         """What its end was recorded as."""
         self._crew = crew
         self._workplace = workplace
+        self._turn = turn
+        self._entered = entered
         self._life = trio.CancelScope()
         self._talk = trio.CancelScope()
         self._has_worker = False
@@ -235,7 +275,7 @@ class Run:
         try:
             # Not any more for the request that kicked it off, or for whoever made room for it.
             with self._life, working_for((work,)):
-                execution = await self._workplace.read(self.id)
+                execution = self._entered or await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
                 ending = await self._ending(execution)
                 if ending is not None:
@@ -256,14 +296,14 @@ class Run:
             await self._workplace.end(self._crew.name, self._book.subject, ending)
         self.outcome = ending.status
 
-    async def _ending(self, execution: Execution) -> Ending | None:
+    async def _ending(self, execution: Execution | NewExecution) -> Ending | None:
         """Let a worker do it. None when it was left off."""
         if self._left_off:
             return None
         try:
-            now = self._now()
-            await self._record(self._book.begun(now))
-            waited = (now - execution.created_at).total_seconds()  # by the clock on the wall
+            if self._entered is None:
+                await self._record(begun(self._book.subject, self._turn))
+            waited = (self._turn - execution.created_at).total_seconds()  # by the wall's clock
             self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
             logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             return await self._work(execution.inputs)

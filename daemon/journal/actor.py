@@ -98,12 +98,23 @@ class Journal:
         """Forget by these rules from the next round on."""
         self._retention = retention
 
-    async def create(self, new: NewExecution, *, idempotency: IdempotencyKey | None) -> Created:
-        """Put an execution on disk, unless its idempotency key stands for one already.
+    async def create(
+        self,
+        new: NewExecution,
+        *,
+        idempotency: IdempotencyKey | None,
+        change: Change | None = None,
+        events: Sequence[NewEvent] = (),
+        deliveries: Sequence[NewDelivery] = (),
+    ) -> Created:
+        """Put an execution on disk, unless its idempotency key stands for one already. With a
+        `change`, that and the others as `record` does, in the same transaction.
 
         Raises `KeyReused`, `TooLarge`, or `Invalid` for values that are no JSON.
         """
-        return await self._do(lambda store: store.create(new, idempotency))
+        return await self._do(
+            lambda store: store.create(new, idempotency, change, events, deliveries)
+        )
 
     async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
         """The id that `create` would answer for a key that stands for one, else None.

@@ -73,10 +73,22 @@ class Store:
         """Close the file. What was written stays written."""
         self._connection.close()
 
-    def create(self, new: NewExecution, key: IdempotencyKey | None) -> Created:
+    def create(
+        self,
+        new: NewExecution,
+        key: IdempotencyKey | None,
+        change: Change | None = None,
+        events: Sequence[NewEvent] = (),
+        calls: Sequence[NewDelivery] = (),
+    ) -> Created:
         """See `Journal.create`."""
         with self._writing() as connection:
-            return executions.create(connection, self._credentials, new, key)
+            created = executions.create(connection, self._credentials, new, key)
+            if created.is_new and change is not None:
+                executions.record(
+                    connection, self._credentials, new.id, change, events=events, calls=calls
+                )
+            return created
 
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
         """See `Journal.created_by`."""

@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from daemon.crews.calls import About
-from daemon.crews.ledger import Entry, Ledger, about, ended, failure, requeued, success
+from daemon.crews.ledger import Entry, Ledger, about, begun, ended, failure, requeued, success
 from daemon.crews.protocol import (
     Failed,
     FromWorker,
@@ -32,8 +32,12 @@ STREAM = WebhookTarget("stream", URL)
 STEP = WebhookTarget("step", URL)
 
 
+def subject(*webhooks: WebhookTarget) -> About:
+    return About("some-id", {"m": 1}, webhooks)
+
+
 def ledger(*webhooks: WebhookTarget) -> Ledger:
-    return Ledger(About("some-id", {"m": 1}, webhooks))
+    return Ledger(subject(*webhooks))
 
 
 def hear(book: Ledger, *messages: FromWorker) -> Entry:
@@ -48,7 +52,7 @@ def task(task_id: str, name: str | None = None) -> TaskStarted:
 
 
 def test_its_turn_has_come() -> None:
-    entry = ledger().begun(NOW)
+    entry = begun(subject(), NOW)
     assert entry.change == {"status": Status.RUNNING, "started_at": NOW}
     assert entry.events == (NewEvent("crew_kickoff_started", NOW),)
 

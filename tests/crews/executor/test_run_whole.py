@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import trio
 from daemon.crews.crew import Caller, Input
 from daemon.errors import Invalid, NotFound, Unprocessable
 from daemon.journal.actor import Journal
-from daemon.journal.model import State, Status, WebhookTarget
+from daemon.journal.model import NewDelivery, NewEvent, State, Status, WebhookTarget
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -183,15 +184,22 @@ async def test_calls_are_queued_with_what_they_tell_of(
 ) -> None:
     """One transaction: the change, the event and the calls that are owed for it."""
     together: list[tuple[list[str], list[str]]] = []
-    record = Journal.record
+    create, record = Journal.create, Journal.record
 
-    async def note(self: Journal, *args: Any) -> None:
-        _, _, events, deliveries = args
+    def note(events: Sequence[NewEvent], deliveries: Sequence[NewDelivery]) -> None:
         kinds = [delivery.target.kind for delivery in deliveries]
         together.append(([event.type for event in events], kinds))
+
+    async def note_creation(self: Journal, *args: Any, **named: Any) -> Any:
+        note(named["events"], named["deliveries"])
+        return await create(self, *args, **named)
+
+    async def note_record(self: Journal, *args: Any) -> None:
+        note(*args[2:])
         await record(self, *args)
 
-    monkeypatch.setattr(Journal, "record", note)
+    monkeypatch.setattr(Journal, "create", note_creation)
+    monkeypatch.setattr(Journal, "record", note_record)
     url = "https://example.com/"
     webhooks = (
         WebhookTarget("task", url),

@@ -30,6 +30,9 @@ STORY = [
     "log",
     "crew_kickoff_completed",
 ]
+BEGINNING_OF_NEXT = 4
+"""What is recorded once a worker is let through the gate: the tool's answer, what it says of that,
+its end, and this."""
 
 
 async def test_a_kickoff_is_refused_and_nothing_is_created(disk: Disk, house: House) -> None:
@@ -50,14 +53,30 @@ async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: Ho
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
 
 
-@pytest.mark.parametrize("refused", range(1, len(STORY) + 2))
+@pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
 async def test_each_moment_of_a_run_is_held_up_and_told_once(
     disk: Disk, house: House, refused: int
 ) -> None:
-    """The second number is that of `started`, which is no event."""
+    """The first number is that of `started`, which is no event. Its beginning was recorded with the
+    kickoff."""
     house.gate.open()
     disk.refuses_record(number=refused, times=3)
     kickoff_id = await house.kickoff(*SCRIPT)
+    end = await house.end_of(kickoff_id)
+    assert disk.refused == 3
+    assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
+    assert await house.story(kickoff_id) == STORY
+
+
+async def test_the_beginning_of_one_that_waited_is_held_up_and_told_once(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    await house.kickoff("started", "call gate", "hear", "result ok")
+    kickoff_id = await house.kickoff(*SCRIPT)
+    await house.gate.reaches(1)
+    disk.refuses_record(number=BEGINNING_OF_NEXT, times=3)
+    house.gate.open()
     end = await house.end_of(kickoff_id)
     assert disk.refused == 3
     assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
@@ -93,7 +112,7 @@ async def test_the_next_one_waits_for_the_end_of_the_one_before(
     disk: Disk, open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     house = await open_house(crew(max_running=1))
-    disk.refuses_record(number=3, times=3)  # the end of the first
+    disk.refuses_record(number=2, times=3)  # the end of the first
     ids = [await house.kickoff("started", "result ok") for _ in range(2)]
     first, second = [await house.end_of(each) for each in ids]
     assert first.finished_at is not None
@@ -170,25 +189,29 @@ async def test_a_full_disk_does_not_keep_the_daemon_from_ending(
     assert (await house.end_of(waiting)).status is Status.INTERRUPTED
 
 
-@pytest.mark.parametrize("record", [1, 3], ids=["its beginning", "its end"])
+@pytest.mark.parametrize("which", ["its beginning", "its end"])
 async def test_nor_does_one_whose_moment_cannot_be_recorded(
     disk: Disk,
     open_house: OpenHouse,
     crew: MakeCrew,
     monkeypatch: pytest.MonkeyPatch,
-    record: int,
+    which: str,
 ) -> None:
     monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05)
-    house = await open_house(crew())
-    disk.refuses_record(number=record, times=1_000_000)
+    house = await open_house(crew(max_running=1))
+    await house.kickoff("started", "call gate", "hear", "result ok")
     kickoff_id = await house.kickoff("started", "result ok")
+    await house.gate.reaches(1)
+    number = BEGINNING_OF_NEXT + (0 if which == "its beginning" else 2)
+    disk.refuses_record(number=number, times=1_000_000)
+    house.gate.open()
     await disk.has_refused(1)
     with trio.fail_after(5):
         await house.stop()
     disk.refuses_record(number=0, times=0)
     house = await open_house(crew())
     end = await house.end_of(kickoff_id)
-    assert end.status is (Status.COMPLETED if record == 1 else Status.INTERRUPTED)
+    assert end.status is (Status.COMPLETED if which == "its beginning" else Status.INTERRUPTED)
 
 
 @pytest.mark.parametrize("refusing", [False, True])

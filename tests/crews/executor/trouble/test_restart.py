@@ -237,7 +237,9 @@ async def test_a_stop_of_one_that_is_being_interrupted_is_told_so(
 async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = await open_house(crew())
+    house = await open_house(crew(max_running=1))
+    await house.kickoff("started", "call gate", "result ok")
+    await house.gate.reaches(1)
     read, leave_off = house.journal.execution, Run.leave_off
     reading, left = trio.Event(), trio.Event()
 
@@ -253,6 +255,7 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     monkeypatch.setattr(house.journal, "execution", read_late)
     monkeypatch.setattr(Run, "leave_off", note)
     kickoff_id = await house.kickoff()
+    house.gate.open()
     await reading.wait()
     await house.stop()
 

@@ -110,9 +110,11 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
 ) -> None:
     """Also where no worker is there that could be stopped."""
     monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05)
-    house = new_house(crew(on_restart="rerun"))
+    house = new_house(crew(on_restart="rerun", max_running=1))
     supervisor = tree(house)
     await nursery.start(supervisor.run)
+    await house.kickoff(*WAITS)
+    await house.gate.reaches(1)
     record = house.journal.record
     ids = ["no-such-id"]
 
@@ -123,6 +125,7 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     monkeypatch.setattr(house.journal, "record", break_once)
     with trio.fail_after(GRACE - 1):
         kickoff_id = await house.kickoff()
+        house.gate.open()
         assert (await house.end_of(kickoff_id)).state is State.SUCCESS
     assert restarts(supervisor) == {"journal": 1, "executor": 1}
     await stopped(supervisor)
