@@ -190,7 +190,7 @@ async def test_a_part_that_cannot_be_kept_up_ends_it_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:
 
-    async def fault(*_: object) -> None:
+    def fault(*_: object) -> None:
         raise ZeroDivisionError("a bug in auth")
 
     monkeypatch.setattr(Doorkeeper, "check_session", fault)

@@ -21,7 +21,7 @@ from daemon.supervision.actor import Mailbox
 __all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
 
 QUEUE: Final = 1024
-"""Questions that may wait: each request to a protected endpoint asks one, in whatever burst."""
+"""Questions that may wait: while it is restarted, one of each request to a protected endpoint."""
 
 
 class Auth:
@@ -91,7 +91,7 @@ class Auth:
 
         Raises `NotAllowed`. Never waits behind logins or the disk.
         """
-        return await self.mailbox.ask(Doorkeeper.check_session, token)
+        return await self.mailbox.glance(Doorkeeper.check_session, token)
 
     async def second_factor_enabled(self) -> bool:
         """Whether a login needs a code."""

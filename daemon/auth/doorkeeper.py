@@ -149,7 +149,7 @@ class Doorkeeper:
             logger.info("login with a second factor from %s", address)
             return self._session_token()
 
-    async def check_session(self, token: str | None) -> Session:
+    def check_session(self, token: str | None) -> Session:
         if token is None:
             raise NotAllowed(
                 "no session token; send the one from /api/auth/login as `Authorization: Bearer …`"

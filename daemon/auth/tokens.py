@@ -20,6 +20,7 @@ where it checks its value, and would leave our own claims to a second step.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import Final, Literal
 
@@ -32,6 +33,9 @@ Purpose = Literal["session", "mfa"]
 
 LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
 """Seconds (seed, section 8)."""
+
+MOST_KNOWN: Final = 64
+"""Tokens that are not looked into again; more are, and all are for their time and their epoch."""
 
 MAX_TOKEN: Final = 1024
 """Characters; the daemon's own have about 430."""
@@ -52,7 +56,8 @@ _REFUSAL: Final[dict[Purpose, str]] = {
 class Claims(BaseModel):
     """The payload of a token. Times are Unix seconds."""
 
-    model_config = ConfigDict(strict=True, cache_strings="keys")  # no token's parts are kept
+    # The library keeps no token's parts.
+    model_config = ConfigDict(strict=True, frozen=True, cache_strings="keys")
 
     iss: Literal["smartlinkd"]
     aud: Literal["smartlinkd"]
@@ -77,6 +82,8 @@ class Tokens:
         self._secret = secret
         message = b"password\0" + password_hash.get_secret_value().encode()
         self._password = hmac.digest(secret.get_secret_value(), message, "sha256")[:16].hex()
+        # By their digests, oldest first: whoever asks once, asks again, and no token is kept.
+        self._known: dict[bytes, Claims] = {}
 
     def issue(self, purpose: Purpose, *, jti: str, epoch: str, now: float) -> str:
         """A token that is good from `now` for the lifetime of its purpose."""
@@ -113,10 +120,19 @@ class Tokens:
         return claims
 
     def _signed_claims(self, token: str) -> Claims | None:
-        if len(token) > MAX_TOKEN or not token.startswith(_HEADER):
+        if len(token) > MAX_TOKEN or not token.startswith(_HEADER) or not token.isascii():
             return None
-        try:
-            payload = _JWS.decode(token, self._secret.get_secret_value(), algorithms=[_ALGORITHM])
-            return Claims.model_validate_json(payload)
-        except (jwt.PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
-            return None
+        digest = hashlib.sha256(token.encode()).digest()
+        claims = self._known.get(digest)
+        if claims is None:
+            try:
+                payload = _JWS.decode(
+                    token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]
+                )
+                claims = Claims.model_validate_json(payload)
+            except (jwt.PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
+                return None
+            self._known[digest] = claims
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+        return claims

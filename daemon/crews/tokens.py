@@ -89,7 +89,7 @@ class CrewTokens:
         Raises `WrongCredential`: the same when there is no such crew, in the same time. Never
         waits behind the disk.
         """
-        return await self.mailbox.ask(_Book.caller, crew, token)
+        return await self.mailbox.glance(_Book.caller, crew, token)
 
     async def show(self, crew: str, user: str = "") -> SecretStr:
         """A user's token, or without a user the organization's.
@@ -128,7 +128,7 @@ class _Book:
         self._rotating = trio.Lock()
         self._put_in_force(generations)
 
-    async def caller(self, crew: str, token: str | None) -> Caller:
+    def caller(self, crew: str, token: str | None) -> Caller:
         if token is None:
             raise WrongCredential(
                 "a bearer token is needed: send the header Authorization: Bearer <token>"

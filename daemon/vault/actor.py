@@ -45,7 +45,7 @@ class Vault:
 
     async def current(self) -> Record | None:
         """The stored record, or None when no cookie was synced yet."""
-        return await self.mailbox.ask(_Vault.current)
+        return await self.mailbox.glance(_Vault.current)
 
 
 class _Vault:
@@ -67,5 +67,5 @@ class _Vault:
         self._record = record
         return record
 
-    async def current(self) -> Record | None:
+    def current(self) -> Record | None:
         return self._record

@@ -47,6 +47,15 @@ def fault(error: BaseException) -> Callable[..., Any]:
     return broken
 
 
+def fault_at_once(error: BaseException) -> Callable[..., Any]:
+    """The same of a method that waits for nothing."""
+
+    def broken(*_: object) -> None:
+        raise error
+
+    return broken
+
+
 def text_of(caplog: pytest.LogCaptureFixture) -> str:
     """All that our loggers said, as it would be in the journal."""
     lines = JsonLines()
@@ -133,9 +142,9 @@ async def test_a_bug_tells_no_secret(
 @pytest.mark.parametrize(
     ("part", "method", "call"),
     [
-        ("auth", (Doorkeeper, "check_session"), ("GET", "/api/status", None)),
-        ("vault", (_Vault, "current"), ("GET", "/api/sync-cookie", None)),
-        ("conversion", (_Desk, "convert"), ("POST", "/api/convert", {"links": ["x"]})),
+        ("auth", (Doorkeeper, "check_session", fault_at_once), ("GET", "/api/status", None)),
+        ("vault", (_Vault, "current", fault_at_once), ("GET", "/api/sync-cookie", None)),
+        ("conversion", (_Desk, "convert", fault), ("POST", "/api/convert", {"links": ["x"]})),
     ],
     ids=["auth", "vault", "conversion"],
 )
@@ -143,13 +152,13 @@ async def test_a_part_that_fails_is_503(
     start: Start,
     caplog: pytest.LogCaptureFixture,
     part: str,
-    method: tuple[type, str],
+    method: tuple[type, str, Callable[[BaseException], Callable[..., Any]]],
     call: tuple[str, str, object],
 ) -> None:
     daemon = await start()
     token = await daemon.login()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(*method, fault(ZeroDivisionError("x")))
+        patch.setattr(*method[:2], method[2](ZeroDivisionError("x")))
         answer = await daemon.ask(*call, token=token)
     assert answer.status_code == 503
     assert answer.json()["error"].startswith(f"the {part} part of the daemon restarted while")
@@ -165,7 +174,7 @@ async def test_a_part_that_does_not_come_back_is_503(
 ) -> None:
     monkeypatch.setattr(patience, "PATIENCE", 0.05)
     with monkeypatch.context() as broken:
-        broken.setattr(Doorkeeper, "check_session", fault(ZeroDivisionError("x")))
+        broken.setattr(Doorkeeper, "check_session", fault_at_once(ZeroDivisionError("x")))
         await daemon.get("/api/status", token=token)
     answer = await daemon.get("/api/status", token=token)
     assert answer.status_code == 503
@@ -175,7 +184,7 @@ async def test_a_part_that_does_not_come_back_is_503(
 
 async def test_the_other_parts_go_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = await start(cookie={"sync_key": SYNC_KEY})
-    monkeypatch.setattr(Doorkeeper, "check_session", fault(ZeroDivisionError("x")))
+    monkeypatch.setattr(Doorkeeper, "check_session", fault_at_once(ZeroDivisionError("x")))
     await daemon.get("/api/status", token="x")
     assert (await daemon.get("/api/health")).status_code == 200
     assert (await daemon.get("/livez")).status_code == 200

@@ -10,7 +10,7 @@ import jwt
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.auth.tokens import Claims, Purpose, Tokens, refusal
+from daemon.auth.tokens import MOST_KNOWN, Claims, Purpose, Tokens, refusal
 from daemon.errors import NotAllowed
 
 SECRET = bytes(range(32))
@@ -245,3 +245,60 @@ def test_a_payload_that_holds_no_claims_is_refused(payload: bytes) -> None:
 def test_nothing_shows_the_secret_or_the_hash() -> None:
     assert "\\x01\\x02" not in repr(vars(tokens))
     assert HASH not in repr(vars(tokens))
+
+
+# Those that are known already
+
+
+def test_a_known_token_is_still_read_for_its_time_and_purpose() -> None:
+    token = signed(session())
+    assert read(token) == read(token)
+    refused(token, "mfa")
+    refused(token, now=NOW + WEEK)
+    refused(token, now=NOW - 3600)
+    assert read(token, now=NOW + WEEK - 1)
+
+
+def test_one_that_differs_from_a_known_one_is_not_known() -> None:
+    token = signed(session())
+    read(token)
+    head, payload, signature = token.split(".")
+    refused(f"{head}.{payload}.{signature[:-4]}AAAA")
+    refused(f"{head}.{b64(json.dumps(session(jti='two')).encode())}.{signature}")
+    refused(token + "\u00e9")
+
+
+def test_tokens_are_not_decoded_again_and_only_so_many_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded = 0
+    decode = jwt.PyJWS.decode
+
+    def counting(*args: Any, **named: Any) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return decode(*args, **named)
+
+    monkeypatch.setattr(jwt.PyJWS, "decode", counting)
+    fresh = Tokens(SecretBytes(SECRET), SecretStr(HASH))
+    several = [signed(session(jti=str(number))) for number in range(MOST_KNOWN + 1)]
+    for _ in range(2):
+        for token in several[1:]:
+            assert fresh.read(token, "session", now=NOW).jti
+    assert decoded == MOST_KNOWN
+    fresh.read(several[0], "session", now=NOW)  # in the place of the oldest
+    fresh.read(several[2], "session", now=NOW)
+    assert decoded == MOST_KNOWN + 1
+    fresh.read(several[1], "session", now=NOW)
+    assert decoded == MOST_KNOWN + 2
+
+
+def test_what_is_refused_is_not_remembered() -> None:
+    fresh = Tokens(SecretBytes(SECRET), SecretStr(HASH))
+    for number in range(3):
+        with pytest.raises(NotAllowed):
+            fresh.read(signed(session(), key=bytes([number] * 32)), "session", now=NOW)
+        assert fresh.read(signed(session(jti=str(number))), "session", now=NOW)
+    for number in range(3):
+        with pytest.raises(NotAllowed):
+            fresh.read(signed(session(), key=bytes([number] * 32)), "session", now=NOW)

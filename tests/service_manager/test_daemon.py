@@ -56,21 +56,21 @@ print(*(name for name in os.environ if name.split("_")[0] in ("LISTEN", "NOTIFY"
 sys.exit(code)
 """
 
+# The vault's first answer, which is to the look for a sign of life.
 HANG = """
 import trio
-from daemon.vault import actor
-async def current(self):
+from daemon.supervision.actor import Request
+answer = Request.answer
+async def current(self, state):
+    if self.actor != "vault":
+        return await answer(self, state)
     with trio.CancelScope(shield=True):
         await trio.sleep(3600)
-actor._Vault.current = current
+Request.answer = current
 """
-BLOCK = """
-import time
-from daemon.vault import actor
-async def current(self):
-    time.sleep(3600)
-actor._Vault.current = current
-"""
+BLOCK = HANG.replace("with trio.CancelScope(shield=True):", "while True:").replace(
+    "await trio.sleep(3600)", "pass"
+)
 
 
 class Process:

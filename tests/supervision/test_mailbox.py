@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 import pytest
 import trio
@@ -42,6 +43,15 @@ class Desk:
 
     async def refuse(self) -> None:
         raise Invalid("thing: no")
+
+    def count_done(self, *, add: int = 0) -> int:
+        return len(self.done) + add
+
+    def refuse_at_once(self) -> None:
+        raise Invalid("thing: no")
+
+    def fail_at_once(self) -> None:
+        raise ZeroDivisionError
 
 
 @pytest.fixture
@@ -288,6 +298,87 @@ async def test_an_incarnation_opens_a_closed_mailbox(desk: Desk, nursery: trio.N
     nursery.start_soon(mailbox.serve, desk)
     await wait_all_tasks_blocked()
     assert await mailbox.ask(Desk.work, "a") == "A"
+
+
+# Glances
+
+
+async def test_a_glance_is_answered_at_once_whatever_is_in_hand(
+    desk: Desk, nursery: trio.Nursery
+) -> None:
+    mailbox = Mailbox[Desk]("desk", size=1)
+    nursery.start_soon(mailbox.serve, desk)
+    nursery.start_soon(mailbox.ask, Desk.work, "a")
+    await wait_all_tasks_blocked()
+    assert await mailbox.glance(Desk.count_done) == 1
+    for thing in "bc":
+        nursery.start_soon(partial(mailbox.ask, Desk.work, thing, seconds=3600))
+        await wait_all_tasks_blocked()
+    with pytest.raises(Overloaded):
+        await mailbox.ask(Desk.work, "d")
+    assert await mailbox.glance(Desk.count_done, add=10) == 11
+
+
+async def test_a_glance_waits_for_the_next_incarnation(desk: Desk, nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done))
+    await wait_all_tasks_blocked()
+    assert (answers, mailbox.waiting) == ([], 1)
+    async with trio.open_nursery() as incarnation:
+        incarnation.start_soon(mailbox.serve, desk)
+        await wait_all_tasks_blocked()
+        incarnation.cancel_scope.cancel()
+    assert answers == [0]
+    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done))
+    await wait_all_tasks_blocked()
+    assert (answers, mailbox.waiting) == ([0], 1)
+
+
+async def test_what_refuses_a_glance_is_the_askers_error(desk: Desk, nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    await wait_all_tasks_blocked()
+    with pytest.raises(Invalid, match="thing: no"):
+        await mailbox.glance(Desk.refuse_at_once)
+    assert await mailbox.glance(Desk.count_done) == 0
+
+
+async def test_the_actor_ends_by_a_fault_in_a_glance(desk: Desk) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    answers: list[object] = []
+
+    async def fall() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await mailbox.serve(desk)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fall)
+        await wait_all_tasks_blocked()
+        await note(answers, mailbox.glance(Desk.fail_at_once))
+    assert [type(answer) for answer in answers] == [ActorRestarting]
+
+
+async def test_nobody_glances_at_one_that_is_gone(desk: Desk, nursery: trio.Nursery) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    nursery.start_soon(partial(mailbox.ask, Desk.work, "a", seconds=3600))
+    await wait_all_tasks_blocked()
+    mailbox.close("it has done its work")
+    with pytest.raises(ActorGone):
+        await mailbox.glance(Desk.count_done)
+
+
+async def test_one_that_is_already_cancelled_does_not_glance(
+    desk: Desk, nursery: trio.Nursery
+) -> None:
+    mailbox = Mailbox[Desk]("desk")
+    nursery.start_soon(mailbox.serve, desk)
+    await wait_all_tasks_blocked()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await mailbox.glance(Desk.count_done)
+    assert scope.cancelled_caught
 
 
 def test_the_kinds_of_no_are_all_answers_to_try_again_later() -> None:

@@ -21,16 +21,16 @@ import os, sys
 
 if sys.argv[0].endswith("/smartlinkd"):
     import time, trio
-    from daemon.vault.actor import _Vault
+    from daemon.supervision.actor import Request
 
-    current = _Vault.current
+    answer = Request.answer
 
-    async def hanging(self):
-        if os.path.exists("{FLAG}"):
+    async def hanging(self, state):
+        if self.actor == "vault" and os.path.exists("{FLAG}"):
             HANG
-        return await current(self)
+        return await answer(self, state)
 
-    _Vault.current = hanging
+    Request.answer = hanging
 """
 HANGS = """
             with trio.CancelScope(shield=True):

@@ -187,7 +187,7 @@ async def test_calls_are_queued_with_what_they_tell_of(
     create, record = Journal.create, Journal.record
 
     def note(events: Sequence[NewEvent], deliveries: Sequence[NewDelivery]) -> None:
-        kinds = [delivery.target.kind for delivery in deliveries]
+        kinds: list[str] = [delivery.target.kind for delivery in deliveries]
         together.append(([event.type for event in events], kinds))
 
     async def note_creation(self: Journal, *args: Any, **named: Any) -> Any:
