@@ -2,7 +2,9 @@
 
 It is a client like any other. It logs in as the owner does (`routes/auth.py`), asks what only the
 owner may ask (`routes/crews.py`), and from there on calls a crew's own API with that crew's token.
-The files are open to anyone: there is no secret in them.
+That token outlives the owner's session, so it is asked for again every few seconds and before each
+thing that is done: a session that was ended shows and does nothing more. The files are open to
+anyone: there is no secret in them.
 
 What crews and their clients write is shown here, in the same page that holds the owner's session,
 so it must never become markup. The scripts put all of it in as text, and the policy has the browser

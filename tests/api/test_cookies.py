@@ -163,7 +163,7 @@ async def test_it_outlives_its_actor(
     before = (await daemon.post(SYNC, {"cookie": COOKIE, "accountName": "mine"})).json()
     with monkeypatch.context() as broken:
 
-        async def fault(self: _Vault) -> None:
+        def fault(self: _Vault) -> None:
             raise ZeroDivisionError
 
         broken.setattr(_Vault, "current", fault)

@@ -107,7 +107,7 @@ async def test_readyz_is_503_and_one_word_while_a_part_is_restarted(
 
 
 async def crash_the_vault(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fault(self: _Vault) -> None:
+    def fault(self: _Vault) -> None:
         raise ZeroDivisionError("a bug in the vault")
 
     with monkeypatch.context() as broken:
