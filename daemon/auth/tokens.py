@@ -35,7 +35,7 @@ LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
 """Seconds (seed, section 8)."""
 
 MOST_KNOWN: Final = 64
-"""Tokens that are not looked into again; more are, and all are for their time and their epoch."""
+"""Tokens whose signature is not checked again; their time, purpose and epoch are, each time."""
 
 MAX_TOKEN: Final = 1024
 """Characters; the daemon's own have about 430."""
