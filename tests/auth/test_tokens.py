@@ -21,6 +21,11 @@ WEEK, FIVE_MINUTES = 7 * 24 * 3600, 300
 tokens = Tokens(SecretBytes(SECRET), SecretStr(HASH))
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "tokens", Tokens(SecretBytes(SECRET), SecretStr(HASH)))
+
+
 def session(**changes: Any) -> dict[str, Any]:
     """The claims of a good session token at NOW, written down by hand."""
     password = hmac.new(SECRET, b"password\0" + HASH.encode(), hashlib.sha256).hexdigest()[:32]
