@@ -44,8 +44,8 @@ class Desk:
     async def refuse(self) -> None:
         raise Invalid("thing: no")
 
-    def count_done(self, *, add: int = 0) -> int:
-        return len(self.done) + add
+    def count_done(self, times: int = 1, *, add: int = 0) -> int:
+        return len(self.done) * times + add
 
     def refuse_at_once(self) -> None:
         raise Invalid("thing: no")
@@ -316,23 +316,24 @@ async def test_a_glance_is_answered_at_once_whatever_is_in_hand(
         await wait_all_tasks_blocked()
     with pytest.raises(Overloaded):
         await mailbox.ask(Desk.work, "d")
-    assert await mailbox.glance(Desk.count_done, add=10) == 11
+    assert await mailbox.glance(Desk.count_done, 3, add=10) == 13
 
 
 async def test_a_glance_waits_for_the_next_incarnation(desk: Desk, nursery: trio.Nursery) -> None:
     mailbox = Mailbox[Desk]("desk")
     answers: list[object] = []
-    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done))
+    desk.done = ["a"]
+    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done, 3, add=10))
     await wait_all_tasks_blocked()
     assert (answers, mailbox.waiting) == ([], 1)
     async with trio.open_nursery() as incarnation:
         incarnation.start_soon(mailbox.serve, desk)
         await wait_all_tasks_blocked()
         incarnation.cancel_scope.cancel()
-    assert answers == [0]
+    assert answers == [13]
     nursery.start_soon(note, answers, mailbox.glance(Desk.count_done))
     await wait_all_tasks_blocked()
-    assert (answers, mailbox.waiting) == ([0], 1)
+    assert (answers, mailbox.waiting) == ([13], 1)
 
 
 async def test_what_refuses_a_glance_is_the_askers_error(desk: Desk, nursery: trio.Nursery) -> None:
