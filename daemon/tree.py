@@ -57,7 +57,7 @@ from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import GRACE, Reporter
 from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
-from daemon.supervision.actor import Mailbox
+from daemon.supervision.actor import Queue
 from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor, sole_error
@@ -277,7 +277,8 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
 
 
 class _Actor(Protocol):
-    mailbox: Mailbox[Any]
+    @property
+    def mailbox(self) -> Queue[Any]: ...
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
 

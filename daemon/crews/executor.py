@@ -170,11 +170,13 @@ class Executor:
         Raises `NotFound`.
         """
         with self._bells.on(kickoff_id) as bell:
-            before = await self._summary(caller, kickoff_id)
-            if before.state.ended:
-                return await self.execution(caller, kickoff_id)
+            found = await self.execution(caller, kickoff_id)
+            before = found.state
+            if before.ended:
+                return found
+            del found  # it may be large, and the wait long
             with trio.move_on_after(seconds):
-                while bell.state in (None, before.state):
+                while bell.state in (None, before):
                     await bell.wait()
         return await self.execution(caller, kickoff_id)
 

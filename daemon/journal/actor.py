@@ -1,12 +1,14 @@
 """The journal actor: executions on disk before anybody is told of them.
 
 This is the handle that the rest of the daemon holds. The state of one incarnation is an open
-`Store` and the right to use it; each question is a whole transaction on a thread, one at a time,
-in the order asked.
+`Store`, and a thread that alone uses it; each question is whole, and they are done in the order
+asked. Those that wait for the thread at the same time go there together (`Store.together`).
 
 An asker that gives up before its turn changes nothing. One that gives up in the midst has its
 change made or not made, never half: a transaction on a disk is not cut short. Who must know
 (`create`, say) shields itself from cancellation, or asks again with the same idempotency key.
+
+Most askers poll, and what they poll has not changed since: that is answered from memory (`Recent`).
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import trio
 from pydantic import SecretBytes
 
+from daemon import logs
 from daemon.errors import Unavailable
 from daemon.journal.disk import LOOK_EVERY, Disk, Full, tell_nobody
 from daemon.journal.errors import DiskFull
@@ -39,14 +43,17 @@ from daemon.journal.model import (
     State,
     Summary,
 )
+from daemon.journal.recent import Recent
 from daemon.journal.store import Store
-from daemon.supervision.actor import Mailbox
+from daemon.supervision.blocking import BlockingMailbox
 from daemon.supervision.supervisor import sole_error
 
 logger = logging.getLogger(__name__)
 
 QUEUE: Final = 512
 """Questions that may wait: every status poll is one, and takes a fraction of a millisecond."""
+TOGETHER: Final = 32
+"""Questions of one visit to the thread. Who asks next waits until all of them are done."""
 PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for what may be forgotten."""
 
@@ -55,8 +62,8 @@ R = TypeVar("R")
 
 class Journal:
     """What others hold. Beside the errors named, each call may raise `Unavailable` (a full disk,
-    say) and those of `Mailbox.ask`: nothing was changed then. Only after `ActorRestarting` it may
-    have been, as after giving up in the midst."""
+    say) and those of `BlockingMailbox.ask`: nothing was changed then. Only after `ActorRestarting`
+    it may have been, as after giving up in the midst."""
 
     def __init__(
         self,
@@ -69,12 +76,13 @@ class Journal:
     ) -> None:
         """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials.
         `disk_full` is told when its disk takes no more, and when it does again."""
-        self.mailbox = Mailbox[_Desk]("journal", size=QUEUE)
+        self.mailbox = BlockingMailbox[Store]("journal", size=QUEUE)
         self._path = path
         self._key = key
         self._retention = retention
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
+        self._recent = Recent()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: opens the file, answers, and forgets what is beyond its retention.
@@ -83,14 +91,16 @@ class Journal:
         """
         limiter = trio.CapacityLimiter(1)
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
-        store = await trio.to_thread.run_sync(Store, self._path, self._key, limiter=limiter)
+        open_store = partial(Store, self._path, self._key, self._recent)
+        store = await trio.to_thread.run_sync(open_store, limiter=limiter)
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
                 nursery.start_soon(self._watch_disk)
                 task_status.started()
-                await self.mailbox.serve(_Desk(store, limiter, self._disk))
+                await self.mailbox.serve(store, Store.together, most=TOGETHER)
         finally:
+            self._recent.clear()
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(store.close, limiter=limiter)
 
@@ -145,6 +155,10 @@ class Journal:
 
         None also, and as quickly, when it is not of the `crew` and `owner` that are given.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        recent = self._recent.find(execution_id, crew, owner)
+        if recent is not None:
+            return recent
         return await self._do(lambda store: store.execution(execution_id, crew, owner))
 
     async def summary(
@@ -205,6 +219,9 @@ class Journal:
         `why` is for the operator, and holds no secret.
         """
         await self._do(lambda store: store.delivery_failed(delivery_id, next_at, why))
+        if next_at is None:
+            about = logs.Event.WEBHOOK_GIVEN_UP()
+            logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
 
     async def prune(self, now: datetime) -> int:
         """Forget what is beyond its retention at `now`; returns how many executions that was.
@@ -219,7 +236,11 @@ class Journal:
                 return forgotten
 
     async def _do(self, work: Callable[[Store], R]) -> R:
-        return cast("R", await self.mailbox.ask(_Desk.do, work))
+        try:
+            return await self.mailbox.ask(work)
+        except DiskFull:
+            self._disk.is_full()
+            raise
 
     async def _prune_regularly(self) -> None:
         while True:
@@ -238,19 +259,3 @@ class Journal:
             with suppress(Unavailable):
                 if await self._do(Store.has_room):
                     self._disk.has_room()
-
-
-class _Desk:
-    """The state of one incarnation."""
-
-    def __init__(self, store: Store, limiter: trio.CapacityLimiter, disk: Disk) -> None:
-        self._store = store
-        self._limiter = limiter
-        self._disk = disk
-
-    async def do(self, work: Callable[[Store], object]) -> object:
-        try:
-            return await trio.to_thread.run_sync(work, self._store, limiter=self._limiter)
-        except DiskFull:
-            self._disk.is_full()
-            raise

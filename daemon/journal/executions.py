@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -181,8 +182,9 @@ def read(
     *,
     crew: str | None = None,
     owner: str | None = None,
-) -> Execution | None:
-    """The execution, whole; None also for another crew's or owner's, where they are given.
+) -> tuple[Execution, int] | None:
+    """The execution, whole, and how many characters it has; None also for another crew's or
+    owner's, where they are given.
 
     Whose it is, is looked at before anything of it is read: to one who may not see it, it takes no
     longer than one that there is not.
@@ -200,8 +202,8 @@ def read(
     ).fetchone()
     tasks = connection.execute(
         "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
-    )
-    return Execution(
+    ).fetchall()
+    execution = Execution(
         **_summary_fields(row),
         inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
         meta=decode(row["meta"]),
@@ -212,6 +214,8 @@ def read(
         tasks=tuple(_task(task["record"]) for task in tasks),
         last_step=decode(row["last_step"]),
     )
+    texts = chain(row, (task["record"] for task in tasks))
+    return execution, sum(len(each) for each in texts if isinstance(each, str))
 
 
 def summary(

@@ -2,7 +2,7 @@
 
 Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
 A method that writes is one transaction: when it returns, the disk has it; when it raises, nothing
-was changed.
+was changed. Several that are to be done `together` share one, and with it the wait for the disk.
 
 Rejected: an asynchronous wrapper that sends each statement to a thread (several times slower, and
 a cancelled asker could leave a transaction half done), and a second connection for readers (one
@@ -14,14 +14,13 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import SecretBytes
 
-from daemon import logs
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
@@ -42,6 +41,7 @@ from daemon.journal.model import (
     State,
     Summary,
 )
+from daemon.journal.recent import Recent
 from daemon.journal.schema import open_database
 from daemon.journal.sealing import NotSealed, Seal
 
@@ -52,14 +52,17 @@ class Store:
     """An open journal. Beside the errors named, each method may raise `Unavailable`, or
     `UnusableJournal` when the file turns out to be damaged."""
 
-    def __init__(self, path: Path, key: SecretBytes) -> None:
-        """Open the file, made when it is missing. `key` has 32 bytes.
+    def __init__(self, path: Path, key: SecretBytes, recent: Recent) -> None:
+        """Open the file, made when it is missing. `key` has 32 bytes. `recent` is told of what is
+        read, and of what is changed.
 
         Raises `UnusableJournal`: it is damaged, of a newer version, or under another key.
         """
         self._path = path
         self._credentials = Seal(key, "webhook credentials")
         self._cursors = Seal(key, "list cursors")
+        self._recent = recent
+        self._shared = False  # the transaction, by several that are done together
         self._connection = open_database(path)
         self._file = path.stat()
         try:
@@ -72,6 +75,20 @@ class Store:
     def close(self) -> None:
         """Close the file. What was written stays written."""
         self._connection.close()
+
+    def together(self, works: Sequence[Callable[[Store], object]]) -> list[object]:
+        """What each of them returns, done in this order. What they write is one transaction, and
+        the disk has all of it when this returns. When it raises, nothing was changed; nor is the
+        fault told in the log: it comes again when each is done alone.
+        """
+        if not _is_there(self._path, self._file):
+            raise FileNotFoundError(self._path)
+        self._shared = True
+        try:
+            with self._transaction():
+                return [work(self) for work in works]
+        finally:
+            self._shared = False
 
     def create(
         self,
@@ -103,6 +120,7 @@ class Store:
         calls: Sequence[NewDelivery],
     ) -> None:
         """See `Journal.record`."""
+        self._recent.drop(execution_id)
         with self._writing() as connection:
             executions.record(
                 connection, self._credentials, execution_id, change, events=events, calls=calls
@@ -113,9 +131,14 @@ class Store:
     ) -> Execution | None:
         """See `Journal.execution`."""
         with self._reading() as connection:
-            return executions.read(
+            found = executions.read(
                 connection, self._credentials, execution_id, crew=crew, owner=owner
             )
+        if found is None:
+            return None
+        if not connection.in_transaction:  # in one it may be what is taken back
+            self._recent.keep(*found)
+        return found[0]
 
     def executions(
         self, crew: str, owner: str | None, state: State | None, limit: int, cursor: str | None
@@ -172,12 +195,10 @@ class Store:
                 deliveries.done(connection, delivery_id)
             else:
                 deliveries.put_off(connection, delivery_id, next_at, why)
-        if next_at is None:
-            about = logs.Event.WEBHOOK_GIVEN_UP()
-            logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
 
     def prune_some(self, now: datetime, kept: Retention) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
+        self._recent.clear()
         with self._writing() as connection:
             return retention.forget_some(connection, now, kept)
 
@@ -192,23 +213,39 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        connection = self._connection
+        if self._shared:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            return
         # SQLite does not notice, and whatever is promised would be forgotten with us.
         if not _is_there(self._path, self._file):
             raise not_there(self._path)
-        with self._reading():
+        with self._reading() as connection, self._transaction():
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What is begun in the block ends with it, all or nothing."""
+        connection = self._connection
+        try:
+            yield
+            if connection.in_transaction:
                 connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # SQLite has ended it itself after some errors
-                    connection.execute("ROLLBACK")
-                raise
+        except BaseException:
+            if connection.in_transaction:  # SQLite has ended it itself after some errors
+                connection.execute("ROLLBACK")
+            raise
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, with SQLite's errors told in the journal's words."""
+        """The connection, with SQLite's errors told in the journal's words; raw where it is shared,
+        since they come again.
+        """
+        if self._shared:
+            yield self._connection
+            return
         try:
             yield self._connection
         except sqlite3.Error as error:

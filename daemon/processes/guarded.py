@@ -115,6 +115,7 @@ class Guarded:
         self._fault: OSError | None = None
         self._started = trio.Event()
         self._ended = trio.Event()
+        self._gone = False  # all of it, and the folder to remove: the guardian said so
         self._left: str | None = None  # what may be left over, while it is not known to be gone
         self._guardian_ended = trio.Event()
         # Until the guardian's end: only `_leave` ends it sooner.
@@ -233,6 +234,7 @@ class Guarded:
             case "left":
                 self._left = about
             case "gone":
+                self._gone = True
                 self._left = None
 
     def _note_end(self, status: ExitStatus) -> None:
@@ -263,6 +265,7 @@ async def guarded(
     and as its descriptor 3; once in the block the caller's are of no more use. The ends of standard
     output and error are kept.
     """
+    process = None
     try:
         order = Order(
             [os.fsencode(word) for word in command],
@@ -283,7 +286,7 @@ async def guarded(
                     finally:
                         await process._leave()
     finally:
-        if remove is not None:
+        if remove is not None and not (process is not None and process._gone):
             await _see_removed(remove)
 
 

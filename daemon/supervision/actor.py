@@ -26,6 +26,8 @@ What only looks at the state and waits for nothing is no async method, and is an
 without a task and two switches of tasks, which cost more than most such looks. Nobody else runs
 between two checkpoints, so it is as if the actor had answered, just now.
 
+An actor whose work blocks, on a disk say, has another kind of mailbox: see `blocking.py`.
+
 What is promised:
 
 * A full mailbox is an immediate `Overloaded`, never an endless wait.
@@ -47,8 +49,10 @@ half-changed for the next one).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+from math import inf
+from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import outcome
 import trio
@@ -79,7 +83,8 @@ class Request(Generic[A, R]):
 
     __slots__ = ("_answered", "_outcome", "_scope", "_work", "_works", "actor", "withdrawn")
 
-    def __init__(self, actor: str, work: Callable[[A], Awaitable[R]]) -> None:
+    def __init__(self, actor: str, work: Callable[[A], Awaitable[R] | R]) -> None:
+        """`work` is a coroutine function for `answer`, and none for `do`."""
         self.actor = actor
         self.withdrawn = False
         self._work = work
@@ -105,13 +110,18 @@ class Request(Generic[A, R]):
         assert self._outcome is not None  # noqa: S101 - set before the event, for the type checker
         return self._outcome.unwrap()
 
+    def do(self, state: A) -> R:
+        """What the work returns or raises, which blocks."""
+        with working_for(self._works):
+            return cast("R", self._work(state))
+
     async def answer(self, state: A) -> None:
         """Run the work on `state`. What is not the asker's own error leaves here as a crash."""
         if self.withdrawn:
             return
         try:
             with self._scope, working_for(self._works):
-                self.settle(outcome.Value(await self._work(state)))
+                self.settle(outcome.Value(await cast("Awaitable[R]", self._work(state))))
         except Refused as refusal:
             self.settle(outcome.Error(refusal))
         except BaseExceptionGroup as group:
@@ -122,19 +132,22 @@ class Request(Generic[A, R]):
             if rest is not None:
                 raise rest from None
         finally:
-            # Nothing when it was answered above; else a crash or a cancelled actor.
-            self.settle(
-                outcome.Error(
-                    ActorRestarting(
-                        f"the {self.actor} part of the daemon restarted while it worked on this; "
-                        "try again",
-                        retry_after=1,
-                    )
+            self.abandon()
+
+    def abandon(self) -> None:
+        """The actor crashed, or was cancelled, with this in hand. Nothing when it is answered."""
+        self.settle(
+            outcome.Error(
+                ActorRestarting(
+                    f"the {self.actor} part of the daemon restarted while it worked on this; "
+                    "try again",
+                    retry_after=1,
                 )
             )
+        )
 
 
-class Mailbox(Generic[A]):
+class Queue(Generic[A]):
     """The bounded queue in front of an actor whose state is an `A`. Outlives its incarnations.
 
     `size` is the number of requests that may wait; those being worked on come on top.
@@ -145,12 +158,77 @@ class Mailbox(Generic[A]):
         self.pulse = Pulse(self._come_round)
         self._send, self._receive = trio.open_memory_channel[Request[A, object]](size)
         self._gone: str | None = None
-        self._state: A | None = None  # while an incarnation serves
 
     @property
     def waiting(self) -> int:
         """How many requests wait to be taken."""
         return self._receive.statistics().current_buffer_used
+
+    def close(self, why: str) -> None:
+        """No incarnation is to come: fail all that wait, and all that ask before one serves."""
+        self._gone = why
+        for request in self._drain():
+            request.settle(outcome.Error(self._gone_error()))
+
+    async def _ask(self, request: Request[A, R]) -> R:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._post(request)
+        try:
+            return await request.wait()
+        finally:
+            request.withdraw()
+
+    async def _next(self) -> Request[A, object]:
+        self.pulse.beat()
+        return await self._receive.receive()
+
+    def _come_round(self) -> None:
+        # While it waits for a request the queue is empty, so this takes nobody's place.
+        if self._receive.statistics().tasks_waiting_receive:
+            nothing: Request[A, object] = Request(self.name, lambda _: None)
+            nothing.withdraw()
+            self._send.send_nowait(nothing)
+
+    def _post(self, request: Request[A, R]) -> None:
+        if self._gone is not None:
+            raise self._gone_error()
+        try:
+            self._send.send_nowait(request)  # type: ignore[arg-type]  # R is the asker's business
+        except trio.WouldBlock:
+            self._drop_withdrawn()
+            try:
+                self._send.send_nowait(request)  # type: ignore[arg-type]
+            except trio.WouldBlock:
+                raise Overloaded(
+                    f"the {self.name} part of the daemon has a full queue; try again shortly",
+                    retry_after=1,
+                ) from None
+
+    def _drop_withdrawn(self) -> None:
+        """Make room: requests whose askers have gone keep their place until somebody looks."""
+        for request in self._drain():
+            if not request.withdrawn:
+                self._send.send_nowait(request)
+
+    def _drain(self, most: float = inf) -> list[Request[A, object]]:
+        drained: list[Request[A, object]] = []
+        with suppress(trio.WouldBlock):
+            while len(drained) < most:
+                drained.append(self._receive.receive_nowait())
+        return drained
+
+    def _gone_error(self) -> ActorGone:
+        return ActorGone(
+            f"the {self.name} part of the daemon has ended: {self._gone}", retry_after=5
+        )
+
+
+class Mailbox(Queue[A]):
+    """That of an actor who works in its own task, or in several of its own."""
+
+    def __init__(self, name: str, *, size: int = 64) -> None:
+        super().__init__(name, size=size)
+        self._state: A | None = None  # while an incarnation serves
 
     async def ask(
         self,
@@ -162,13 +240,7 @@ class Mailbox(Generic[A]):
 
         Raises `Overloaded`, `ActorRestarting`, `ActorGone`, or the `Refused` of the method.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        request: Request[A, R] = Request(self.name, lambda state: method(state, *args, **kwargs))
-        self._post(request)
-        try:
-            return await request.wait()
-        finally:
-            request.withdraw()
+        return await self._ask(Request(self.name, lambda state: method(state, *args, **kwargs)))
 
     async def glance(
         self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs
@@ -213,21 +285,6 @@ class Mailbox(Generic[A]):
         finally:
             self._state = None
 
-    def close(self, why: str) -> None:
-        """No incarnation is to come: fail all that wait, and all that ask before one serves."""
-        self._gone = why
-        for request in self._drain():
-            request.settle(outcome.Error(self._gone_error()))
-
-    async def _next(self) -> Request[A, object]:
-        self.pulse.beat()
-        return await self._receive.receive()
-
-    def _come_round(self) -> None:
-        # While it waits for a request the queue is empty, so this takes nobody's place.
-        if self._receive.statistics().tasks_waiting_receive:
-            self._send.send_nowait(Request(self.name, _nothing))
-
     async def _answer_and_release(
         self, request: Request[A, object], state: A, hands: trio.Semaphore
     ) -> None:
@@ -235,41 +292,3 @@ class Mailbox(Generic[A]):
             await request.answer(state)
         finally:
             hands.release()
-
-    def _post(self, request: Request[A, R]) -> None:
-        if self._gone is not None:
-            raise self._gone_error()
-        try:
-            self._send.send_nowait(request)  # type: ignore[arg-type]  # R is the asker's business
-        except trio.WouldBlock:
-            self._drop_withdrawn()
-            try:
-                self._send.send_nowait(request)  # type: ignore[arg-type]
-            except trio.WouldBlock:
-                raise Overloaded(
-                    f"the {self.name} part of the daemon has a full queue; try again shortly",
-                    retry_after=1,
-                ) from None
-
-    def _drop_withdrawn(self) -> None:
-        """Make room: requests whose askers have gone keep their place until somebody looks."""
-        for request in self._drain():
-            if not request.withdrawn:
-                self._send.send_nowait(request)
-
-    def _drain(self) -> list[Request[A, object]]:
-        drained = []
-        while True:
-            try:
-                drained.append(self._receive.receive_nowait())
-            except trio.WouldBlock:
-                return drained
-
-    def _gone_error(self) -> ActorGone:
-        return ActorGone(
-            f"the {self.name} part of the daemon has ended: {self._gone}", retry_after=5
-        )
-
-
-async def _nothing(_: object) -> None:
-    await trio.lowlevel.checkpoint()

@@ -19,7 +19,7 @@ import trio
 from daemon.api import guards
 from daemon.control import call
 from daemon.serving import app as serving
-from daemon.supervision.actor import Mailbox, Overloaded
+from daemon.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity, Daemon, Phone, Start
@@ -195,7 +195,7 @@ async def test_503(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     def full(*_: object) -> NoReturn:
         raise Overloaded("the queue is full", retry_after=1)
 
-    monkeypatch.setattr(Mailbox, "_post", full)
+    monkeypatch.setattr(Queue, "_post", full)
     monkeypatch.setattr(Mailbox, "glance", full)  # as while an actor is restarted
     await calls.call(LOGIN, RIGHT)
     await calls.call(VERIFY, {"tempToken": "t", "code": "123456"})

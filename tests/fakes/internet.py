@@ -55,9 +55,10 @@ def answer(status: int, **headers: str) -> Behaviour:
     async def say(stream: trio.SocketStream) -> bool:
         connection = h11.Connection(h11.SERVER)
         head = h11.Response(status_code=status, headers=[*given, ("Content-Length", "0")])
-        await stream.send_all(connection.send(head) + connection.send(h11.EndOfMessage()))
-        if headers.get("Connection") == "close":
-            await stream.aclose()
+        with trio.CancelScope(shield=True):  # what was said cannot be said otherwise any more
+            await stream.send_all(connection.send(head) + connection.send(h11.EndOfMessage()))
+            if headers.get("Connection") == "close":
+                await stream.aclose()
         return status < 300
 
     return say

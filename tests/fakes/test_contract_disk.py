@@ -25,6 +25,7 @@ from daemon.journal import store as store_module
 from daemon.journal.actor import Journal
 from daemon.journal.errors import UnusableJournal
 from daemon.journal.model import NewExecution, Retention
+from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
@@ -189,6 +190,6 @@ def test_a_damaged_file_is_not_opened(play: Play) -> None:
         another = disk.path.with_name("another.db")
         disk.damage(another)
         with pytest.raises(UnusableJournal, match="is damaged"):
-            await trio.to_thread.run_sync(Store, another, KEY)
+            await trio.to_thread.run_sync(Store, another, KEY, Recent())
 
     play(scenario)

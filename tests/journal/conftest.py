@@ -16,6 +16,7 @@ from pydantic import SecretBytes
 from daemon.journal import schema
 from daemon.journal.actor import Journal
 from daemon.journal.model import Change, NewExecution, Retention, Status
+from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 
 KEY = SecretBytes(b"k" * 32)
@@ -45,7 +46,7 @@ def open_store(path: Path) -> Iterator[Callable[..., Store]]:
     with ExitStack() as opened:
 
         def open_it(key: SecretBytes = KEY) -> Store:
-            return opened.enter_context(closing(Store(path, key)))
+            return opened.enter_context(closing(Store(path, key, Recent())))
 
         yield open_it
 

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from daemon.journal import deliveries
+from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.model import Change, Delivery, NewDelivery, Status, WebhookTarget
+from daemon.journal.model import Change, Delivery, NewDelivery, NewExecution, Status, WebhookTarget
 from daemon.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -150,14 +151,20 @@ def test_what_failed_is_due_later_and_says_why(
     assert (again.id, again.attempts, again.last_error) == (first.id, 1, "answered 500")
 
 
-def test_what_is_given_up_is_gone_and_logged(
-    store: Store, execution_id: str, now: datetime, caplog: pytest.LogCaptureFixture
+async def test_what_is_given_up_is_gone_and_logged(
+    journal: Journal,
+    new: Callable[..., NewExecution],
+    now: datetime,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    id_ = (await journal.create(new(), idempotency=None)).id
+    change = Change(total_tasks=1)
+    await journal.record(id_, change, deliveries=[NewDelivery(TASK, b"1", now)])
+    (due,) = await journal.due_deliveries(now, 1)
 
-    store.delivery_failed(store.due_deliveries(now, 1)[0].id, None, "answered 410")
+    await journal.delivery_failed(due.id, None, "answered 410")
 
-    assert bodies(store, now + timedelta(days=9)) == []
+    assert await journal.due_deliveries(now + timedelta(days=9), 1) == []
     assert "gave up webhook delivery 1: answered 410" in caplog.text
 
 

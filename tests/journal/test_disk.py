@@ -162,13 +162,14 @@ from pathlib import Path
 from pydantic import SecretBytes
 from daemon.errors import Unavailable
 from daemon.journal.model import NewExecution
+from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 
 def new():
     now = datetime.now(timezone.utc)
     return NewExecution(str(uuid.uuid4()), "c", "", now, {"x": "y" * 20_000})
 
-store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32))
+store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32), Recent())
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 try:

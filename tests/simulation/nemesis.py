@@ -13,12 +13,14 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NoReturn
 
 import trio
 
 from daemon.errors import Unavailable
 from daemon.sandbox.faults import FAULTS, Point
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.blocking import BlockingMailbox
 from tests.fakes.disk import BROKEN, FULL
 from tests.fakes.gate import Gate
 from tests.fakes.internet import answer, hang, late, refused, reset
@@ -28,6 +30,8 @@ from tests.faults.strikes import ARMED, HOUR, LATE, PORTAL, STRIKES
 from tests.simulation.log import MARK, Struck
 from tests.simulation.receivers import REFUSED
 from tests.simulation.world import World
+
+AnyMailbox = Mailbox[object] | BlockingMailbox[object]
 
 EVERY = 45.0
 """Seconds between two faults, while it rages."""
@@ -320,7 +324,7 @@ class Nemesis:
         if not lasting.cancel_called:
             heal()
 
-    def _mailboxes(self) -> dict[str, Mailbox[object]]:
+    def _mailboxes(self) -> dict[str, AnyMailbox]:
         life = self._world.life
         if life is None or not life.serving:
             return {}
@@ -336,18 +340,24 @@ class Nemesis:
         }
         return {name: owner.mailbox for name, owner in owners.items()}  # type: ignore[attr-defined]
 
-    async def _crash(self, name: str, mailbox: Mailbox[object]) -> None:
-        async def bug(_: object) -> None:
-            await trio.lowlevel.checkpoint()
+    async def _crash(self, name: str, mailbox: AnyMailbox) -> None:
+        def bug(_: object) -> NoReturn:
             raise Struck(f"{name} was {MARK}")
+
+        async def async_bug(state: object) -> None:
+            await trio.lowlevel.checkpoint()
+            bug(state)
 
         with trio.move_on_after(10.0):
             with suppress(Unavailable):
-                await mailbox.ask(bug)
+                if isinstance(mailbox, Mailbox):
+                    await mailbox.ask(async_bug)
+                else:
+                    await mailbox.ask(bug)
         if name == "conversion":
             self._world.books.desk_began()
 
-    async def _crash_on(self, name: str, mailbox: Mailbox[object]) -> None:
+    async def _crash_on(self, name: str, mailbox: AnyMailbox) -> None:
         life = self._world.life
         with trio.move_on_after(60.0):
             while life is self._world.life and not self._lasting.cancel_called:

@@ -1,0 +1,58 @@
+"""Executions as they were read a moment ago, for those who ask again.
+
+The problem: clients poll. Most of their questions are about an execution of which nothing was
+recorded since the last one, and each is a way to the journal's thread and back, which costs more
+than all else about it.
+
+The choice: what was read is kept for a while, and dropped before it is changed. The journal's
+thread alone keeps and drops, one thing after the other, so nothing is kept here that is older than
+what was committed; and as long as a change is not committed, nobody was told of it.
+
+Others only look, from the event loop; each step that is taken here is a single one of a dict's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from daemon.journal.model import Execution
+
+MOST: Final = 64
+"""Executions that are kept. The one that was read first goes first."""
+LARGEST: Final = 16 * 1024
+"""Characters of one that is kept. All of them together are a MiB, or what Python makes of that: of
+JSON that is nothing but brackets twenty times as much."""
+
+
+class Recent:
+    """What has been read."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Execution] = {}
+
+    def find(self, execution_id: str, crew: str | None, owner: str | None) -> Execution | None:
+        """An execution that is here and, where they are given, of this crew and owner.
+
+        Who may not see one is sent to the disk, like everybody who asks for one that there is not.
+        """
+        found = self._kept.get(execution_id)
+        if found is None or crew not in (None, found.crew) or owner not in (None, found.owner):
+            return None
+        return found
+
+    def keep(self, execution: Execution, size: int) -> None:
+        """It was just read, and has so many characters."""
+        self.drop(execution.id)
+        if size > LARGEST:
+            return
+        if len(self._kept) >= MOST:
+            self.drop(next(iter(self._kept)))
+        self._kept[execution.id] = execution
+
+    def drop(self, execution_id: str) -> None:
+        """It is about to be changed."""
+        self._kept.pop(execution_id, None)
+
+    def clear(self) -> None:
+        """Any of them may be."""
+        self._kept.clear()

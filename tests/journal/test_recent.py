@@ -1,0 +1,122 @@
+"""What is answered from memory is what the disk has, and goes to whom it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+import trio
+
+from daemon.journal import recent as recent_module
+from daemon.journal.actor import Journal
+from daemon.journal.model import Change, Execution, NewExecution, Status
+from daemon.journal.store import Store
+from daemon.supervision.actor import ActorGone
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+New = Callable[..., NewExecution]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The executions that were looked for on the disk."""
+    seen: list[str] = []
+    read = Store.execution
+
+    def noting(self: Store, execution_id: str, *whose: str | None) -> Execution | None:
+        seen.append(execution_id)
+        return read(self, execution_id, *whose)
+
+    monkeypatch.setattr(Store, "execution", noting)
+    return seen
+
+
+async def created(journal: Journal, given: NewExecution) -> str:
+    return (await journal.create(given, idempotency=None)).id
+
+
+async def test_who_asks_again_is_answered_without_the_disk(
+    journal: Journal, new: New, reads: list[str]
+) -> None:
+    id_ = await created(journal, new())
+    first = await journal.execution(id_)
+
+    assert await journal.execution(id_, crew="deal-post", owner="") == first
+    assert reads == [id_]
+
+
+async def test_after_each_change_it_is_read_again(
+    journal: Journal, new: New, reads: list[str], now: datetime
+) -> None:
+    id_ = await created(journal, new())
+    await journal.execution(id_)
+
+    await journal.record(id_, Change(total_tasks=7))
+    assert (await journal.execution(id_)).total_tasks == 7  # type: ignore[union-attr]
+    await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+    found = await journal.execution(id_)
+
+    assert found is not None
+    assert (found.status, found.result) == (Status.COMPLETED, "tea")
+    assert reads == [id_] * 3
+
+
+@pytest.mark.parametrize("whose", [{"crew": "other"}, {"owner": "bob"}])
+async def test_it_is_nobody_elses(
+    journal: Journal, new: New, reads: list[str], whose: dict[str, str]
+) -> None:
+    id_ = await created(journal, new(owner="ann"))
+    assert await journal.execution(id_, crew="deal-post", owner="ann") is not None
+
+    assert await journal.execution(id_, **whose) is None
+    assert reads == [id_] * 2  # as for one that there is not
+
+
+async def test_what_is_forgotten_is_not_remembered(
+    journal: Journal, new: New, now: datetime
+) -> None:
+    id_ = await created(journal, new())
+    await journal.record(id_, Change(status=Status.COMPLETED, finished_at=now))
+    assert await journal.execution(id_) is not None
+
+    assert await journal.prune(now + timedelta(days=31)) == 1
+
+    assert await journal.execution(id_) is None
+
+
+async def test_nothing_is_answered_without_a_journal(handle: Journal, new: New) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(handle.run)
+        id_ = await created(handle, new())
+        await handle.execution(id_)
+        nursery.cancel_scope.cancel()
+    handle.mailbox.close("it is over")
+
+    with pytest.raises(ActorGone):
+        await handle.execution(id_)
+
+
+async def test_one_that_is_large_is_not_kept(journal: Journal, new: New, reads: list[str]) -> None:
+    id_ = await created(journal, new(inputs={"x": "y" * recent_module.LARGEST}))
+
+    await journal.execution(id_)
+    await journal.execution(id_)
+
+    assert reads == [id_] * 2
+
+
+async def test_no_more_than_so_many_are_kept_the_latest_of_them(
+    journal: Journal, new: New, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_module, "MOST", 2)
+    ids = [await created(journal, new()) for _ in range(3)]
+    for id_ in ids:
+        await journal.execution(id_)
+    reads.clear()
+
+    for id_ in reversed(ids):
+        await journal.execution(id_)
+
+    assert reads == [ids[0]]

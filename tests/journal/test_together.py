@@ -1,0 +1,185 @@
+"""Several questions together: one transaction, or nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from daemon.errors import Unavailable
+from daemon.journal import store as store_module
+from daemon.journal.actor import Journal
+from daemon.journal.errors import AlreadyFinished
+from daemon.journal.model import Change, Execution, NewExecution, Status
+from daemon.journal.recent import Recent
+from daemon.journal.schema import open_database
+from daemon.journal.store import Store
+from tests.journal.conftest import KEY
+from tests.supervision.test_mailbox import note
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+New = Callable[..., NewExecution]
+Question = Callable[[Store], object]
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> sqlite3.Connection:
+    """That of the store."""
+    opened = open_database(path)
+    monkeypatch.setattr(store_module, "open_database", lambda _: opened)
+    return opened
+
+
+@pytest.fixture
+def recent() -> Recent:
+    return Recent()
+
+
+@pytest.fixture
+def store(connection: sqlite3.Connection, path: Path, recent: Recent) -> Store:
+    return Store(path, KEY, recent)
+
+
+def total(tasks: int) -> Change:
+    return Change(total_tasks=tasks)
+
+
+def recording(id_: str, change: Change) -> Question:
+    return lambda store: store.record(id_, change, (), ())
+
+
+def reading(id_: str) -> Question:
+    return lambda store: store.execution(id_)
+
+
+def creating(new: NewExecution) -> Question:
+    return lambda store: store.create(new, None)
+
+
+def tasks_of(found: object) -> int | None:
+    assert isinstance(found, Execution)
+    return found.total_tasks
+
+
+def commits(connection: sqlite3.Connection) -> list[str]:
+    """The commits from now on."""
+    seen: list[str] = []
+    connection.set_trace_callback(lambda said: seen.append(said) if said == "COMMIT" else None)
+    return seen
+
+
+def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
+    store: Store, connection: sqlite3.Connection, new: New
+) -> None:
+    first, second = new(), new()
+    seen = commits(connection)
+
+    found = store.together(
+        [
+            creating(first),
+            creating(second),
+            recording(first.id, total(3)),
+            reading(first.id),
+            recording(first.id, total(4)),
+            reading(first.id),
+        ]
+    )
+
+    assert seen == ["COMMIT"]
+    assert (tasks_of(found[3]), tasks_of(found[5])) == (3, 4)
+    assert [execution.id for execution in store.unfinished()] == [first.id, second.id]
+
+
+def test_those_who_only_read_begin_no_transaction(
+    store: Store, connection: sqlite3.Connection, new: New
+) -> None:
+    given = new()
+    store.create(given, None)
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+
+    store.together([reading(given.id), reading(given.id)])
+
+    assert seen
+    assert not [said for said in seen if said.startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
+
+
+def test_when_one_is_refused_nothing_of_the_others_is_changed(
+    store: Store, connection: sqlite3.Connection, new: New
+) -> None:
+    over = new()
+    store.create(over, None)
+    store.record(over.id, Change(status=Status.COMPLETED, finished_at=over.created_at), (), ())
+
+    with pytest.raises(AlreadyFinished):
+        store.together([creating(new()), recording(over.id, total(1)), creating(new())])
+
+    assert not connection.in_transaction
+    assert store.unfinished() == []
+
+
+def test_what_the_disk_refuses_at_the_end_is_not_changed(
+    store: Store, connection: sqlite3.Connection, new: New
+) -> None:
+    given = new()
+    store.create(given, None)
+
+    def no_commit(action: int, argument: str | None, *_: object) -> int:
+        ends = action == sqlite3.SQLITE_TRANSACTION and argument == "COMMIT"
+        return sqlite3.SQLITE_DENY if ends else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(no_commit)
+    with pytest.raises(sqlite3.DatabaseError):
+        store.together([recording(given.id, total(2)), creating(new())])
+    connection.set_authorizer(None)
+
+    assert not connection.in_transaction
+    assert [execution.id for execution in store.unfinished()] == [given.id]
+    assert tasks_of(store.execution(given.id)) is None
+
+
+async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
+    connection: sqlite3.Connection, journal: Journal, new: New
+) -> None:
+    given, large = new(), new(inputs={"x": "y" * 100_000})
+    await journal.create(given, idempotency=None)
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
+    told: list[object] = []
+
+    async with trio.open_nursery() as asking:
+        held = threading.Event()
+        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
+        await wait_all_tasks_blocked()
+        for question in (
+            journal.record(given.id, total(2)),
+            journal.create(large, idempotency=None),
+            journal.execution(given.id),
+        ):
+            asking.start_soon(note, told, question)
+            await wait_all_tasks_blocked()
+        held.set()
+
+    assert told[0] is None
+    assert isinstance(told[1], Unavailable)
+    assert tasks_of(told[2]) == 2
+    assert await journal.execution(large.id) is None
+
+
+def test_what_may_still_be_taken_back_is_not_remembered(
+    store: Store, recent: Recent, new: New
+) -> None:
+    given = new()
+    store.create(given, None)
+
+    store.together([recording(given.id, total(2)), reading(given.id)])
+    assert recent.find(given.id, None, None) is None
+
+    store.together([reading(given.id), reading(given.id)])
+    assert recent.find(given.id, None, None) == store.execution(given.id)

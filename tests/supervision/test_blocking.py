@@ -1,0 +1,318 @@
+"""An actor whose work blocks: a thread does it, all that waits in one visit, and no asker hangs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+import trio
+import trio.lowlevel
+from trio.testing import wait_all_tasks_blocked
+
+from daemon.errors import Invalid
+from daemon.logs import Work, working_for
+from daemon.logs.context import works
+from daemon.supervision.actor import ActorGone, ActorRestarting
+from daemon.supervision.blocking import BlockingMailbox
+from tests.supervision.test_mailbox import note
+
+MOST = 3
+
+
+class Shelf:
+    """Notes what is put onto it, and with what else in one visit."""
+
+    def __init__(self) -> None:
+        self.visits: list[list[str]] = []
+        self.entered = 0
+        self.threads: set[int] = set()
+        self.for_whom: list[Sequence[Work]] = []
+        self.door = threading.Event()
+        self.door.set()
+        self._now: list[str] | None = None
+
+    def together(self, tasks: Sequence[Callable[[Shelf], object]]) -> list[object]:
+        self._now = []
+        try:
+            done = [task(self) for task in tasks]
+            self.visits.append(self._now)
+        finally:
+            self._now = None
+        return done
+
+    def put(self, thing: str) -> str:
+        self.entered += 1
+        assert self.door.wait(10)
+        if self._now is None:
+            self.visits.append([thing])
+        else:
+            self._now.append(thing)
+        self.threads.add(threading.get_ident())
+        self.for_whom.append(tuple(works()))
+        return thing.upper()
+
+
+def put(thing: str) -> Callable[[Shelf], str]:
+    return lambda shelf: shelf.put(thing)
+
+
+def refuse(_: Shelf) -> None:
+    raise Invalid("thing: no")
+
+
+def fail(_: Shelf) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    shelf = Shelf()
+    yield shelf
+    shelf.door.set()
+
+
+@pytest.fixture
+def mailbox() -> BlockingMailbox[Shelf]:
+    return BlockingMailbox[Shelf]("shelf")
+
+
+@contextmanager
+def closed_door(shelf: Shelf) -> Iterator[None]:
+    """Who visits in here, stays until its end."""
+    shelf.door.clear()
+    try:
+        yield
+    finally:
+        shelf.door.set()
+
+
+async def until_entered(shelf: Shelf) -> None:
+    with trio.fail_after(10):
+        while not shelf.entered:
+            await trio.lowlevel.checkpoint()
+
+
+async def serve(mailbox: BlockingMailbox[Shelf], shelf: Shelf) -> None:
+    await mailbox.serve(shelf, Shelf.together, most=MOST)
+
+
+async def test_the_answer_is_what_the_work_returns(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(serve, mailbox, shelf)
+
+    answer: str = await mailbox.ask(put("a"))
+
+    assert answer == "A"
+    assert threading.get_ident() not in shelf.threads
+
+
+async def test_all_that_wait_are_done_in_one_visit_in_their_order_and_no_more_than_that(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    nursery.start_soon(serve, mailbox, shelf)
+    async with trio.open_nursery() as asking:
+        with closed_door(shelf):
+            asking.start_soon(note, answers, mailbox.ask(put("a")))
+            await until_entered(shelf)
+            for thing in "bcdef":
+                asking.start_soon(note, answers, mailbox.ask(put(thing)))
+                await wait_all_tasks_blocked()
+
+    assert shelf.visits == [["a"], ["b", "c", "d"], ["e", "f"]]
+    assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E", "F"]
+
+
+async def test_a_refusal_is_its_askers_alone_and_each_is_done_in_a_visit_of_its_own(
+    mailbox: BlockingMailbox[Shelf],
+    shelf: Shelf,
+    nursery: trio.Nursery,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers: list[object] = []
+    caplog.set_level(logging.DEBUG)
+    async with trio.open_nursery() as asking:
+        for work in (put("a"), refuse, put("b")):
+            asking.start_soon(note, answers, mailbox.ask(work))
+            await wait_all_tasks_blocked()
+        nursery.start_soon(serve, mailbox, shelf)
+
+    assert [str(answer) for answer in answers] == ["A", "thing: no", "B"]
+    assert shelf.visits == [["a"], ["b"]]
+    assert "3 requests are done one by one: Invalid('thing: no')" in caplog.text
+
+
+async def test_a_crash_is_the_actors_end_and_no_asker_hangs(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: dict[str, list[object]] = {}
+    for name, work in {"a": put("a"), "fault": fail, "b": put("b"), "c": put("c")}.items():
+        answers[name] = []
+        nursery.start_soon(note, answers[name], mailbox.ask(work))
+        await wait_all_tasks_blocked()
+
+    with pytest.raises(ZeroDivisionError):
+        await serve(mailbox, shelf)
+    await wait_all_tasks_blocked()
+
+    assert answers["a"] == ["A"]
+    assert [type(answer) for answer in answers["fault"]] == [ActorRestarting]
+    assert [type(answer) for answer in answers["b"]] == [ActorRestarting]
+    nursery.start_soon(serve, mailbox, shelf)
+    assert await mailbox.ask(put("d")) == "D"
+    await wait_all_tasks_blocked()
+    assert answers["c"] == ["C"]
+    assert shelf.visits == [["a"], ["c", "d"]]  # who had not come to its turn waited for the next
+
+
+async def test_a_fault_that_does_not_come_again_is_nobodys(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    faults = [ZeroDivisionError(), None]
+
+    def fail_once(_: Shelf) -> str:
+        if fault := faults.pop(0):
+            raise fault
+        return "B"
+
+    async with trio.open_nursery() as asking:
+        for work in (put("a"), fail_once):
+            asking.start_soon(note, answers, mailbox.ask(work))
+            await wait_all_tasks_blocked()
+        nursery.start_soon(serve, mailbox, shelf)
+
+    assert answers == ["A", "B"]
+
+
+async def test_who_goes_while_others_of_its_visit_are_done_alone_takes_its_work_along(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    async with trio.open_nursery() as asking:
+        asking.start_soon(note, answers, mailbox.ask(refuse))
+        await wait_all_tasks_blocked()
+        asking.start_soon(note, answers, mailbox.ask(put("a")))
+        await wait_all_tasks_blocked()
+        leaving = trio.CancelScope()
+
+        async def leave() -> None:
+            with leaving:
+                await mailbox.ask(put("b"))
+
+        asking.start_soon(leave)
+        await wait_all_tasks_blocked()
+        with closed_door(shelf):
+            nursery.start_soon(serve, mailbox, shelf)
+            await until_entered(shelf)
+            leaving.cancel()
+            await wait_all_tasks_blocked()
+
+    assert [str(answer) for answer in answers] == ["thing: no", "A"]
+    assert shelf.visits == [["a"]]
+
+
+async def test_who_goes_before_its_turn_takes_its_work_along(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    async with trio.open_nursery() as asking:
+        asking.start_soon(mailbox.ask, put("a"))
+        await wait_all_tasks_blocked()
+        asking.cancel_scope.cancel()
+    nursery.start_soon(serve, mailbox, shelf)
+
+    await mailbox.ask(put("b"))
+
+    assert shelf.visits == [["b"]]
+
+
+async def test_an_idle_one_comes_round_without_a_visit(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(serve, mailbox, shelf)
+    await wait_all_tasks_blocked()
+    mailbox.pulse.last = -1.0
+
+    mailbox.pulse.prompt()
+    await wait_all_tasks_blocked()
+
+    assert mailbox.pulse.last >= 0.0
+    assert shelf.visits == []
+
+
+async def test_it_comes_round_before_each_that_is_done_alone(
+    mailbox: BlockingMailbox[Shelf],
+    shelf: Shelf,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[object] = []
+    beats: list[int] = []
+    for work in (refuse, put("a"), put("b")):
+        nursery.start_soon(note, answers, mailbox.ask(work))
+        await wait_all_tasks_blocked()
+    monkeypatch.setattr(mailbox.pulse, "beat", lambda: beats.append(len(shelf.visits)))
+
+    nursery.start_soon(serve, mailbox, shelf)
+    await mailbox.ask(put("c"))
+
+    assert beats[:4] == [0, 0, 0, 1]  # at the beginning, and before each
+
+
+async def test_who_is_cancelled_waits_for_the_thread_and_answers(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    async with trio.open_nursery() as incarnation:
+        incarnation.start_soon(serve, mailbox, shelf)
+        with closed_door(shelf):
+            nursery.start_soon(note, answers, mailbox.ask(put("a")))
+            await until_entered(shelf)
+            incarnation.cancel_scope.cancel()
+            await wait_all_tasks_blocked()
+            assert answers == []
+    await wait_all_tasks_blocked()
+
+    assert answers == ["A"]
+
+
+async def test_one_that_is_cancelled_before_its_visit_leaves_nobody_waiting(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    nursery.start_soon(note, answers, mailbox.ask(put("a")))
+    await wait_all_tasks_blocked()
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await serve(mailbox, shelf)
+    mailbox.close("it is over")
+    await wait_all_tasks_blocked()
+
+    assert [type(answer) for answer in answers] == [ActorGone]
+    with pytest.raises(ActorGone):
+        await mailbox.ask(put("b"))
+    nursery.start_soon(serve, mailbox, shelf)
+    await wait_all_tasks_blocked()
+    assert await mailbox.ask(put("c")) == "C"
+
+
+async def test_what_is_done_for_somebody_is_done_as_part_of_their_work(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    async def ask(request_id: str) -> None:
+        with working_for([Work(request_id=request_id)]):
+            await mailbox.ask(put(request_id))
+
+    async with trio.open_nursery() as asking:
+        for request_id in ("one", "two"):
+            asking.start_soon(ask, request_id)
+            await wait_all_tasks_blocked()
+        nursery.start_soon(serve, mailbox, shelf)
+
+    assert shelf.visits == [["one", "two"]]
+    assert shelf.for_whom == [(Work(request_id="one"),), (Work(request_id="two"),)]
