@@ -26,8 +26,8 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
 5. Quart's lifespan and background tasks swallow errors: there is no lifespan here at all, and
    `GuardedQuart` and `serve` refuse what would wait for one.
 6. hypercorn's `read_timeout` also cuts slow handlers, so it stays unset; a connection has
-   `Limits.idle_seconds` to deliver its next request head, and Quart bounds the body. A head of up
-   to 60 KB passes the 16 KiB limit when it arrives at once: `Http1._create_stream` measures it.
+   `Limits.idle_seconds` to deliver its next request head, and Quart bounds the body. A head that
+   ends with what is read next passes the 16 KiB limit: `Http1._create_stream` measures it.
 7. hypercorn closes the descriptors that it is given and makes them inheritable: `serve` works on
    duplicates. It logs each line twice unless it is given a logger: it is given one.
 8. A WebSocket goes on buffering after its size limit: there are none (see 1), and `GuardedQuart`

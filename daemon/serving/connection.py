@@ -11,6 +11,7 @@ import socket
 import struct
 import termios
 import traceback
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -18,21 +19,48 @@ from typing import Any
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
+from hypercorn.trio.task_group import TaskGroup, _handle
+from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.typing import (
+    AppWrapper,
+    ASGIReceiveEvent,
+    ASGISendEvent,
+    ConnectionState,
+    LifespanState,
+    Scope,
+)
 
+from daemon.serving.app import Messages
 from daemon.serving.http1 import Http1
 
 logger = logging.getLogger(__name__)
 
+MOST_READ = 8 * 1024  # bytes at once: nobody else runs while they are parsed, be it a chunk a byte
 SEND_SLICE = 64 * 1024  # bytes; `Limits.send_seconds` is for one of these
 LINGER_SECONDS = 1.0  # how long a closed connection is still read, for its last answer to arrive
 LAST_CALL_SECONDS = 0.5  # after a stop, for requests that were on their way; most of a round trip
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _IPV4_IN_IPV6 = "::ffff:"
+
+
+class Tasks(TaskGroup):
+    """Those of one connection."""
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """As upstream's, with `Messages` in the place of a channel."""
+        messages = Messages()
+        threads = (trio.to_thread.run_sync, trio.from_thread.run)
+        assert self._nursery is not None  # noqa: S101 - it is entered; for the type checker
+        self._nursery.start_soon(_handle, app, config, scope, messages, send, *threads)
+        return messages.put
 
 
 class Connection(TCPServer):
@@ -85,7 +113,7 @@ class Connection(TCPServer):
             client = _peer(self.stream.socket)
         except OSError:
             return  # gone before we looked
-        async with TaskGroup() as tasks:
+        async with Tasks() as tasks:
             self._task_group = tasks
             self.protocol = Http1(
                 self.app,
@@ -107,7 +135,7 @@ class Connection(TCPServer):
         with self._talking:
             # As upstream's, whose deadline for each read would cost more than the read itself.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                while data := bytes(await self.stream.receive_some(MAX_RECV)):
+                while data := bytes(await self.stream.receive_some(MOST_READ)):
                     await self.protocol.handle(RawData(data))
                 await self.protocol.handle(RawData(b""))
             await self.protocol.handle(Closed())
@@ -115,7 +143,7 @@ class Connection(TCPServer):
             trio.move_on_after(LINGER_SECONDS),
             suppress(trio.BrokenResourceError, trio.ClosedResourceError),
         ):
-            while await self.stream.receive_some(MAX_RECV):
+            while await self.stream.receive_some(MOST_READ):
                 pass
 
     async def _idle_timeout(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
+from quart_trio.wrappers import TrioRequest
 
 
 def check_upstream() -> None:
@@ -17,7 +19,9 @@ def check_upstream() -> None:
         H11Protocol: ("stream_send", "_check_protocol", "_create_stream", "_send_error_response",
                       "_send_h11_event", "_maybe_recycle"),
         HTTPStream: ("_send_error_response",),
-        TrioASGIHTTPConnection: ("handle_messages",),
+        TaskGroup: ("spawn_app",),
+        TrioASGIHTTPConnection: ("_create_request_from_scope", "_send_response"),
+        TrioRequest: ("blueprints",),
         QuartTrio: ("add_background_task", "add_websocket", "create_url_adapter"),
     }  # fmt: skip
     gone = [

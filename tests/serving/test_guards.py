@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
@@ -98,6 +99,7 @@ async def test_only_a_path_reaches_the_application(
 async def test_without_the_guard_an_odd_target_is_an_internal_error(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "Tasks", TaskGroup)
     monkeypatch.delattr(Http1, "_create_stream")
     async with serving() as server:
         assert (await server.ask(LAST_GET.replace(b"/small", b"?small"))).status == 500
@@ -155,6 +157,7 @@ async def test_a_client_that_wants_the_end_gets_it_at_once(
 async def test_without_the_guards_it_hangs(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, request_: bytes
 ) -> None:
+    monkeypatch.setattr(connection, "Tasks", TaskGroup)
     monkeypatch.setattr(GuardedQuart, "asgi_http_class", TrioASGIHTTPConnection)
     monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
     async with serving(idle_seconds=0.1) as server:
@@ -181,6 +184,7 @@ async def test_one_that_asks_again_in_time_does_not(serving: Serving, answer_of:
 async def test_without_the_guards_it_never_does(
     serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "Tasks", TaskGroup)
     monkeypatch.setattr(GuardedQuart, "asgi_http_class", TrioASGIHTTPConnection)
     monkeypatch.setattr(Connection, "protocol_send", TCPServer.protocol_send)
     monkeypatch.setattr(Connection, "_idle_timeout", TCPServer._idle_timeout)
@@ -336,6 +340,7 @@ async def test_a_websocket_upgrade_is_answered_as_http1(serving: Serving) -> Non
 async def test_without_the_guard_it_reaches_the_websocket_code(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "Tasks", TaskGroup)
     monkeypatch.delattr(Http1, "_create_stream")
     async with serving() as server:
         assert (await server.ask(WEBSOCKET % b"websocket")).status != 200
@@ -364,12 +369,17 @@ async def test_an_app_that_waits_for_the_lifespan_is_not_served(
 # 6. The head
 
 
-HEAD_OF_40_KB = b"GET /small HTTP/1.1\r\nHost: a\r\nA: %b\r\n\r\n" % (b"x" * 40_000)
+HEAD_OF_20_KB, HEAD_OF_40_KB = (
+    b"GET /small HTTP/1.1\r\nHost: a\r\nA: %b\r\n\r\n" % (b"x" * size) for size in (20_000, 40_000)
+)
 
 
-async def test_a_large_head_is_refused_even_when_it_comes_at_once(serving: Serving) -> None:
+@pytest.mark.parametrize("head", [HEAD_OF_20_KB, HEAD_OF_40_KB], ids=["20 KB", "40 KB"])
+async def test_a_large_head_is_refused_even_when_it_comes_at_once(
+    serving: Serving, head: bytes
+) -> None:
     async with serving() as server:
-        answer = await server.ask(HEAD_OF_40_KB)
+        answer = await server.ask(head)
         assert answer.status == 431
         assert answer.headers["connection"] == "close"
 
@@ -377,9 +387,10 @@ async def test_a_large_head_is_refused_even_when_it_comes_at_once(serving: Servi
 async def test_without_the_guard_it_passes(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, answer_of: AnswerOf
 ) -> None:
+    monkeypatch.setattr(connection, "Tasks", TaskGroup)
     monkeypatch.delattr(Http1, "_create_stream")
     async with serving() as server, await server.connect() as stream:
-        await stream.send_all(HEAD_OF_40_KB)
+        await stream.send_all(HEAD_OF_20_KB)
         assert (await answer_of(stream)).status == 200
 
 
