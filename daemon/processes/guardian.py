@@ -30,12 +30,12 @@ group (see above), a control group (not everywhere ours to make), and a walk thr
 parent (blind to processes that are not dumpable where /proc is mounted with hidepid; the kernel's
 own list of a process's children is not).
 
-The memory limit is measured and enforced here, several times a second, because no resource limit
-means memory. RLIMIT_AS counts addresses, which cost nothing: under 512 MiB node does not start, and
-Java not even under 2 GiB. RLIMIT_DATA counts the stacks of threads, used or not: 64 threads of a
-Python that uses 14 MiB come to 523 MiB. Both count each process for itself, and neither tells that
-it was the cause. What may be used between two looks is some 100 MiB; for that the tree is made the
-kernel's first choice, before the daemon, should the host itself run out.
+The memory limit is measured and enforced here, up to twenty times a second, because no resource
+limit means memory. RLIMIT_AS counts addresses, which cost nothing: under 512 MiB node does not
+start, and Java not even under 2 GiB. RLIMIT_DATA counts the stacks of threads, used or not: 64
+threads of a Python that uses 14 MiB come to 523 MiB. Both count each process for itself, and
+neither tells that it was the cause. What may be used between two looks is some 100 MiB; for that
+the tree is made the kernel's first choice, before the daemon, should the host itself run out.
 """
 
 from __future__ import annotations
@@ -66,10 +66,13 @@ KILL_LIMIT = 5.0
 LOOK_AGAIN_MS = 10
 CHILDREN = "/proc/thread-self/children"
 CHANNEL = 3
-# How often the tree's memory is looked at, in seconds; less often where looking takes long, so that
-# it takes this share of the time at most.
+# How often the tree's memory is looked at, in seconds: seldom while it could not come near its
+# limit, and less often where looking takes long, so that it takes this share of the time at most.
 LOOK_EVERY = 0.05
+LONGEST_LOOK = 1.0
 LOOK_SHARE = 0.05
+# Bytes a second that a processor can fill with pages of its own; half of that was measured.
+FILL_SPEED = 2 * 1024**3
 # Added to the kernel's badness (1000 is all of the host's memory) of a tree with a memory limit.
 FIRST_CHOICE = 500
 
@@ -303,7 +306,7 @@ def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) 
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
     poll.register(wake, select.POLLIN)
-    next_look = 0.0
+    next_look = 0.0 if memory is None else time.monotonic() + until_full(memory)
     while True:
         patience = None if memory is None else max(0.0, next_look - time.monotonic()) * 1000
         ready = [descriptor for descriptor, _ in poll.poll(patience)]
@@ -325,7 +328,13 @@ def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) 
                 report(status, f"excess {used}")
                 return
             now = time.monotonic()
-            next_look = now + max(LOOK_EVERY, (now - begun) / LOOK_SHARE)
+            next_look = now + max(until_full(memory - used), (now - begun) / LOOK_SHARE)
+
+
+def until_full(room: int) -> float:
+    """In how many seconds to look again at a tree that may use so many bytes more."""
+    soonest = room / (FILL_SPEED * (os.cpu_count() or 1))
+    return min(max(soonest, LOOK_EVERY), LONGEST_LOOK)
 
 
 def memory_used(enough: int) -> int:

@@ -15,7 +15,7 @@ import trio
 
 import daemon
 from daemon.processes.guarded import ExitStatus, Limits, guarded, user_named
-from daemon.processes.guardian import FIRST_CHOICE
+from daemon.processes.guardian import FIRST_CHOICE, until_full
 from daemon.processes.tail import CUT, KEPT
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -175,6 +175,31 @@ async def test_a_process_that_uses_too_much_memory_is_ended_and_that_is_told() -
     assert status.memory is not None
     assert 100 * MIB < status.memory < 300 * MIB
     assert (status.code, status.signal) == (None, None)
+
+
+async def test_a_limit_that_was_far_away_is_enforced_as_soon_as_it_is_near() -> None:
+    program = f"""
+import time
+kept = []
+while len(kept) < 300:
+    kept.append(bytearray({10 * MIB}))
+time.sleep(1000)
+"""
+    status = await end_of(python(program), Limits(memory=600 * MIB, file_size=MIB))
+    assert status.memory is not None
+    assert 600 * MIB < status.memory < 1000 * MIB
+
+
+@pytest.mark.parametrize(
+    ("room", "seconds"),
+    [(0, 0.05), (100 * MIB, 0.05), (1024 * MIB, 0.25), (64 * 1024 * MIB, 1.0)],
+    ids=["none", "little", "some", "much"],
+)
+def test_it_is_looked_at_again_before_two_processors_could_have_filled_what_is_left(
+    room: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert until_full(room) == seconds
 
 
 async def test_it_is_the_whole_tree_that_counts() -> None:
