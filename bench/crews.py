@@ -41,6 +41,7 @@ AT_ONCE_QUICK: Final = (1, 10)
 KEPT: Final = 10_000
 RESULT: Final = "A post of some length: " + "00" * 200
 POLLERS: Final = 16
+POLLED: Final = [execution_id(number) for number in range(1, KEPT, KEPT // POLLERS)]
 BESIDE_BARE: Final = Goal(at_most=1.5)
 BESIDE_CELERY: Final = Goal(at_most=1.0)
 POLLS: Final = Goal(at_least=1.0)
@@ -63,7 +64,8 @@ def row_8(plan: Plan) -> Row:
             f"at most {AT_A_TIME} programs at a time on each side",
             "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
             "to its disk; who polls it asks FastAPI",
-            f"{KEPT} executions are kept while status is polled, on both sides",
+            f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
+            "clients polls one of its own",
         ],
     )
 
@@ -118,12 +120,12 @@ def _many(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
 
 
 def _polls(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
-    requests = {OURS: ours.poll(), CELERY: peer.poll()}
+    requests = {OURS: ours.polls(), CELERY: peer.polls()}
     rates: dict[str, list[float]] = {side: [] for side in requests}
     seconds = 0.4 if plan.quick else 1.0
     plan.tell("status polls")
-    for request in requests.values():
-        load(request, connections=POLLERS, seconds=seconds / 2)
+    for each in requests.values():
+        load(each, connections=POLLERS, seconds=seconds / 2)
     for _, side in turns(list(requests), plan.rounds(8, 2)):
         answered = load(requests[side], connections=POLLERS, seconds=seconds)
         rates[side].append(answered.rate)
@@ -167,9 +169,9 @@ class _Ours:
             for id_ in asked:
                 self._result_of(client, "python", id_)
 
-    def poll(self) -> Request:
+    def polls(self) -> list[Request]:
         authorization = {"Authorization": f"Bearer {self._tokens['kept']}"}
-        return Request(f"{self._url}/crews/kept/status/{execution_id(KEPT // 2)}", authorization)
+        return [Request(f"{self._url}/crews/kept/status/{id_}", authorization) for id_ in POLLED]
 
     def _client(self, crew: str) -> Asking:
         return Asking(self._url, {"Authorization": f"Bearer {self._tokens[crew]}"})
@@ -204,8 +206,8 @@ class _Peer:
         for waiting in [self.task.delay(PYTHON) for _ in range(wanted)]:
             waiting.get(timeout=PATIENCE)
 
-    def poll(self) -> Request:
-        return Request(f"{self.url}/status/{execution_id(KEPT // 2)}")
+    def polls(self) -> list[Request]:
+        return [Request(f"{self.url}/status/{id_}") for id_ in POLLED]
 
 
 @contextmanager

@@ -61,9 +61,10 @@ class _Stored:
     number: int
     items: Iterator[int] = field(default_factory=partial(count, 1000))
 
-    def request(self, path: str) -> Request:
+    def request(self, path: str, status: int) -> Request:
         token = self.token if path.startswith("/crews/") else self.served.token
-        return Request(self.served.url + path, {"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}"}
+        return Request(self.served.url + path, headers, status=status)
 
 
 def _questions() -> Mapping[str, Callable[[_Stored], float]]:
@@ -74,13 +75,16 @@ def _questions() -> Mapping[str, Callable[[_Stored], float]]:
         "status of an execution": lambda one: _asked(
             one, f"/crews/{CREW}/status/{execution_id(1 + one.number // 2)}"
         ),
+        "status of one that there is not": lambda one: _asked(
+            one, f"/crews/{CREW}/status/{execution_id(1 + 2 * one.number)}", 404
+        ),
         "list of executions": lambda one: _asked(one, f"/crews/{CREW}/executions?limit=10"),
         "status of the daemon": lambda one: _asked(one, "/api/status"),
     }
 
 
-def _asked(one: _Stored, path: str) -> float:
-    return load(one.request(path), connections=1, seconds=0.25).p50
+def _asked(one: _Stored, path: str, status: int = 200) -> float:
+    return load([one.request(path, status)], connections=1, seconds=0.25).p50
 
 
 def _conversion(one: _Stored) -> float:

@@ -109,9 +109,9 @@ def _measured(
 ) -> dict[str, list[Answered]]:
     found: dict[str, list[Answered]] = {side: [] for side in requests}
     for request in requests.values():
-        load(request, connections=CONNECTIONS, seconds=seconds / 2)  # warm up
+        load([request], connections=CONNECTIONS, seconds=seconds / 2)  # warm up
     for _, side in turns(list(requests), rounds):
-        found[side].append(load(requests[side], connections=CONNECTIONS, seconds=seconds))
+        found[side].append(load([requests[side]], connections=CONNECTIONS, seconds=seconds))
     return found
 
 
@@ -123,7 +123,7 @@ def _while_at_work(
     found: dict[str, list[Answered]] = {OURS: [], BUSY: []}
     for number, side in turns([OURS, BUSY], rounds):
         with _work(served, portal, number) if side == BUSY else ExitStack():
-            found[side].append(load(request, connections=CONNECTIONS, seconds=seconds))
+            found[side].append(load([request], connections=CONNECTIONS, seconds=seconds))
     return found
 
 

@@ -1,5 +1,7 @@
 """A load of HTTP/1.1 requests: so many connections, each asking again as soon as it is answered.
 
+Each has a request of its own where there are several, as clients have that poll what is theirs.
+
 In plain sockets and one selector, because a client with an HTTP library of Python costs more than
 the servers that it is to measure. It understands just what these servers say: a status line and a
 `Content-Length`. Any status but the expected one is an error and ends the measurement.
@@ -11,9 +13,10 @@ import math
 import selectors
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -87,16 +90,15 @@ class _Connection:
         return time.perf_counter() - self._asked if self._missing <= 0 else None
 
 
-def load(request: Request, *, connections: int, seconds: float) -> Answered:
-    """Ask for `seconds`. Raises `LoadFailed`, and `OSError` when there is nobody."""
-    parts = urlsplit(request.url)
+def load(requests: Sequence[Request], *, connections: int, seconds: float) -> Answered:
+    """Ask one server for `seconds`. Raises `LoadFailed`, and `OSError` when there is nobody."""
+    parts = urlsplit(requests[0].url)
     address = (parts.hostname or "", parts.port or 80)
-    raw = request.raw()
     taken: list[float] = []
     with ExitStack() as opened:
         selector = opened.enter_context(selectors.DefaultSelector())
-        for _ in range(connections):
-            connection = _Connection(raw, address, request.status)
+        for request in islice(cycle(requests), connections):
+            connection = _Connection(request.raw(), address, request.status)
             opened.enter_context(connection.socket)
             selector.register(connection.socket, selectors.EVENT_READ, connection)
             connection.ask()

@@ -45,11 +45,11 @@ def _server() -> Iterator[str]:
 
 def test_answers_in_many_pieces_are_counted_whole() -> None:
     with _server() as url:
-        answered = load(Request(f"{url}/"), connections=2, seconds=0.2)
+        answered = load([Request(f"{url}/")], connections=2, seconds=0.2)
     assert answered.rate > 1
     assert 0 < answered.p50 <= answered.p99 < 0.2
 
 
 def test_another_status_is_a_failure() -> None:
     with _server() as url, pytest.raises(LoadFailed, match="404"):
-        load(Request(f"{url}/elsewhere"), connections=1, seconds=0.2)
+        load([Request(f"{url}/"), Request(f"{url}/elsewhere")], connections=2, seconds=0.2)

@@ -48,6 +48,7 @@ say("task_completed", task_id="write", output=inputs["topic"])
 told = {"inputs": inputs, "human": answer["feedback"]}
 say("result", output=json.dumps(told), output_json=told)
 """
+# It runs until it is stopped: longer than any test.
 ENDLESS = 'say("task_started", task_id="wait", name="Waiting")\nimport time\ntime.sleep(600)\n'
 FAILING = 'say("failed", error="no model answers " + inputs["why"])\n'
 
