@@ -79,7 +79,8 @@ async def _done_together(
     try:
         found = await trio.to_thread.run_sync(together, state, works, limiter=thread)
     except Exception as fault:  # noqa: BLE001 - it comes again, to the one whose it is
-        logger.debug("%d requests are done one by one: %r", len(requests), fault)
+        # Its kind alone: the text of an error of the disk may repeat what is on it.
+        logger.debug("%d are done one by one: %s", len(requests), type(fault).__name__)
         return False
     for request, value in zip(requests, found, strict=True):
         request.settle(outcome.Value(value))
