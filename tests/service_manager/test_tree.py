@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,11 +17,14 @@ from daemon.config import build
 from daemon.crews.webhooks import Webhooks
 from daemon.errors import Refused
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.blocking import BlockingMailbox
 from daemon.supervision.pulse import Vital
 from daemon.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0
 MORE_THAN_ALL_HANDS = 600
+HANG = 30.0
+"""Seconds that a thread hangs at the most, so that a test that fails comes to its end."""
 """Of the part that has the most."""
 ACTORS = ["auth", "vault", "browser", "conversion", "crew tokens", "journal", "executor"]
 BY_ITSELF = "browser upkeep"
@@ -103,15 +107,18 @@ async def test_those_whose_work_is_long_may_have_all_hands_busy_that_long(daemon
 
 @pytest.mark.parametrize("name", ACTORS)
 async def test_an_actor_that_hangs_shows_none(daemon: Planted, name: str) -> None:
-    release = trio.Event()
+    release, let_go = trio.Event(), threading.Event()
 
     async def hang(_: object) -> None:
         with trio.CancelScope(shield=True):
             await release.wait()
 
-    async def ask(mailbox: Mailbox[Any]) -> None:
+    async def ask(mailbox: Mailbox[Any] | BlockingMailbox[Any]) -> None:
         with suppress(Refused):
-            await mailbox.ask(hang)
+            if isinstance(mailbox, Mailbox):
+                await mailbox.ask(hang)
+            else:
+                await mailbox.ask(lambda _: let_go.wait(HANG))
 
     async with daemon() as supervisor, trio.open_nursery() as nursery:
         one = vital(supervisor, name)
@@ -127,6 +134,7 @@ async def test_an_actor_that_hangs_shows_none(daemon: Planted, name: str) -> Non
         assert one.pulse.last < since
         nursery.cancel_scope.cancel()
         release.set()
+        let_go.set()
 
 
 async def test_the_webhooks_loop_is_seen_to_hang(

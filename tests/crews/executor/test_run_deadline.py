@@ -77,6 +77,7 @@ async def test_the_clock_stands_still_while_a_human_is_asked(
     mock_clock.jump(60)
     timed.gate.open()
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await wait_all_tasks_blocked()  # its clock stands still just after that was recorded
     mock_clock.jump(999)
     await wait_all_tasks_blocked()
     await timed.resume(kickoff_id)
@@ -90,6 +91,7 @@ async def test_the_clock_goes_on_with_the_answer(mock_clock: MockClock, timed: H
     mock_clock.jump(60)
     timed.gate.open()
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await wait_all_tasks_blocked()
     mock_clock.jump(900)
     await wait_all_tasks_blocked()
     await timed.resume(kickoff_id)
