@@ -121,7 +121,8 @@ def test_a_recycling_while_somebody_is_at_work(
         await asked.wait()
         await trio.sleep(LOOK_EVERY)  # the one before ends when its last work has
         strike.disarm()
-        if not strike.happened or asked.status == 200:
+        whole = asked.status == 200 and not asked.exchange.fault  # one may leave in the midst of it
+        if not strike.happened or whole:
             assert asked.status == 200, asked
             got_its_own(asked, world.account)
         elif death != "client":
