@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
+from daemon.processes.background import background
 from daemon.sandbox import spoil
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.portal import portal_app
@@ -26,6 +27,7 @@ from daemon.sandbox.shop import shop_app
 from daemon.sandbox.shorts import shorts_app
 from daemon.sandbox.state import State
 from daemon.serving import GuardedQuart
+from daemon.serving.app import Messages
 from tests.fakes.gate import Gate
 
 ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")
@@ -140,15 +142,14 @@ async def ask_app(
     app: GuardedQuart, exchange: Exchange, *, port: int, gone: trio.Event | None = None
 ) -> None:
     """Have `app` answer by ASGI. With `gone` its client goes away; a cancelled one is cut off."""
-    asked = trio.Event()
+    messages = Messages()
+    sent: Any = {"type": "http.request", "body": exchange.sent, "more_body": False}
+    await messages.put(sent)
 
-    async def receive() -> Any:
-        await trio.lowlevel.checkpoint()
-        if not asked.is_set():
-            asked.set()
-            return {"type": "http.request", "body": exchange.sent, "more_body": False}
-        await (trio.Event() if gone is None else gone).wait()
-        return {"type": "http.disconnect"}
+    async def leave() -> None:
+        if gone is not None:
+            await gone.wait()
+            await messages.put({"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -163,7 +164,8 @@ async def ask_app(
             if not message.get("more_body", False):
                 exchange.end()
 
-    await app(_scope(exchange, port), receive, send)
+    async with background(leave):
+        await app(_scope(exchange, port), messages, send)
 
 
 def _scope(exchange: Exchange, port: int) -> Any:
