@@ -233,7 +233,7 @@ class Store:
             yield
             if connection.in_transaction:
                 connection.execute("COMMIT")
-        except BaseException:
+        except BaseException:  # whatever it is: it goes on below
             if connection.in_transaction:  # SQLite has ended it itself after some errors
                 connection.execute("ROLLBACK")
             raise

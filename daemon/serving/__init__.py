@@ -43,10 +43,12 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    clients were neither refused nor answered. `Connection._idle_timeout` lets requests arrive that
    were on their way; each is the last of its connection.
 
-Where hypercorn does more around a request than the request takes, the guards do less: an answer is
-one write and not three (`Http1._send_h11_event`), a connection has one task for its idle time and
-not one for each request (`Connection._idle_timeout`), and no deadline is set where there is none.
-That is a third of what a small request costs (docs/performance.md).
+Where hypercorn and Quart do more around a request than the request takes, the guards do less: an
+answer is one write and not three (`Http1._send_h11_event`), a connection has one task for its idle
+time and not one for each request (`Connection._idle_timeout`), a request has one task and not
+three, which is told what comes of it without a channel (`RequestTask`, `Messages`), no deadline is
+set where there is none, and nothing is looked for that no app has here (`Request`, `NoSessions`).
+That is a half of what a small request costs (docs/performance.md).
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every
 connection at work, a bug) carry the same JSON body as all others: the one that the application

@@ -197,7 +197,7 @@ class Queue(Generic[A]):
         except trio.WouldBlock:
             self._drop_withdrawn()
             try:
-                self._send.send_nowait(request)  # type: ignore[arg-type]
+                self._send.send_nowait(request)  # type: ignore[arg-type]  # as above
             except trio.WouldBlock:
                 raise Overloaded(
                     f"the {self.name} part of the daemon has a full queue; try again shortly",

@@ -192,7 +192,7 @@ time.sleep(1000)
 
 @pytest.mark.parametrize(
     ("room", "seconds"),
-    [(0, 0.05), (100 * MIB, 0.05), (1024 * MIB, 0.25), (64 * 1024 * MIB, 1.0)],
+    [(0, 0.05), (100 * MIB, 0.05), (1024 * MIB, 0.125), (64 * 1024 * MIB, 1.0)],
     ids=["none", "little", "some", "much"],
 )
 def test_it_is_looked_at_again_before_two_processors_could_have_filled_what_is_left(
