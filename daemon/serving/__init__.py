@@ -48,7 +48,7 @@ answer is one write and not three (`Http1._send_h11_event`), a connection has on
 time and not one for each request (`Connection._idle_timeout`), a request has one task and not
 three, which is told what comes of it without a channel (`RequestTask`, `Messages`), no deadline is
 set where there is none, and nothing is looked for that no app has here (`Request`, `NoSessions`).
-That is a half of what a small request costs (docs/performance.md).
+What that is worth: docs/performance.md.
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every
 connection at work, a bug) carry the same JSON body as all others: the one that the application
