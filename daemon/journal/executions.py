@@ -214,7 +214,8 @@ def read(
         tasks=tuple(_task(task["record"]) for task in tasks),
         last_step=decode(row["last_step"]),
     )
-    texts = chain(row, (task["record"] for task in tasks))
+    urls = (target.url for target in execution.webhooks)
+    texts = chain(row, (task["record"] for task in tasks), urls)
     return execution, sum(len(each) for each in texts if isinstance(each, str))
 
 

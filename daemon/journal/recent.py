@@ -6,7 +6,8 @@ than all else about it.
 
 The choice: what was read is kept for a while, and dropped before it is changed. The journal's
 thread alone keeps and drops, one thing after the other, so nothing is kept here that is older than
-what was committed; and as long as a change is not committed, nobody was told of it.
+what was committed; and as long as a change is not committed, nobody was told of it. What has a
+credential in it is not kept: that is to be nowhere for longer than it is needed.
 
 Others only look, from the event loop; each step that is taken here is a single one of a dict's.
 """

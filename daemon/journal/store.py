@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from pydantic import SecretBytes
 
@@ -47,6 +48,10 @@ from daemon.journal.sealing import NotSealed, Seal
 
 logger = logging.getLogger(__name__)
 
+ENOUGH: Final = 1024 * 1024
+"""Characters of executions that are read in one visit before the rest waits for the next: all of
+its answers are there before the first is given, and one may be 16 MiB."""
+
 
 class Store:
     """An open journal. Beside the errors named, each method may raise `Unavailable`, or
@@ -63,6 +68,7 @@ class Store:
         self._cursors = Seal(key, "list cursors")
         self._recent = recent
         self._shared = False  # the transaction, by several that are done together
+        self._read = 0  # characters of executions, by these
         self._connection = open_database(path)
         self._file = path.stat()
         try:
@@ -77,16 +83,22 @@ class Store:
         self._connection.close()
 
     def together(self, works: Sequence[Callable[[Store], object]]) -> list[object]:
-        """What each of them returns, done in this order. What they write is one transaction, and
-        the disk has all of it when this returns. When it raises, nothing was changed; nor is the
-        fault told in the log: it comes again when each is done alone.
+        """What each of them returns, done in this order, until `ENOUGH` was read. What they write
+        is one transaction, and the disk has all of it when this returns. When it raises, nothing
+        was changed; nor is the fault told in the log: it comes again when each is done alone.
         """
         if not _is_there(self._path, self._file):
             raise FileNotFoundError(self._path)
         self._shared = True
+        self._read = 0
+        found: list[object] = []
         try:
             with self._transaction():
-                return [work(self) for work in works]
+                for work in works:
+                    found.append(work(self))
+                    if self._read > ENOUGH:
+                        break
+            return found
         finally:
             self._shared = False
 
@@ -136,9 +148,12 @@ class Store:
             )
         if found is None:
             return None
-        if not connection.in_transaction:  # in one it may be what is taken back
-            self._recent.keep(*found)
-        return found[0]
+        execution, size = found
+        self._read += size
+        # In a transaction it may be what is taken back.
+        if not connection.in_transaction and not any(one.auth for one in execution.webhooks):
+            self._recent.keep(execution, size)
+        return execution
 
     def executions(
         self, crew: str, owner: str | None, state: State | None, limit: int, cursor: str | None

@@ -48,7 +48,7 @@ half-changed for the next one).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -192,12 +192,13 @@ class Queue(Generic[A]):
     def _post(self, request: Request[A, R]) -> None:
         if self._gone is not None:
             raise self._gone_error()
+        queued = cast("Request[A, object]", request)  # what it answers is the asker's business
         try:
-            self._send.send_nowait(request)  # type: ignore[arg-type]  # R is the asker's business
+            self._send.send_nowait(queued)
         except trio.WouldBlock:
             self._drop_withdrawn()
             try:
-                self._send.send_nowait(request)  # type: ignore[arg-type]  # as above
+                self._send.send_nowait(queued)
             except trio.WouldBlock:
                 raise Overloaded(
                     f"the {self.name} part of the daemon has a full queue; try again shortly",
@@ -209,6 +210,15 @@ class Queue(Generic[A]):
         for request in self._drain():
             if not request.withdrawn:
                 self._send.send_nowait(request)
+
+    def _put_back(self, requests: Sequence[Request[A, object]]) -> None:
+        """In front of those that wait: none of them was begun. The last may find no room."""
+        if requests:
+            for request in [*requests, *self._drain()]:
+                try:
+                    self._send.send_nowait(request)
+                except trio.WouldBlock:
+                    request.abandon()
 
     def _drain(self, most: float = inf) -> list[Request[A, object]]:
         drained: list[Request[A, object]] = []

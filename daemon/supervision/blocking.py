@@ -7,7 +7,8 @@ The choice: all requests that wait when the thread is free are taken there in on
 can share what is slow about them: a transaction's way to the disk (what databases call a group
 commit). Each request is still whole and its asker's alone. When one of a visit fails, nothing of it
 was done, and all are done again, each in a visit of its own: so who is at fault is the only one to
-hear of it, and what an asker is told is what it would have been told alone.
+hear of it, and what an asker is told is what it would have been told alone. When its fault ends the
+actor, those behind it wait for the next incarnation.
 
 What is promised is what a `Mailbox` promises, but that started work is not cancelled: who gives up
 in the midst is answered nothing, and the work is done.
@@ -35,8 +36,8 @@ R = TypeVar("R")
 
 Work = Callable[[A], object]
 Together = Callable[[A, Sequence[Work[A]]], Sequence[object]]
-"""Does all of that in its order, and returns what each of them returns; or raises, and nothing was
-changed."""
+"""Does all of that in its order, or as many of the first as are enough for one visit, and returns
+what each of them returns; or raises, and nothing was changed."""
 
 
 class BlockingMailbox(Queue[A]):
@@ -56,35 +57,44 @@ class BlockingMailbox(Queue[A]):
         self._gone = None
         thread = trio.CapacityLimiter(1)
         while True:
-            taken = [await self._next(), *self._drain(most - 1)]
-            try:
-                waiting = [request for request in taken if not request.withdrawn]
-                if len(waiting) < 2 or not await _done_together(waiting, state, together, thread):
-                    for request in waiting:
-                        self.pulse.beat()
-                        await _do_alone(request, state, thread)
-            finally:
-                for request in taken:
-                    request.abandon()
+            await self._answer_next(state, together, most, thread)
+
+    async def _answer_next(
+        self, state: A, together: Together[A], most: int, thread: trio.CapacityLimiter
+    ) -> None:
+        """All that wait. A call of its own: while it waits again, nothing holds their answers."""
+        waiting = [await self._next(), *self._drain(most - 1)]
+        try:
+            while waiting:
+                waiting = [request for request in waiting if not request.withdrawn]
+                done = await _do_together(waiting, state, together, thread)
+                del waiting[:done]
+                while waiting and not done:
+                    self.pulse.beat()
+                    await _do_alone(waiting.pop(0), state, thread)
+        finally:
+            self._put_back(waiting)
 
 
-async def _done_together(
+async def _do_together(
     requests: Sequence[Request[A, object]],
     state: A,
     together: Together[A],
     thread: trio.CapacityLimiter,
-) -> bool:
-    """Whether all are answered; else none was done."""
+) -> int:
+    """How many of the first were done, and are answered. None: each is to be done alone."""
+    if len(requests) < 2:
+        return 0
     works = [request.do for request in requests]
     try:
         found = await trio.to_thread.run_sync(together, state, works, limiter=thread)
     except Exception as fault:  # noqa: BLE001 - it comes again, to the one whose it is
         # Its kind alone: the text of an error of the disk may repeat what is on it.
         logger.debug("%d are done one by one: %s", len(requests), type(fault).__name__)
-        return False
-    for request, value in zip(requests, found, strict=True):
+        return 0
+    for request, value in zip(requests, found, strict=False):
         request.settle(outcome.Value(value))
-    return True
+    return len(found)
 
 
 async def _do_alone(request: Request[A, object], state: A, thread: trio.CapacityLimiter) -> None:
@@ -97,3 +107,5 @@ async def _do_alone(request: Request[A, object], state: A, thread: trio.Capacity
         request.settle(outcome.Error(refusal))
     else:
         request.settle(outcome.Value(value))
+    finally:
+        request.abandon()

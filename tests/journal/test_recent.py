@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 import trio
+from pydantic import SecretStr
 
 from daemon.journal import recent as recent_module
 from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Execution, NewExecution, Status
+from daemon.journal.model import Change, Execution, NewExecution, Status, WebhookTarget
 from daemon.journal.store import Store
 from daemon.supervision.actor import ActorGone
 
@@ -100,6 +101,25 @@ async def test_nothing_is_answered_without_a_journal(handle: Journal, new: New) 
 
 async def test_one_that_is_large_is_not_kept(journal: Journal, new: New, reads: list[str]) -> None:
     id_ = await created(journal, new(inputs={"x": "y" * recent_module.LARGEST}))
+
+    await journal.execution(id_)
+    await journal.execution(id_)
+
+    assert reads == [id_] * 2
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        (WebhookTarget("crew", "https://a.example", auth=SecretStr("Bearer swordfish")),),
+        (WebhookTarget("crew", "https://a.example/" + "y" * 6000),) * 3,
+    ],
+    ids=["credential", "long addresses"],
+)
+async def test_one_with_a_credential_or_long_addresses_is_not_kept(
+    journal: Journal, new: New, reads: list[str], targets: tuple[WebhookTarget, ...]
+) -> None:
+    id_ = await created(journal, new(webhooks=targets))
 
     await journal.execution(id_)
     await journal.execution(id_)

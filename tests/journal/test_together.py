@@ -110,6 +110,18 @@ def test_those_who_only_read_begin_no_transaction(
     assert not [said for said in seen if said.startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
 
 
+def test_what_is_large_is_not_read_together_with_all_that_wait(
+    store: Store, new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "ENOUGH", 300)
+    given = new(inputs={"topic": "x" * 200})
+    store.create(given, None)
+
+    for _ in range(2):  # each visit begins with nothing
+        found = store.together([reading(given.id)] * 5)
+        assert len(found) == 2
+
+
 def test_when_one_is_refused_nothing_of_the_others_is_changed(
     store: Store, connection: sqlite3.Connection, new: New
 ) -> None:

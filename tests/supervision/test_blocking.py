@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -127,6 +129,24 @@ async def test_all_that_wait_are_done_in_one_visit_in_their_order_and_no_more_th
     assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E", "F"]
 
 
+async def test_who_has_all_the_other_threads_does_not_hold_it_up(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    others = trio.to_thread.current_default_thread_limiter()
+    answers: list[object] = []
+    for _ in range(int(others.total_tokens)):
+        others.acquire_on_behalf_of_nowait(object())
+    for thing in "ab":
+        nursery.start_soon(note, answers, mailbox.ask(put(thing)))
+        await wait_all_tasks_blocked()
+    nursery.start_soon(serve, mailbox, shelf)
+
+    with trio.fail_after(10):
+        assert await mailbox.ask(put("c")) == "C"
+        assert await mailbox.ask(put("d")) == "D"
+    assert shelf.visits == [["a", "b", "c"], ["d"]]
+
+
 async def test_a_refusal_is_its_askers_alone_and_each_is_done_in_a_visit_of_its_own(
     mailbox: BlockingMailbox[Shelf],
     shelf: Shelf,
@@ -161,12 +181,14 @@ async def test_a_crash_is_the_actors_end_and_no_asker_hangs(
 
     assert answers["a"] == ["A"]
     assert [type(answer) for answer in answers["fault"]] == [ActorRestarting]
-    assert [type(answer) for answer in answers["b"]] == [ActorRestarting]
+    assert "the shelf part of the daemon" in str(answers["fault"][0])
+    assert answers["b"] == []  # who had not come to its turn waits for the next incarnation
     nursery.start_soon(serve, mailbox, shelf)
     assert await mailbox.ask(put("d")) == "D"
     await wait_all_tasks_blocked()
+    assert answers["b"] == ["B"]
     assert answers["c"] == ["C"]
-    assert shelf.visits == [["a"], ["c", "d"]]  # who had not come to its turn waited for the next
+    assert shelf.visits == [["a"], ["b", "c", "d"]]
 
 
 async def test_a_fault_that_does_not_come_again_is_nobodys(
@@ -228,6 +250,95 @@ async def test_who_goes_before_its_turn_takes_its_work_along(
     await mailbox.ask(put("b"))
 
     assert shelf.visits == [["b"]]
+
+
+class Large:
+    """An answer that shows whether anybody still has it."""
+
+
+async def test_answers_are_gone_when_their_askers_have_let_them_go(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    made: list[weakref.ref[Large]] = []
+
+    def make(_: Shelf) -> Large:
+        large = Large()
+        made.append(weakref.ref(large))
+        return large
+
+    async def ask() -> None:
+        await mailbox.ask(make)
+
+    async with trio.open_nursery() as asking:
+        for _ in range(MOST):
+            asking.start_soon(ask)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(serve, mailbox, shelf)
+
+    with trio.fail_after(10):  # the thread lets go of it when it has given it
+        while [large() for large in made] != [None] * MOST:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_those_for_whom_a_visit_was_too_long_have_the_next_one(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    answers: list[object] = []
+    asked: list[int] = []
+
+    def two_of(shelf: Shelf, works: Sequence[Callable[[Shelf], object]]) -> list[object]:
+        asked.append(len(works))
+        return shelf.together(works[:2])
+
+    async with trio.open_nursery() as asking:
+        for thing in "abcde":
+            asking.start_soon(note, answers, mailbox.ask(put(thing)))
+            await wait_all_tasks_blocked()
+        nursery.start_soon(partial(mailbox.serve, shelf, two_of, most=5))
+
+    assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E"]
+    assert asked == [5, 3]  # the last one is alone
+    assert shelf.visits == [["a", "b"], ["c", "d"], ["e"]]
+
+
+async def test_a_full_queue_takes_back_as_many_as_it_has_room_for(
+    shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    mailbox = BlockingMailbox[Shelf]("shelf", size=3)
+    answers: dict[str, list[object]] = {name: [] for name in ("fault", "b", "c", "d", "e")}
+
+    async def ask(name: str, work: Callable[[Shelf], object]) -> None:
+        nursery.start_soon(note, answers[name], mailbox.ask(work))
+        await wait_all_tasks_blocked()
+
+    def fail_once_the_queue_is_full(_: Shelf) -> None:
+        assert shelf.door.wait(10)
+        raise ZeroDivisionError
+
+    await ask("fault", fail_once_the_queue_is_full)
+    await ask("b", put("b"))
+    await ask("c", put("c"))
+    async with trio.open_nursery() as incarnation:
+
+        async def crash() -> None:
+            with pytest.raises(ZeroDivisionError):
+                await serve(mailbox, shelf)
+
+        with closed_door(shelf):
+            incarnation.start_soon(crash)
+            await wait_all_tasks_blocked()
+            await ask("d", put("d"))
+            await ask("e", put("e"))
+    await wait_all_tasks_blocked()
+    assert [type(answer) for answer in answers["e"]] == [ActorRestarting]
+
+    nursery.start_soon(serve, mailbox, shelf)
+    with trio.fail_after(10):
+        while not all(answers[name] for name in "bcd"):
+            await trio.lowlevel.checkpoint()
+
+    assert [answers[name] for name in "bcd"] == [["B"], ["C"], ["D"]]
+    assert shelf.visits == [["b", "c", "d"]]
 
 
 async def test_an_idle_one_comes_round_without_a_visit(
