@@ -56,6 +56,16 @@ class Messages:
         self._take = take
         for message in self._waiting:
             take(message)
+        self._waiting.clear()
+
+    def forget(self) -> None:
+        """Nobody takes any more. Who did holds the request, and by way of its connection this: in
+        a circle all of it, with the body, would stay until the collector comes by."""
+        self._take = _lose
+
+
+def _lose(_message: ASGIReceiveEvent) -> None:
+    """It comes too late."""
 
 
 class RequestTask(TrioASGIHTTPConnection):
@@ -87,14 +97,17 @@ class RequestTask(TrioASGIHTTPConnection):
                 life.cancel()
 
         request = self._create_request_from_scope(noting)
-        with trio.CancelScope() as life:
-            receive.give_to(take)
-            response = await self.app.handle_request(request)
-            limit = getattr(response, "timeout", ...)  # a handler's own, `None` for none at all
-            if limit is ...:
-                limit = self.app.config["RESPONSE_TIMEOUT"]
-            with trio.move_on_after(inf if limit is None else limit):
-                await self._send_response(noting, response)
+        try:
+            with trio.CancelScope() as life:
+                receive.give_to(take)
+                response = await self.app.handle_request(request)
+                limit = getattr(response, "timeout", ...)  # a handler's own, `None` for none at all
+                if limit is ...:
+                    limit = self.app.config["RESPONSE_TIMEOUT"]
+                with trio.move_on_after(inf if limit is None else limit):
+                    await self._send_response(noting, response)
+        finally:
+            receive.forget()
         return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -12,6 +14,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.serving import GuardedQuart
 from daemon.serving.app import Messages
+
+if TYPE_CHECKING:
+    from tests.serving.conftest import Serving
 
 Said = list[dict[str, Any]]
 
@@ -150,3 +155,34 @@ async def test_one_without_an_end_is_not(
 async def test_who_expects_a_channel_is_told_that_it_is_none() -> None:
     with pytest.raises(TypeError, match="somebody who takes them"):
         await Messages()()
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_what_is_answered_is_gone_with_its_body(app: GuardedQuart, serving: Serving) -> None:
+    """At once, not when the collector comes by: it counts objects, and not what they weigh."""
+    bodies: list[weakref.ref[object]] = []
+
+    @app.post("/noted")
+    async def noted() -> str:
+        bodies.append(weakref.ref(request.body))
+        return str(len(await request.get_data()))
+
+    async with serving() as server:
+        answers = [
+            await server.ask(
+                b"POST /noted HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                b"Content-Length: 70000\r\n\r\n" + b"x" * 70_000
+            )
+            for _ in range(3)
+        ]
+        assert [answer.body for answer in answers] == [b"70000"] * 3
+        with trio.fail_after(10):  # its connection may still be closing
+            while any(body() is not None for body in bodies):
+                await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
