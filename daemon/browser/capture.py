@@ -5,15 +5,16 @@ arrived, and only for as long as the page shows the same document; and a request
 ways than by an answer. Whoever waits for one must hear of each of these ends.
 
 The choice: each request of interest is followed from its start, and each one ends in exactly one
-`Response`, with its body or with the reason why there is none. Rejected: the Fetch domain, which
-holds up every request of the page until we say go on.
+`Response`, with its body or with the reason why there is none. What is only noted is noted by the
+connection's reader, as it comes: most events are about requests that nobody waits for.
+Rejected: the Fetch domain, which holds up every request of the page until we say go on.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,10 +28,10 @@ from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
 
-# A page sends a hundred requests while it loads, with four events each.
-NETWORK_BEHIND = 2048
-# Requests of interest that may be under way, and answers that may wait to be taken.
+# Requests of interest that may be under way, that may have ended, and answers that may wait to be
+# taken.
 EXCHANGES = 64
+ENDED_BEHIND = 256
 RESPONSES_WAITING = 16
 # A body is text of a few kilobytes. What is larger is not what anybody waits for.
 BODY_LIMIT = 4 * 1024 * 1024
@@ -55,9 +56,9 @@ class Response:
 
 @asynccontextmanager
 async def capture(
-    session: Session, url_part: str, method: str
+    session: Session, url_parts: Collection[str], method: str
 ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
-    """The answers to a page's requests of `method` whose URL contains `url_part`.
+    """The answers to a page's requests of `method` with one of `url_parts` in their URL.
 
     Of those requests that start in the block. Every one of them is reported, with its body as text
     or with the reason why there is none (see `Response`). A redirect is an answer, without a body;
@@ -68,119 +69,112 @@ async def capture(
         "Network", {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT}
     )
     send, receive = trio.open_memory_channel[Response](RESPONSES_WAITING)
-    follower = _Capture(session, send, url_part, method)
-    with session.events(*_Capture.EVENTS, behind=NETWORK_BEHIND) as events, send, receive:
-        async with background(partial(follower.run, events)):
+    sieves = _Exchanges(url_parts, method).sieves
+    with session.sifted(sieves, behind=ENDED_BEHIND) as ended, send, receive:
+        async with background(partial(_report, session, ended, send)):
             yield receive
 
 
+@dataclass
 class _Exchange:
-    """A request of interest, and what is known of its answer."""
+    """A request of interest, and what is known of its answer. `lost` as a `Response`'s."""
 
-    def __init__(self, url: str, loader_id: str) -> None:
-        self.url = url
-        self.loader_id = loader_id
-        self.status = 0
-        self.mime_type = ""
+    id: str
+    url: str
+    loader_id: str
+    status: int = 0
+    mime_type: str = ""
+    has_body: bool = False
+    lost: str = ""
 
 
-class _Capture:
-    """Follows requests through CDP's Network events and sends on their answers."""
+class _Exchanges:
+    """The requests of interest that are under way. Each of `sieves` gives those that an event of
+    the protocol has ended."""
 
-    EVENTS = (
-        "Network.requestWillBeSent",
-        "Network.responseReceived",
-        "Network.loadingFinished",
-        "Network.loadingFailed",
-        "Page.frameNavigated",
-    )
-
-    def __init__(
-        self,
-        session: Session,
-        send: trio.MemorySendChannel[Response],
-        url_part: str,
-        method: str,
-    ) -> None:
-        self._session = session
-        self._send = send
-        self._url_part = url_part
-        self._method = method
-        self._exchanges: dict[str, _Exchange] = {}
-
-    async def run(self, events: Events) -> None:
-        """Until the page ends, which is raised, or cancelled."""
-        steps = {
+    def __init__(self, url_parts: Collection[str], method: str) -> None:
+        self.sieves = {
             "Network.requestWillBeSent": self._requested,
             "Network.responseReceived": self._responded,
             "Network.loadingFinished": self._finished,
             "Network.loadingFailed": self._failed,
             "Page.frameNavigated": self._navigated,
         }
-        async for event in events:
-            await steps[event.method](event.params)
-            if events.lost:
-                logger.warning("%d network events were lost: too many at once", events.lost)
-                events.lost = 0
+        self._url_parts = url_parts
+        self._method = method
+        self._under_way: dict[str, _Exchange] = {}
 
-    async def _requested(self, told: JsonObject) -> None:
-        request_id, request = told["requestId"], told["request"]
+    def _requested(self, told: JsonObject) -> Iterator[_Exchange]:
+        id_, request = told["requestId"], told["request"]
         redirect = told.get("redirectResponse")
-        if redirect is not None:
-            before = self._exchanges.pop(request_id, None)
-            if before is not None:
-                before.status = redirect["status"]
-                await self._report(before)
-        if request["method"] == self._method and self._url_part in request["url"]:
-            if len(self._exchanges) >= EXCHANGES:
-                logger.warning("a request to %s is not followed", without_query(request["url"]))
+        if redirect is not None and (before := self._under_way.pop(id_, None)) is not None:
+            before.status = redirect["status"]
+            yield before
+        url = request["url"]
+        if request["method"] == self._method and any(part in url for part in self._url_parts):
+            if len(self._under_way) >= EXCHANGES:
+                logger.warning("a request to %s is not followed", without_query(url))
                 return
-            self._exchanges[request_id] = _Exchange(request["url"], told["loaderId"])
+            self._under_way[id_] = _Exchange(id_, url, told["loaderId"])
 
-    async def _responded(self, told: JsonObject) -> None:
-        exchange = self._exchanges.get(told["requestId"])
+    def _responded(self, told: JsonObject) -> tuple[_Exchange, ...]:
+        exchange = self._under_way.get(told["requestId"])
         if exchange is not None:
             exchange.status = told["response"]["status"]
             exchange.mime_type = told["response"]["mimeType"]
+        return ()
 
-    async def _finished(self, told: JsonObject) -> None:
-        exchange = self._exchanges.pop(told["requestId"], None)
-        if exchange is None:
-            return
-        try:
-            answer = await self._session.call(
-                "Network.getResponseBody", {"requestId": told["requestId"]}
-            )
-        except ProtocolError as refusal:
-            await self._report(exchange, lost=shown(refusal.reason))
-            return
-        except CallTimedOut as late:
-            await self._report(exchange, lost=str(late))
-            return
-        body = answer["body"]
-        if answer["base64Encoded"]:
-            body = base64.b64decode(body).decode(errors="replace")
-        if len(body) > BODY_LIMIT:
-            await self._report(exchange, lost=f"it is larger than {BODY_LIMIT} characters")
-        else:
-            await self._report(exchange, body=body)
-
-    async def _failed(self, told: JsonObject) -> None:
-        exchange = self._exchanges.pop(told["requestId"], None)
+    def _finished(self, told: JsonObject) -> Iterator[_Exchange]:
+        exchange = self._under_way.pop(told["requestId"], None)
         if exchange is not None:
-            await self._report(exchange, lost=shown(told["errorText"]))
+            exchange.has_body = True
+            yield exchange
 
-    async def _navigated(self, told: JsonObject) -> None:
+    def _failed(self, told: JsonObject) -> Iterator[_Exchange]:
+        exchange = self._under_way.pop(told["requestId"], None)
+        if exchange is not None:
+            exchange.lost = shown(told["errorText"])
+            yield exchange
+
+    def _navigated(self, told: JsonObject) -> Iterator[_Exchange]:
         """What a document had under way is over with it, and Chromium does not always say so."""
         frame = told["frame"]
         if "parentId" in frame:
             return
-        for request_id, exchange in list(self._exchanges.items()):
+        for exchange in list(self._under_way.values()):
             if exchange.loader_id != frame["loaderId"]:
-                del self._exchanges[request_id]
-                await self._report(exchange, lost="the page went elsewhere")
+                del self._under_way[exchange.id]
+                exchange.lost = "the page went elsewhere"
+                yield exchange
 
-    async def _report(self, exchange: _Exchange, *, body: str = "", lost: str = "") -> None:
-        await self._send.send(
-            Response(exchange.status, exchange.url, exchange.mime_type, body, lost)
+
+async def _report(
+    session: Session, ended: Events[_Exchange], send: trio.MemorySendChannel[Response]
+) -> None:
+    """Until the page ends, which is raised, or cancelled."""
+    async for exchange in ended:
+        body = ""
+        if exchange.has_body:
+            body, exchange.lost = await _body(session, exchange.id)
+        await send.send(
+            Response(exchange.status, exchange.url, exchange.mime_type, body, exchange.lost)
         )
+        if ended.lost:
+            logger.warning("%d answers were lost: too many at once", ended.lost)
+            ended.lost = 0
+
+
+async def _body(session: Session, request_id: str) -> tuple[str, str]:
+    """A body as text, and if it is none the reason why."""
+    try:
+        answer = await session.call("Network.getResponseBody", {"requestId": request_id})
+    except ProtocolError as refusal:
+        return "", shown(refusal.reason)
+    except CallTimedOut as late:
+        return "", str(late)
+    body = answer["body"]
+    if answer["base64Encoded"]:
+        body = base64.b64decode(body).decode(errors="replace")
+    if len(body) > BODY_LIMIT:
+        return "", f"it is larger than {BODY_LIMIT} characters"
+    return body, ""

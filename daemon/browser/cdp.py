@@ -29,10 +29,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -47,10 +47,12 @@ from daemon.browser.errors import (
     SessionGone,
     shown,
 )
-from daemon.browser.events import Events, JsonObject
+from daemon.browser.events import Event, Events, JsonObject
 from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Half a millisecond is usual. A loaded machine may take a second; ten mean that nothing will come.
 CALL_DEADLINE = 10.0
@@ -82,7 +84,7 @@ class Session:
         self._parent = parent
         self._ended = trio.Event()
         self._handlers: dict[str, list[Callable[[JsonObject], None]]] = {}
-        self._subscriptions: set[Events] = set()
+        self._subscriptions: set[Events[Any]] = set()
         self._enabled: set[str] = set()
 
     async def call(
@@ -130,11 +132,30 @@ class Session:
         """Undo one `on`."""
         self._handlers[method].remove(handler)
 
-    @contextmanager
-    def events(self, *methods: str, behind: int = EVENTS_BEHIND) -> Iterator[Events]:
+    def events(
+        self, *methods: str, behind: int = EVENTS_BEHIND
+    ) -> AbstractContextManager[Events[Event]]:
         """Subscribe to events while the block runs. At most `behind` wait; more are lost."""
-        events = Events(behind, self._gone_error)
-        handlers = [(method, partial(events.put, method)) for method in methods]
+
+        def all_of(method: str, params: JsonObject) -> tuple[Event]:
+            return (Event(method, params),)
+
+        return self.sifted({method: partial(all_of, method) for method in methods}, behind=behind)
+
+    @contextmanager
+    def sifted(
+        self, sieves: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, behind: int
+    ) -> Iterator[Events[T]]:
+        """The same, of what the sieve for an event makes of it. The reader calls it, as `on` says,
+        so what is of no interest wakes nobody.
+        """
+        events = Events[T](behind, self._gone_error)
+
+        def sift(sieve: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
+            for event in sieve(params):
+                events.put(event)
+
+        handlers = [(method, partial(sift, sieve)) for method, sieve in sieves.items()]
         for method, handler in handlers:
             self.on(method, handler)
         self._subscriptions.add(events)

@@ -41,7 +41,7 @@ from daemon.browser.errors import (
     ScriptFailed,
     shown,
 )
-from daemon.browser.events import Events, JsonObject
+from daemon.browser.events import Event, Events, JsonObject
 
 logger = logging.getLogger(__name__)
 
@@ -247,14 +247,14 @@ class Page:
         return cast(JsonValue, value.get("value"))
 
     def responses(
-        self, url_part: str, method: str = "POST"
+        self, *url_parts: str, method: str = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Response]]:
-        """The answers to the page's requests of `method` whose URL contains `url_part`.
+        """The answers to the page's requests of `method` with one of `url_parts` in their URL.
 
         See `daemon/browser/capture.py`: every request that starts in the block is answered by one
         `Response`, and PageGone leaves the block when the page ends.
         """
-        return capture(self._session, url_part, method)
+        return capture(self._session, url_parts, method)
 
     async def close(self) -> None:
         """Close the tab and wait until it is. Fine for one that has gone, loops or hangs."""
@@ -297,7 +297,7 @@ class Page:
         if told.get("frameId") == self._target_id:
             self._url = told["url"]
 
-    async def _arrival(self, events: Events, loader_id: str | None) -> None:
+    async def _arrival(self, events: Events[Event], loader_id: str | None) -> None:
         """Wait for the end of a navigation. Without a loader it is one within the document."""
         begun = False
         async for event in events:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -77,6 +77,8 @@ _FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 _REDIRECTS = range(300, 400)
+_CHECK = "/verify/"
+_LOGIN = "/login"
 
 
 async def open_links_page(page: PortalPage, market: Market) -> None:
@@ -167,7 +169,7 @@ async def read_product_page(
 
     Takes the tab elsewhere: it is not to be one that submits links.
     """
-    async with page.responses(_PRODUCT_CALL, "GET") as responses, _detours(page) as detours:
+    async with page.responses(_PRODUCT_CALL, method="GET") as responses, _detours(page) as detours:
         try:
             _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
             with trio.fail_after(PRODUCT_WAIT):
@@ -254,34 +256,33 @@ async def _answer(
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
-_Detours = tuple[trio.MemoryReceiveChannel[PageResponse], trio.MemoryReceiveChannel[PageResponse]]
-
-
-@asynccontextmanager
-async def _detours(page: PortalPage) -> AsyncIterator[_Detours]:
+def _detours(
+    page: PortalPage,
+) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
     """What the page asks for on its way to a login or a human check.
 
     Where a call is redirected to cannot be read by the page, but it shows here, also when the
     request is never sent; and which of the two it is makes all the difference for the account.
     """
-    async with (
-        page.responses("/verify/", "GET") as checks,
-        page.responses("/login", "GET") as logins,
-    ):
-        yield (checks, logins)
+    return page.responses(_CHECK, _LOGIN, method="GET")
 
 
-async def _seen_through(response: PageResponse, detours: _Detours) -> PageResponse:
-    """`response`; if it is a redirect, with the URL that it leads to in the place of its own."""
+async def _seen_through(
+    response: PageResponse, detours: trio.MemoryReceiveChannel[PageResponse]
+) -> PageResponse:
+    """`response`; if it is a redirect, with the URL that it leads to in the place of its own.
+
+    By way of both it leads to the check, which is not over with a login.
+    """
     if response.status not in _REDIRECTS or sign_of_url(response.url):
         return response
     with trio.move_on_after(_SETTLED_AFTER):
-        while True:
-            for detour in detours:
-                with suppress(trio.WouldBlock):
-                    led_to = detour.receive_nowait().url
-                    return _Answer(response.status, led_to, response.mime_type, response.body)
-            await trio.sleep(_LOOK_EVERY)
+        led_to = [(await detours.receive()).url]
+        with suppress(trio.WouldBlock):
+            while True:
+                led_to.append(detours.receive_nowait().url)
+        led_to.sort(key=lambda url: _CHECK not in url)
+        return _Answer(response.status, led_to[0], response.mime_type, response.body)
     return response
 
 

@@ -50,9 +50,9 @@ class PortalPage(Protocol):
         """
 
     def responses(
-        self, url_part: str, method: str = "POST"
+        self, *url_parts: str, method: str = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
-        """The responses to requests that the page makes from now on, by a part of their URL.
+        """The responses to requests that the page makes from now on with such a part in their URL.
 
         A redirect is a response of its own, without a body.
         """

@@ -119,13 +119,13 @@ class Tab:
 
     @asynccontextmanager
     async def responses(
-        self, url_part: str, method: str = "POST"
+        self, *url_parts: str, method: str = "POST"
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
-        self.followed.append((method, url_part))
+        self.followed += [(method, url_part) for url_part in url_parts]
         send, receive = trio.open_memory_channel[Response](16)
         failure: UpstreamFailed | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._answer, url_part, send)
+            nursery.start_soon(self._answer, url_parts, send)
             try:
                 yield receive
             except UpstreamFailed as error:
@@ -135,10 +135,12 @@ class Tab:
         if failure is not None:
             raise failure
 
-    async def _answer(self, url_part: str, send: trio.MemorySendChannel[Response]) -> None:
+    async def _answer(
+        self, url_parts: Sequence[str], send: trio.MemorySendChannel[Response]
+    ) -> None:
         for seconds, response in self.answers:
             await trio.sleep(seconds)
-            if url_part in response.url:
+            if any(part in response.url for part in url_parts):
                 await send.send(response)
 
     def _look(self) -> JsonValue:
@@ -466,6 +468,15 @@ async def test_a_redirected_submit_is_explained_by_where_it_leads(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(error, submit(redirected(LINKS_CALL, led_to)))
+
+
+@pytest.mark.parametrize("way", [(LOGIN, CAPTCHA), (CAPTCHA, LOGIN)])
+async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
+    way: tuple[str, ...], autojump_clock: trio.testing.MockClock
+) -> None:
+    seen = [(0.0, Response(status=302, url=url)) for url in way]
+    tab = Tab(answers=[*seen, (0.3, Response(status=302, url=LINKS_CALL))])
+    await raised(HumanCheck, submit_form(tab))
 
 
 # Reading a product
