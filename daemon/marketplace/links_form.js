@@ -27,10 +27,14 @@ async (task, links, subIds, waitMs) => {
       XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue?.textContent,
   ].map(squeezed);
 
-  const subField = (box, area, n) => {
-    const called = new RegExp(`subid${n}(?![0-9])`);
-    return all(box, "input").find(
-      (input) => input.form === area.form && names(input).some((name) => called.test(name)));
+  const subFieldsOf = (box, area) => {
+    const inputs = all(box, "input")
+      .filter((input) => input.form === area.form)
+      .map((input) => ({ input, called: names(input) }));
+    return [1, 2, 3, 4, 5].map((n) => {
+      const subId = new RegExp(`subid${n}(?![0-9])`);
+      return inputs.find(({ called }) => called.some((name) => subId.test(name)))?.input;
+    });
   };
 
   // The one to press, surest sign first. A <button> submits unless it says otherwise, so its
@@ -54,8 +58,7 @@ async (task, links, subIds, waitMs) => {
   const find = () => {
     const forms = all(document, "textarea").map((area) => {
       const box = boxOf(area);
-      const subFields = [1, 2, 3, 4, 5].map((n) => subField(box, area, n));
-      return { area, box, button: buttonOf(box, area), subFields };
+      return { area, box, button: buttonOf(box, area), subFields: subFieldsOf(box, area) };
     });
     return forms.find((it) => it.subFields[0]) ?? forms.find((it) => it.button) ?? forms[0] ?? null;
   };
@@ -121,14 +124,16 @@ async (task, links, subIds, waitMs) => {
     const missing = subIds.findIndex((value, i) => value && !form.subFields[i]);
     if (missing >= 0) return refused(`it has no field for sub-id ${missing + 1}`);
 
-    const filled = () => {
-      form = find();
-      if (!form?.button) return false;
+    const fill = () => {
       const fields = wrong(form);
       fields.forEach(([field, value]) => set(field, value));
-      return fields.length === 0 && !form.button.matches(':disabled, [aria-disabled="true"]');
+      return fields.length === 0;
     };
-    filled();
+    const filled = () => {
+      form = find();
+      return form?.button && fill() && !form.button.matches(':disabled, [aria-disabled="true"]');
+    };
+    fill();
     // A framework takes over what it was told after this task has ended, not within it.
     await new Promise((resolve) => setTimeout(resolve));
     if (!(await until(filled, waitMs))) return refused("its button stays disabled", form);
