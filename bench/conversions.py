@@ -33,14 +33,12 @@ def row_1(plan: Plan) -> Row:
         for method in METHODS:
             ours = clients.enter_context(daemon_client(stage.daemons[method]))
             for size in SIZES:
-                waited: list[float] = []
-                sides = _sides_1(stage, method, size, ours, portal, waited=waited, times=times)
+                sides = _sides_1(stage, method, size, ours, portal, times=times)
                 for side in sides.values():
                     side()  # once for nothing: what is measured is warm
-                del waited[:]
                 found = interleave(sides, rounds, teller(plan, f"{method}, links: {size}"))
                 comparisons += _compared_1(method, size, found)
-                floors.append(_floor(method, size, found, waited))
+                floors.append(_floor(method, size, found))
     return Row(
         1,
         "Warm conversion: what is added to the portal's own answer",
@@ -49,9 +47,9 @@ def row_1(plan: Plan) -> Row:
             "Added is what a conversion took, less what the same submits take a bare HTTP client "
             "in the same round; Chromium's own part is in it on both sides.",
             "The daemon is asked over HTTP; the scripts are called in their own process.",
-            "The ratio of a daemon that did nothing but ask Chromium, which is the page's own time "
-            "from its call to the answer; and with the daemon's answer to an empty question over "
-            f"HTTP added: {'; '.join(floors)}",
+            "The floor: one message for each submit over the websocket of a kept page, sent by a "
+            "program that does nothing else and hears of nothing else, adds, times what the one "
+            f"and the other script add: {'; '.join(floors)}.",
         ],
     )
 
@@ -66,20 +64,13 @@ def _sides_1(
     ours: Asking,
     portal: Asking,
     *,
-    waited: list[float],
     times: int,
 ) -> dict[str, Side]:
-    """Each measures some conversions in a row, and gives their median, in seconds.
-
-    What the kept page waited for the portal in an order goes to `waited`.
-    """
+    """Each measures some conversions in a row, and gives their median, in seconds."""
     links, scripts = stage.links, stage.scripts
 
     def script(name: Script, times: int) -> float:
-        done = scripts.convert(name, method, [links.orders(times, size)])
-        if done.waited:
-            waited.append(median(done.waited) * -(-size // CHUNK))
-        return median(done.orders)
+        return median(scripts.convert(name, method, [links.orders(times, size)]).orders)
 
     def by_daemon() -> float:
         return median(
@@ -95,8 +86,8 @@ def _sides_1(
         "daemon": by_daemon,
         "kept": lambda: script("kept", times),
         "each": lambda: script("each", 2),
+        "bare": lambda: script("bare", times),
         "portal": by_portal,
-        "http": lambda: median(timed(ours, _ask_nothing) for _ in range(times)),
     }
 
 
@@ -117,14 +108,12 @@ def _compared_1(
         )
 
 
-def _floor(
-    method: Method, size: int, found: Mapping[str, Sequence[float]], waited: Sequence[float]
-) -> str:
-    portal = median(found["portal"])
-    added = median(found["kept"]) - portal
-    chromium = median(waited) - portal
-    asked = chromium + median(found["http"])
-    return f"{method}, {size}: {chromium / added:.2f}, {asked / added:.2f}"
+def _floor(method: Method, size: int, found: Mapping[str, Sequence[float]]) -> str:
+    kept, each, bare = (
+        median(took - portal for took, portal in zip(found[side], found["portal"], strict=True))
+        for side in ("kept", "each", "bare")
+    )
+    return f"{method}, {size}: {bare / kept:.2f}, {bare / each:.3f}"
 
 
 def _portal_client(portal: Origins) -> Asking:
@@ -137,10 +126,6 @@ def _portal_client(portal: Origins) -> Asking:
             "affiliate-program-type": "1",
         },
     )
-
-
-def _ask_nothing(served: Asking) -> None:
-    served.get("/api/health")
 
 
 def _ask_portal(portal: Asking, order: Order) -> None:

@@ -41,19 +41,17 @@ chown nobody "$HOME"
 exec setpriv --reuid=nobody --regid=nogroup --clear-groups {chromium} "$@"
 """
 
-Script = Literal["kept", "each"]
+Script = Literal["kept", "each", "bare"]
 Order = tuple[Sequence[str], Sequence[str]]
 """Links, and sub-ids."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Seconds: of each order that was done, and from the begin until the last one was; and what
-    the page itself waited for the portal, submit by submit, where there is a page to say it."""
+    """Seconds: of each order that was done, and from the begin until the last one was."""
 
     orders: Sequence[float]
     seconds: float
-    waited: Sequence[float] = ()
 
 
 class Scripted:
@@ -80,7 +78,7 @@ class Scripted:
         asked = {"script": script, "method": method, "clients": clients, "seconds": seconds}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         told = self._answer()
-        return Done(told["orders"], told["seconds"], told["waited"])
+        return Done(told["orders"], told["seconds"])
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -92,12 +90,16 @@ class Scripted:
 
 
 @contextmanager
-def scripted(folder: Path, portal: Origins) -> Iterator[Scripted]:
-    """The process, in a folder that it makes, with its browser up."""
+def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Iterator[Scripted]:
+    """The process, in a folder that it makes, with its browser up.
+
+    `port` is where the browser is to listen for who has no pipe to it: the script `bare`.
+    """
     folder.mkdir()
     settings = {
         "executable": str(_as_nobody(folder) if os.geteuid() == 0 else chromium()),
         "sandbox": not unsandboxed(),
+        "port": port,
         "portal": portal.portal,
         "cookies": cookies_of(ACCOUNT),
     }

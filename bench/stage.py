@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import Final, Literal
 
 from bench.asking import Asking
-from bench.daemons import Daemon, Origins, Tables, cookie_header, daemon, link, sandbox
+from bench.daemons import Daemon, Origins, Tables, cookie_header, daemon, free_port, link, sandbox
 from bench.measure import Plan
 from bench.scripted import Order, Script, Scripted, scripted
 from daemon.sandbox.session import DEFAULT_ACCOUNT
@@ -68,7 +68,8 @@ def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Stage]:
             served = programs.enter_context(daemon(folder, portal, _tables(method)))
             served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header(DEFAULT_ACCOUNT)})
             daemons[method] = served
-        scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
+        folder, port = plan.folder / "playwright", free_port()
+        scripts = programs.enter_context(scripted(folder, portal, port=port))
         yield Stage(portal, Links(portal), daemons, scripts)
 
 

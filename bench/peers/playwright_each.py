@@ -39,9 +39,5 @@ class Each:
     async def settle(self) -> None:
         """Nothing stays."""
 
-    async def waited(self) -> list[float]:
-        """What a page has seen goes with it."""
-        return []
-
     async def close(self) -> None:
         """The same."""

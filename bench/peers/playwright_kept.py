@@ -57,14 +57,6 @@ async ({ query, links, subIds }) => {
 }"""
 
 
-WAITED = """\
-() => {
-  const calls = performance.getEntriesByType("resource");
-  performance.clearResourceTimings();
-  return calls.filter((one) => one.name.includes("batchCustomLink")).map((one) => one.duration);
-}"""
-
-
 class Kept:
     """One account's page. Submits of several callers take turns."""
 
@@ -104,10 +96,6 @@ class Kept:
         if self._shown is not None:
             await self._shown
             self._shown = None
-
-    async def waited(self) -> list[float]:
-        """The seconds that the page itself saw each submit take, since this was asked before."""
-        return [milliseconds / 1000 for milliseconds in await self._page.evaluate(WAITED)]
 
     async def _by_form(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
         await self.settle()

@@ -1,6 +1,6 @@
 """Runs the Playwright scripts, told what to do by lines of JSON, and takes the time in its own
-process: `python -m bench.peers.playwright_main '{"executable": …, "sandbox": …, "portal": …,
-"cookies": {…}}'`.
+process: `python -m bench.peers.playwright_main '{"executable": …, "sandbox": …, "port": …,
+"portal": …, "cookies": {…}}'`. `port` is where Chromium listens for the script `bare`, or null.
 
 A line is `{"script": "kept", "method": "form", "clients": [[[links, sub_ids], …], …], "seconds":
 null}`: orders for each of some clients that are at work at the same time, each doing its own in
@@ -20,10 +20,11 @@ from typing import Any, Final, cast
 
 from playwright.async_api import BrowserContext, async_playwright
 
+from bench.peers.bare_cdp import Bare
 from bench.peers.playwright_each import Each
 from bench.peers.playwright_kept import Kept, Method, Row
 
-Script = Kept | Each
+Script = Kept | Each | Bare
 Order = tuple[Sequence[str], Sequence[str]]
 
 LINE_LIMIT: Final = 16 * 1024 * 1024
@@ -32,19 +33,23 @@ LINE_LIMIT: Final = 16 * 1024 * 1024
 class _Scripts:
     """Those that were asked for, each set up once."""
 
-    def __init__(self, context: BrowserContext, portal: str) -> None:
+    def __init__(self, context: BrowserContext, portal: str, port: int | None) -> None:
         self._context = context
         self._portal = portal
+        self._port = port
         self._open: dict[tuple[str, str], Script] = {}
 
     async def of(self, name: str, method: Method) -> Script:
         if (name, method) not in self._open:
-            self._open[name, method] = (
-                await Kept.open(self._context, self._portal, method)
-                if name == "kept"
-                else Each(self._context, self._portal, method)
-            )
+            self._open[name, method] = await self._begin(name, method)
         return self._open[name, method]
+
+    async def _begin(self, name: str, method: Method) -> Script:
+        if name == "each":
+            return Each(self._context, self._portal, method)
+        if name == "bare" and self._port is not None:
+            return await Bare.open(self._context, self._portal, method, self._port)
+        return await Kept.open(self._context, self._portal, method)
 
     async def drop(self, name: str, method: Method) -> None:
         """For one that was left at its work: nobody knows what its page shows."""
@@ -79,7 +84,6 @@ async def _do(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
     name, method = asked["script"], cast(Method, asked["method"])
     script = await scripts.of(name, method)
     load = _Load(script)
-    waited: list[float] = []
     try:
         async with asyncio.timeout(asked["seconds"]), asyncio.TaskGroup() as clients:
             for orders in asked["clients"]:
@@ -88,8 +92,7 @@ async def _do(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
         await scripts.drop(name, method)
     else:
         await script.settle()
-        waited = await script.waited()
-    return {"seconds": load.last, "orders": load.took, "waited": waited}
+    return {"seconds": load.last, "orders": load.took}
 
 
 async def main(settings: dict[str, Any]) -> None:
@@ -99,7 +102,9 @@ async def main(settings: dict[str, Any]) -> None:
     )
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=settings["executable"], chromium_sandbox=settings["sandbox"]
+            executable_path=settings["executable"],
+            chromium_sandbox=settings["sandbox"],
+            args=[f"--remote-debugging-port={port}"] if (port := settings["port"]) else [],
         )
         context = await browser.new_context()
         await context.add_cookies(
@@ -108,7 +113,7 @@ async def main(settings: dict[str, Any]) -> None:
                 for name, value in settings["cookies"].items()
             ]
         )
-        scripts = _Scripts(context, settings["portal"])
+        scripts = _Scripts(context, settings["portal"], port)
         print(json.dumps({"version": browser.version}), flush=True)
         while line := await reader.readline():
             print(json.dumps(await _do(scripts, json.loads(line))), flush=True)

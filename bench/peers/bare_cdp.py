@@ -1,0 +1,142 @@
+"""The least that a submit by a page takes: one message over the websocket of a page that is kept.
+
+Nobody would do it like this. It enables nothing, so it hears neither of a redirect to a login nor
+of a page that is gone; it waits for its answer with a blocking read; and the form's answer it takes
+from under the page's feet. It shows what is left to save for anybody who has the page do it; so the
+few frames that it needs are written here, and no library's reading of them is in the measure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from playwright.async_api import BrowserContext, Page
+
+from bench.peers.playwright_kept import CHUNK, FETCH, QUERY, Method, Row, rows_of
+
+TEXT: Final = 0x81
+"""The first byte of a frame that is a whole message of text; RFC 6455, 5.2."""
+MASKED: Final = 0x80
+TWO_BYTES, EIGHT_BYTES = 126, 127
+PATIENCE: Final = 30.0
+
+FORM: Final = """\
+async ({ links, subIds }) => {
+  const set = (selector, value) => {
+    const field = document.querySelector(selector);
+    const { set } = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value");
+    set.call(field, value);
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const { fetch } = window;
+  const answer = new Promise((resolve) => {
+    window.fetch = async (...call) => {
+      const response = await fetch(...call);
+      resolve(response.clone().json());
+      return response;
+    };
+  });
+  set("textarea", links.join("\\n"));
+  Object.values(subIds).forEach((value, n) => set(`#customLink_sub_id${n + 1}`, value));
+  await new Promise((resolve) => setTimeout(resolve));  // for the page to take them over
+  document.querySelector("form button").click();
+  try {
+    return await answer;
+  } finally {
+    window.fetch = fetch;
+  }
+}"""
+
+
+class Bare:
+    """One account's page."""
+
+    def __init__(self, page: Page, method: Method, line: socket.socket) -> None:
+        self._page = page
+        self._function = FORM if method == "form" else FETCH
+        self._line = line
+        self._received = line.makefile("rb")
+        self._number = 0
+        self._world = ""
+
+    @classmethod
+    async def open(cls, context: BrowserContext, portal: str, method: Method, port: int) -> Bare:
+        """`port` is where Chromium's DevTools listen, beside the pipe that Playwright has."""
+        page = await context.new_page()
+        await page.goto(f"{portal}/offer/custom_link", wait_until="domcontentloaded")
+        await page.locator("textarea").wait_for()
+        session = await context.new_cdp_session(page)
+        target = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
+        await session.detach()
+        bare = cls(page, method, socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+        bare._open_websocket(f"/devtools/page/{target}", port)
+        found = bare._call("Runtime.evaluate", {"expression": "globalThis"})
+        bare._world = found["objectId"]
+        return bare
+
+    async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
+        """The portal's rows for the links, in their order."""
+        named = {f"subId{n}": value for n, value in enumerate(sub_ids, start=1)}
+        rows: list[Row] = []
+        for start in range(0, len(links), CHUNK):
+            given = {"query": QUERY, "links": links[start : start + CHUNK], "subIds": named}
+            found = self._call(
+                "Runtime.callFunctionOn",
+                {
+                    "functionDeclaration": self._function,
+                    "objectId": self._world,
+                    "arguments": [{"value": given}],
+                    "awaitPromise": True,
+                    "returnByValue": True,
+                },
+            )
+            rows += rows_of(found["value"])
+        return rows
+
+    async def settle(self) -> None:
+        """Nothing covers the form from a script."""
+
+    async def close(self) -> None:
+        self._received.close()
+        self._line.close()
+        await self._page.close()
+
+    def _open_websocket(self, path: str, port: int) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._line.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        while self._received.readline().strip():
+            pass
+
+    def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The object that it results in."""
+        self._number += 1
+        text = json.dumps({"id": self._number, "method": method, "params": params}).encode()
+        if len(text) < TWO_BYTES:
+            size = bytes([MASKED | len(text)])
+        else:
+            size = bytes([MASKED | TWO_BYTES]) + struct.pack(">H", len(text))
+        self._line.sendall(bytes([TEXT]) + size + bytes(4) + text)  # masked with zeros
+        while True:
+            answer = json.loads(self._message())
+            if answer.get("id") == self._number:
+                result: dict[str, Any] = answer["result"]["result"]
+                return result
+
+    def _message(self) -> bytes:
+        _, size = self._received.read(2)
+        if size == TWO_BYTES:
+            (size,) = struct.unpack(">H", self._received.read(2))
+        elif size == EIGHT_BYTES:
+            (size,) = struct.unpack(">Q", self._received.read(8))
+        return self._received.read(size)
