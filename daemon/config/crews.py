@@ -27,6 +27,7 @@ from daemon.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
 from daemon.config.values import Bind, Fault
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
+LONGEST_GRACE = 300  # seconds
 LARGEST_ENVIRONMENT = 256 * 1024  # bytes of all names and values; Linux takes 2 MiB with arguments
 # Without them nothing can be said of others: a program is looked for on the environment's PATH.
 _NEEDED_TO_LOOK_ON = {"name", "runner", "environment", "environment_file"}
@@ -92,7 +93,7 @@ class CrewSection(Section):
     human_deadline: float = Field(default=float(DAY), ge=1, le=30 * DAY, description="seconds")
     memory: int = Field(default=GIB, ge=16 * MIB, le=256 * GIB, description="bytes")
     # Below a second a worker that does as it is told is killed for being slow, too.
-    grace: float = Field(default=10.0, ge=1, le=300, description="seconds")
+    grace: float = Field(default=10.0, ge=1, le=LONGEST_GRACE, description="seconds")
     on_restart: Literal["fail", "rerun"] = "fail"
     environment: Variables = Field(
         default_factory=dict,
@@ -100,7 +101,7 @@ class CrewSection(Section):
         examples=[{"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}],
     )
     environment_file: Annotated[Path | None, PlainValidator(values.optional_path)] = Field(
-        default=None, examples=["/etc/smartlinkd/research.env"]
+        default=None, examples=["/run/credentials/smartlinkd.service/smartlinkd_research.env"]
     )
     users: Users = ()
     tools: Annotated[

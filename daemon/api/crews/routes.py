@@ -33,6 +33,7 @@ from daemon.api.crews.targets import targets
 from daemon.api.guards import bearer
 from daemon.api.openapi import Access, Api
 from daemon.api.services import CrewServices
+from daemon.config.crews import LONGEST_GRACE
 from daemon.crews.crew import Caller
 from daemon.crews.following import Following
 from daemon.crews.lines import Kickoff
@@ -43,9 +44,8 @@ from daemon.patience import PATIENCE, patience
 from daemon.processes.background import background
 from daemon.serving import GuardedQuart
 
-STOPPING: Final = 120.0
-"""Seconds for a stop to be answered, which comes when the worker has ended: longer than any grace
-that a worker may have."""
+STOPPING: Final = LONGEST_GRACE + 30.0
+"""Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

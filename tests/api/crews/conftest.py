@@ -72,6 +72,8 @@ class StandIn:
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
+        self.takes_to_stop = 0.0  # seconds
+        self.stopping = trio.Event()
         self.waiting = 0
         self.news = trio.Event()
         self.heard = trio.Event()
@@ -148,6 +150,8 @@ class StandIn:
         found = await self.execution(caller, kickoff_id)
         if found.state.ended:
             raise Invalid("kickoff_id: it has ended already; there is nothing to stop")
+        self.stopping.set()
+        await trio.sleep(self.takes_to_stop)
         self.change(kickoff_id, status=Status.STOPPED, error="stopped", finished_at=BEGAN)
 
     async def resume(

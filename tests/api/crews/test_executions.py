@@ -5,7 +5,7 @@
 | contract, `/executions`: newest first, with `next_cursor` | `test_the_newest_come_first` |
 | contract, `state=`, `limit=` (≤ 100), `cursor=` | `test_what_is_asked_is_passed_on[…]` |
 | a wrong one | `test_a_wrong_query_is_400[…]`, `test_a_cursor_from_elsewhere_is_400` |
-| contract, `/stop` | `test_a_stop_is_answered_when_it_has_ended[…]` |
+| contract, `/stop` | `test_a_stop_is_answered_when_it_has_ended[…]`, `…_is_waited_for_…` |
 | contract, 400 when it has ended | `test_what_has_ended_cannot_be_stopped` |
 | contract, `/resume` in snake_case or camelCase | `test_a_resume_is_taken_in_both_spellings[…]` |
 | contract, `{"status", "message", "kickoff_id"}` | `test_a_resume_is_answered[…]` |
@@ -19,7 +19,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon.config.crews import LONGEST_GRACE
 from daemon.errors import Invalid
 from daemon.journal.model import State, Status
 
@@ -104,6 +107,25 @@ async def test_a_stop_is_answered_when_it_has_ended(
     assert answer.status_code == 200
     assert answer.json() == {"status": "stopped", "kickoffId": known.id}
     assert executor.known[known.id].status is Status.STOPPED
+
+
+async def test_a_stop_is_waited_for_as_long_as_a_worker_may_take(
+    house: House, executor: StandIn, mock_clock: MockClock
+) -> None:
+    executor.takes_to_stop = LONGEST_GRACE
+    house.own.http.timeout = None
+    known = executor.add()
+    answers: list[int] = []
+
+    async def stop() -> None:
+        answers.append((await house.own.post(f"/stop/{known.id}", house.token)).status_code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stop)
+        await executor.stopping.wait()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(LONGEST_GRACE)
+    assert answers == [200]
 
 
 async def test_what_has_ended_cannot_be_stopped(house: House, executor: StandIn) -> None:
