@@ -23,9 +23,9 @@ from daemon.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0
 MORE_THAN_ALL_HANDS = 600
+"""Of the part that has the most."""
 HANG = 30.0
 """Seconds that a thread hangs at the most, so that a test that fails comes to its end."""
-"""Of the part that has the most."""
 ACTORS = ["auth", "vault", "browser", "conversion", "crew tokens", "journal", "executor"]
 BY_ITSELF = "browser upkeep"
 """It goes round without being prompted; this one's tests: tests/browser/test_actor.py."""
