@@ -652,7 +652,7 @@ def linking(running: Running) -> Iterator[Daemon]:
 @pytest.fixture(scope="session")
 def impatient(running: Running) -> Iterator[Daemon]:
     """The same with little time for a request, and a short queue."""
-    with running(products={"source": "none"}, browser={"job_timeout": 3, "queue": 6}) as daemon:
+    with running(products={"source": "none"}, browser={"job_timeout": 8, "queue": 6}) as daemon:
         daemon.wait_for_browser()
         yield daemon
 

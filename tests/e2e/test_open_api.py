@@ -35,7 +35,7 @@ def selling(running: Running, portal: Portal) -> Iterator[Daemon]:
     origins = portal.origins
     estimate = f"{origins.portal}/estimate?url={origins.shop}/product/{{shop_id}}/{{item_id}}"
     with running(
-        browser={"job_timeout": 1.5},
+        browser={"job_timeout": 6},
         links={"source": "open_api"},
         products={"source": "third_party"},
         open_api={"app_id": APP_ID, "secret": SECRET, "url": f"{origins.portal}/graphql"},

@@ -149,7 +149,7 @@ class Owner:
 async def test_no_secret_is_told(
     running: Running, portal: Portal, keys: dict[str, dict[str, object]]
 ) -> None:
-    with running(browser={"job_timeout": 2.5}, **keys) as daemon:
+    with running(browser={"job_timeout": 8}, **keys) as daemon:
         owner = Owner(daemon, portal)
         daemon.wait_for_browser()
         await owner.log_in()
