@@ -168,15 +168,40 @@ async def test_sigkill_reading(scene: Scene) -> None:
     await scene.check("crashed", log=KILLED)
 
 
-async def test_sigkill_restarting(scene: Scene) -> None:
-    os.kill(scene.pid, signal.SIGKILL)
-    before = {scene.pid}
-    await scene.until(lambda: bool(scene.browsers() - before))
-    (second,) = scene.browsers() - before
-    os.kill(second, signal.SIGKILL)
-    scene.ask()
-    await scene.answered(503, within=CLOSE)
-    await scene.check("crashed", "launch failed", log=KILLED)
+async def test_sigkill_restarting(
+    running: Running, portal: Portal, open_folder: Path, nursery: trio.Nursery
+) -> None:
+    executable, stop = open_folder / "stopping", open_folder / "stop"
+    executable.write_text(STOPPING.format(stop=stop, chromium=find(None)))
+    executable.chmod(0o755)
+    with running(browser={"executable": str(executable)}) as daemon:
+        daemon.wait_for_browser()
+        scene = Scene(daemon, portal, nursery)
+        await scene.begin()
+        stop.touch()
+        os.kill(scene.pid, signal.SIGKILL)
+        await scene.until(lambda: any(map(is_stopped, scene.browsers())))
+        stop.unlink()
+        (second,) = scene.browsers() - {scene.pid}
+        os.kill(second, signal.SIGKILL)
+        scene.ask()
+        await scene.answered(503, within=CLOSE)
+        await scene.check("crashed", "launch failed", log=KILLED)
+
+
+STOPPING = """\
+#!/bin/sh
+# As long as that file is there, whoever starts gets no further than this.
+test -e {stop} && kill -STOP $$
+exec {chromium} "$@"
+"""
+
+
+def is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:  # it has ended since it was listed
+        return False
 
 
 async def test_sigstop_idle(scene: Scene) -> None:
