@@ -27,7 +27,6 @@ def row_1(plan: Plan) -> Row:
     """What is added to the portal's own answer."""
     rounds, times = plan.rounds(14, 2), plan.rounds(5, 3)
     comparisons: list[Comparison] = []
-    floors: list[str] = []
     with set_up(plan, METHODS) as stage, ExitStack() as clients:
         portal = clients.enter_context(_portal_client(stage.portal))
         for method in METHODS:
@@ -38,7 +37,6 @@ def row_1(plan: Plan) -> Row:
                     side()  # once for nothing: what is measured is warm
                 found = interleave(sides, rounds, teller(plan, f"{method}, links: {size}"))
                 comparisons += _compared_1(method, size, found)
-                floors.append(_floor(method, size, found))
     return Row(
         1,
         "Warm conversion: what is added to the portal's own answer",
@@ -48,8 +46,7 @@ def row_1(plan: Plan) -> Row:
             "in the same round; Chromium's own part is in it on both sides.",
             "The daemon is asked over HTTP; the scripts are called in their own process.",
             "The floor: one message for each submit over the websocket of a kept page, sent by a "
-            "program that does nothing else and hears of nothing else, adds, times what the one "
-            f"and the other script add: {'; '.join(floors)}.",
+            "program that does nothing else and hears of nothing else.",
         ],
     )
 
@@ -105,15 +102,8 @@ def _compared_1(
             added("daemon", "daemon"),
             added(script, NAMES[script]),
             goal=goal,
+            floor=added("bare", "one message"),
         )
-
-
-def _floor(method: Method, size: int, found: Mapping[str, Sequence[float]]) -> str:
-    kept, each, bare = (
-        median(took - portal for took, portal in zip(found[side], found["portal"], strict=True))
-        for side in ("kept", "each", "bare")
-    )
-    return f"{method}, {size}: {bare / kept:.2f}, {bare / each:.3f}"
 
 
 def _portal_client(portal: Origins) -> Asking:

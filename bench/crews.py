@@ -16,6 +16,7 @@ import gc
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,11 +30,12 @@ from bench.asking import Asking
 from bench.daemons import PATIENCE, Daemon, Tables, daemon, sandbox, until
 from bench.kept import execution_id, keep
 from bench.load import Request, load
-from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
+from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.program import PYTHON, SH, run_once
 from tests.soak.programs import NotStarted, Program
 
 OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"
+GUARDED = "a guardian alone"
 AT_A_TIME: Final = 16
 """Programs that run at the same time, of however many are wanted."""
 AT_ONCE: Final = (1, 10, 50, 200)
@@ -49,10 +51,10 @@ POLLS: Final = Goal(at_least=1.0)
 
 def row_8(plan: Plan) -> Row:
     """Measure it."""
-    with _side_by_side(plan) as (served, peer):
+    with _side_by_side(plan) as (served, peer), _guarded_alone(plan.folder) as guarded:
         ours = _Ours(served)
         comparisons = [
-            *_one(plan, ours, peer),
+            *_one(plan, ours, peer, guarded),
             *_many(plan, ours, peer),
             *_polls(plan, ours, peer),
         ]
@@ -66,16 +68,19 @@ def row_8(plan: Plan) -> Row:
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
             "clients polls one of its own",
+            "the floor: a program that does nothing else runs it with a guardian, when a line on a "
+            "pipe says so: no request, no folder, nothing on a disk",
         ],
     )
 
 
-def _one(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
+def _one(plan: Plan, ours: _Ours, peer: _Peer, guarded: Callable[[], str]) -> Iterator[Comparison]:
     """One at a time: in Python to its start and its result, in sh to its result."""
     sides: dict[str, Callable[[], str]] = {
         OURS: partial(ours.run, "python"),
         BARE: partial(run_once, PYTHON),
         CELERY: partial(peer.run, PYTHON),
+        GUARDED: guarded,
     }
     starts: dict[str, list[float]] = {side: [] for side in sides}
     results: dict[str, list[float]] = {side: [] for side in sides}
@@ -87,10 +92,9 @@ def _one(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
         began = float(sides[side]())
         starts[side].append(began - asked)
         results[side].append(time.monotonic() - asked)
-    yield _compared("to the worker's start", starts, BARE, BESIDE_BARE)
-    yield _compared("to the worker's start", starts, CELERY, BESIDE_CELERY)
-    yield _compared("to the result", results, BARE, BESIDE_BARE)
-    yield _compared("to the result", results, CELERY, BESIDE_CELERY)
+    for what, found in {"to the worker's start": starts, "to the result": results}.items():
+        for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
+            yield _compared(what, found, side, goal, GUARDED)
     small = interleave(
         {
             OURS: partial(_seconds, partial(ours.run, "sh")),
@@ -134,10 +138,15 @@ def _polls(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
 
 
 def _compared(
-    name: str, found: Mapping[str, Sequence[float]], theirs: str, goal: Goal | None = None
+    name: str,
+    found: Mapping[str, Sequence[float]],
+    theirs: str,
+    goal: Goal = NO_GOAL,
+    floor: str | None = None,
 ) -> Comparison:
     first, second = (Series(side, "s", found[side]) for side in (OURS, theirs))
-    return Comparison(name, first, second, goal=goal or Goal())
+    least = None if floor is None else Series(floor, "s", found[floor])
+    return Comparison(name, first, second, goal=goal, floor=least)
 
 
 def _seconds(do: Callable[[], object]) -> float:
@@ -234,6 +243,27 @@ def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Peer]]:
         }
         served = running.enter_context(daemon(plan.folder / "daemon", portal, tables))
         yield served, _start_peer(running, plan.folder)
+
+
+@contextmanager
+def _guarded_alone(folder: Path) -> Iterator[Callable[[], str]]:
+    """Runs the program with a guardian and nothing else."""
+    words = [sys.executable, "-m", "bench.peers.guarded_alone"]
+    with (
+        (folder / "guarded-alone").open("wb") as log,
+        subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+        ) as process,
+    ):
+        line_in, line_out = process.stdin, process.stdout
+        assert line_in is not None
+        assert line_out is not None
+
+        def run() -> str:
+            print(file=line_in)
+            return line_out.readline()
+
+        yield run  # it ends with its input
 
 
 def _start_peer(running: ExitStack, folder: Path) -> _Peer:

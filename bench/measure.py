@@ -81,10 +81,14 @@ class Comparison:
     theirs: Series
     better: Better = "less"
     goal: Goal = NO_GOAL
+    floor: Series | None = None
+    """What it takes somebody who does only what nobody can leave out."""
 
     def __post_init__(self) -> None:
         if not self.ours.values or len(self.ours.values) != len(self.theirs.values):
             raise ValueError(f"{self.name}: both sides need a value for each round")
+        if self.floor is not None and self.better == "more":
+            raise ValueError(f"{self.name}: of what is better when it is more there is no floor")
 
     @property
     def ratio(self) -> Spread:
@@ -95,8 +99,20 @@ class Comparison:
         return Spread(min(around.low, middle), middle, max(around.high, middle))
 
     @property
+    def least(self) -> float | None:
+        """What the ratio would be of the floor in the place of ours."""
+        if self.floor is None:
+            return None
+        return _ratio(self.floor.spread.middle, self.theirs.spread.middle)
+
+    @property
     def met(self) -> bool:
         return self.goal.met_by(self.ratio.middle)
+
+    @property
+    def within_reach(self) -> bool:
+        """Whether the goal is not below the floor."""
+        return self.least is None or self.goal.met_by(self.least)
 
     def told(self) -> dict[str, Any]:
         """For the results' file."""
@@ -108,8 +124,11 @@ class Comparison:
             "ratio": {"median": ratio.middle, "low": ratio.low, "high": ratio.high},
             "goal": {"at_most": self.goal.at_most, "at_least": self.goal.at_least},
             "met": self.met,
+            "least": self.least,
+            "within_reach": self.within_reach,
             "ours": _told(self.ours),
             "theirs": _told(self.theirs),
+            "floor": None if self.floor is None else _told(self.floor),
         }
 
 

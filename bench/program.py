@@ -41,7 +41,11 @@ def run_once(words: list[str]) -> str:
             pid = os.posix_spawn(words[0], words, {"PATH": os.defpath}, file_actions=channel)
         ours.sendall(INPUTS)
         said = ours.makefile("r", encoding="utf-8").read()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return result_of(said, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def result_of(said: str, code: int | None) -> str:
+    """Out of all that the program has said, and its exit code. Raises RuntimeError."""
     if code != 0:
         raise RuntimeError(f"the program ended with {code}: {said}")
     return str(json.loads(said.splitlines()[-1])["output"])

@@ -50,7 +50,10 @@ def summary(found: Json) -> str:
     with_goals = [one for one in _comparisons(found) if _goal(one)]
     missed = [one for one in with_goals if not one["met"]]
     lines = [f"{len(with_goals) - len(missed)} of {len(with_goals)} goals met"]
-    lines += [f"  missed: {one['name']}: {_shown(one)}" for one in missed]
+    lines += [
+        f"  {'missed' if one['within_reach'] else 'out of reach'}: {one['name']}: {_shown(one)}"
+        for one in missed
+    ]
     lines += [f"  row {number} could not be measured" for number in found["failures"]]
     if found["quick"]:
         lines.append("  a glance only (--quick): too few rounds to go by")
@@ -81,6 +84,7 @@ def _shown(one: Json) -> str:
         f"{ratio['median']:.3g} times {one['theirs']['name']} "
         f"({ratio['low']:.3g} … {ratio['high']:.3g}, {one['rounds']} rounds)"
         + (f", goal: {goal}" if goal else "")
+        + (f", floor: {one['least']:.3g}" if one["least"] is not None else "")
     )
 
 
@@ -123,6 +127,7 @@ img {{ max-width: 100% }} pre {{ overflow-x: auto }}
 <h1>smartlinkd, measured</h1>
 <p>{html.escape(summary(found)).replace(chr(10), "<br>")}</p>
 <p>A ratio is ours divided by theirs: the medians', with the quartiles of the rounds' own ratios.
+The floor is that of somebody who does only what nobody can leave out.
 Measured {html.escape(found["when"])} with {html.escape(versions)}.</p>"""
 
 
@@ -132,17 +137,19 @@ def _table(comparisons: Sequence[Json]) -> str:
         f"<td>{html.escape(one['theirs']['name'])}</td>"
         f"<td>{one['ratio']['median']:.3g}</td>"
         f"<td>{one['ratio']['low']:.3g} … {one['ratio']['high']:.3g}</td>"
-        f"<td>{one['rounds']}</td><td>{_goal(one)}</td></tr>"
+        f"<td>{one['rounds']}</td><td>{_goal(one)}</td>"
+        f"<td>{'' if one['least'] is None else format(one['least'], '.3g')}</td></tr>"
         for one in comparisons
     )
     return (
         "<table><tr><th>measured</th><th>beside</th><th>ratio</th><th>quartiles</th>"
-        f"<th>rounds</th><th>goal</th></tr>\n{rows}</table>"
+        f"<th>rounds</th><th>goal</th><th>floor</th></tr>\n{rows}</table>"
     )
 
 
 def _drawn(comparisons: Sequence[Json]) -> bytes:
-    """One line for each ratio on a scale of doublings, with its quartiles and its goal; a PNG."""
+    """One line for each ratio on a scale of doublings, with its quartiles, its goal and its floor;
+    a PNG."""
     import matplotlib as mpl  # noqa: PLC0415 - the figures are told also where there are no plots
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
@@ -158,6 +165,8 @@ def _drawn(comparisons: Sequence[Json]) -> bytes:
         for bound in (one["goal"]["at_most"], one["goal"]["at_least"]):
             if bound is not None:
                 panel.plot([bound, bound], [place - 0.4, place + 0.4], "k-", linewidth=1.5)
+        if one["least"] is not None:
+            panel.plot(one["least"], place, "k|", markersize=9)
     panel.axvline(1.0, color="k", linewidth=0.7, linestyle=":")
     panel.set_xscale("log", base=2)
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -166,7 +175,7 @@ def _drawn(comparisons: Sequence[Json]) -> bytes:
         [f"{one['name']}\nbeside {one['theirs']['name']}" for one in comparisons], fontsize="small"
     )
     panel.invert_yaxis()
-    panel.set_xlabel("ours / theirs; the stroke is the goal")
+    panel.set_xlabel("ours / theirs; the long stroke is the goal, the short one the floor")
     panel.grid(visible=True, axis="x", alpha=0.3)
     figure.tight_layout()
     png = io.BytesIO()

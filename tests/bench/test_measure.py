@@ -69,6 +69,30 @@ def test_a_missed_goal_is_told(goal: Goal, met: bool) -> None:
     assert (one.met, row.met, row.told()["comparisons"][1]["met"]) == (met, met, met)
 
 
+@pytest.mark.parametrize(
+    ("floor", "goal", "ratio", "within_reach"),
+    [
+        (None, Goal(at_most=0.1), None, True),
+        ([1.0, 1.0], Goal(at_most=0.6), 0.5, True),
+        ([1.0, 1.0], Goal(at_most=0.4), 0.5, False),
+        ([1.0], Goal(), 0.5, True),
+    ],
+)
+def test_a_goal_below_the_floor_is_out_of_reach(
+    floor: list[float] | None, goal: Goal, ratio: float | None, within_reach: bool
+) -> None:
+    ours, theirs = Series("", "s", [3.0]), Series("", "s", [2.0])
+    least = None if floor is None else Series("", "s", floor)
+    one = Comparison("a thing", ours, theirs, goal=goal, floor=least)
+    assert (one.least, one.within_reach) == (ratio, within_reach)
+
+
+def test_of_a_rate_there_is_no_floor() -> None:
+    rate = Series("", "/s", [1.0])
+    with pytest.raises(ValueError, match="a thing"):
+        Comparison("a thing", rate, rate, "more", floor=rate)
+
+
 def test_sides_with_different_rounds_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="a thing"):
         compared([1.0], [1.0, 2.0])

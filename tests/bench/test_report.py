@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from bench import report
 from bench.measure import Comparison, Goal, Row, Series
 
@@ -30,6 +32,22 @@ def test_a_missed_goal_is_named_with_its_ratio() -> None:
     assert report.summary(found) == (
         "0 of 1 goals met\n"
         "  missed: slow: 2 times a peer (1.88 … 2.62, 2 rounds), goal: at most 1.5"
+    )
+    assert not report.all_met(found)
+
+
+@pytest.mark.parametrize(("least", "word"), [(1.4, "missed"), (1.6, "out of reach")])
+def test_a_missed_goal_is_told_from_one_that_is_below_the_floor(least: float, word: str) -> None:
+    ours, theirs, floor = (
+        Series(name, "s", [value])
+        for name, value in (("ours", 2.0), ("a peer", 1.0), ("least", least))
+    )
+    goal = Goal(at_most=1.5)
+    row = Row(3, "three", [Comparison("slow", ours, theirs, goal=goal, floor=floor)])
+    found = report.results([row], {}, VERSIONS, quick=False)
+    assert report.summary(found) == (
+        f"0 of 1 goals met\n  {word}: slow: 2 times a peer (2 … 2, 1 rounds), goal: at most 1.5, "
+        f"floor: {least:g}"
     )
     assert not report.all_met(found)
 
