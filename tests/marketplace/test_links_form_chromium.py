@@ -77,6 +77,17 @@ document.querySelector("textarea").addEventListener("input", () =>
 </script>"""
 
 DULL_BUTTON = BUTTON.replace("<button", "<button disabled")
+DRAWN_ANEW = """<script>
+const form = document.querySelector("form");
+form.addEventListener("input", () => setTimeout(() => { form.outerHTML = form.outerHTML; }),
+  { once: true });
+</script>"""
+ANOTHER_BUTTON = """<script>
+document.querySelector("textarea").addEventListener("input", () => setTimeout(() => {
+  const [first, second] = document.querySelectorAll("button");
+  [first.hidden, second.hidden] = [true, false];
+}));
+</script>"""
 
 FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | {
     "no form element": (
@@ -111,6 +122,11 @@ FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | 
         f"{OVERLAY}<form>{AREA}{subs()}{BUTTON}</form>{WIPE}"
     ),
     "a button that comes to life late": (f"<form>{AREA}{subs()}{DULL_BUTTON}</form>{LATE_BUTTON}"),
+    "a form that is drawn anew": f"<form>{AREA}{subs()}{BUTTON}</form>{DRAWN_ANEW}",
+    "another button once it is filled in": (
+        f"<form>{AREA}{subs()}<button type=submit onclick='event.preventDefault()'>Wait</button>"
+        f"{BUTTON.replace('<button', '<button hidden')}</form>{ANOTHER_BUTTON}"
+    ),
     "old values": (
         f"<form>{AREA}{subs()}{BUTTON}</form><script>"
         'document.querySelectorAll("[data-mine]").forEach((it) => { it.value = "old"; })</script>'
