@@ -47,9 +47,11 @@ class _Scripts:
     async def _begin(self, name: str, method: Method) -> Script:
         if name == "each":
             return Each(self._context, self._portal, method)
-        if name == "bare" and self._port is not None:
-            return await Bare.open(self._context, self._portal, method, self._port)
-        return await Kept.open(self._context, self._portal, method)
+        if name == "kept":
+            return await Kept.open(self._context, self._portal, method)
+        if self._port is None:
+            raise ValueError(f"port: is null, and {name} needs one where Chromium listens")
+        return await Bare.open(self._context, self._portal, method, self._port)
 
     async def drop(self, name: str, method: Method) -> None:
         """For one that was left at its work: nobody knows what its page shows."""
