@@ -5,16 +5,24 @@ takes longer than most workers that it guards.
 
 The choice: one Python is started, which imports little, and waits. For each request on its socket
 it forks, which takes a twentieth of a start; the fork becomes the guardian. It has one thread, no
-lock, and nothing open but that socket, so a fork of it is as good as a new process. It knows
-nothing of the daemon's: neither its environment nor its descriptors. What else a process has from
-its parent (its umask, limits and priority) is what the daemon had when the server was started.
+lock, and nothing open but that socket and a pipe, so a fork of it is as good as a new process. It
+knows nothing of the daemon's: neither its environment nor its descriptors. What else a process has
+from its parent (its umask, limits and priority) is what the daemon had when the server was started.
 
 A guardian is then not the daemon's child, and the kernel does not tell the daemon of its end. The
 end of the file that is its status pipe does (see `guarded.py`).
 
+Somebody may kill a guardian. What it guarded then becomes the server's own, who is told of each
+death: whatever child it has that it did not fork is killed, one generation after the other.
+Rejected: a parent-death signal, which reaches one process of the tree, and which only a fork could
+ask for, so that the command's start would take longer (see `guardian.py`).
+
 A request is one message with one byte and descriptors, which go to the fork as they are. They are
-all that is known of it here: when there can be no fork, the first of them, a pipe, is told why. The
-server ends when the other end of its socket is closed, by the kernel too. Guardians outlive it.
+all that is known of it here: when there can be no fork, the first of them, a pipe, is told why.
+
+When the other end of its socket is closed, by the kernel too, the server ends as soon as all of its
+guardians have: one of them may be on its way out, its pipes closed, but what it guarded not yet the
+server's. It does not wait for long: a guardian does its work without it.
 """
 
 from __future__ import annotations
@@ -22,21 +30,26 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import select
 import sys
+import time
+
+from .children import adopt, children, drain, kill, reap
 
 TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
 if TYPE_CHECKING:
-    import signal
     import socket
     from collections.abc import Callable
 else:
-    # Without their enumerations, which take longer than the rest together.
-    import _signal as signal
+    # Without its enumerations, which take longer than the rest together.
     import _socket as socket
 
 MOST_DESCRIPTORS = 8
 SIZE_OF_INT = 4
 FIRST_OF_OTHERS = 3
+# A guardian gives its tree 5 s, and then removes a folder.
+END_LIMIT = 10.0
+LOOK_AGAIN_MS = 10
 
 
 def serve(door: int, work: Callable[[list[int]], None]) -> None:
@@ -46,47 +59,80 @@ def serve(door: int, work: Callable[[list[int]], None]) -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) < FIRST_OF_OTHERS:
         pass
     os.close(number)
-    # Nothing that is aimed at the daemon's process group may end this one.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel takes away who has died
+    wake = adopt()
     gc.disable()  # in each fork it would write to all that is shared with the others
     gc.freeze()
     asked = socket.socket(fileno=door)
-    while (descriptors := receive(asked)) is not None:
-        try:
-            pid = os.fork()
-        except OSError as fault:
-            refuse(descriptors, f"failed {fault.errno} fork")
-            pid = -1
-        if pid == 0:
-            asked.close()
-            become(work, descriptors)
-        for each in descriptors:
-            os.close(each)
+    poll = select.poll()
+    poll.register(asked, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    forks: set[int] = set()
+    asking = True
+    while asking:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if wake in ready:
+            drain(wake)
+            end_orphans(forks)
+        if door in ready:
+            descriptors = receive(asked)
+            asking = descriptors is not None
+            if descriptors and (pid := fork(work, descriptors, asked)) is not None:
+                forks.add(pid)
+    poll.unregister(asked)
+    deadline = time.monotonic() + END_LIMIT
+    while (end_orphans(forks) or forks) and time.monotonic() < deadline:
+        if poll.poll(LOOK_AGAIN_MS):
+            drain(wake)
+
+
+def end_orphans(forks: set[int]) -> bool:
+    """Kill what killed guardians have left to us, one generation a time; whether there was any."""
+    forks.difference_update(reap()[0])
+    orphans = set(children()) - forks
+    kill(orphans)
+    return bool(orphans)
 
 
 def receive(asked: socket.socket) -> list[int] | None:
-    """The next request's descriptors; None when nobody asks any more."""
+    """The next request's descriptors, none if it was refused; None when nobody asks any more."""
     size = socket.CMSG_SPACE(MOST_DESCRIPTORS * SIZE_OF_INT)
-    while True:
-        message, ancillary, flags, _ = asked.recvmsg(1, size, socket.MSG_CMSG_CLOEXEC)
-        if not message:
-            return None
-        found = [each for _, _, rights in ancillary for each in memoryview(rights).cast("i")]
-        if not flags & socket.MSG_CTRUNC:
-            return found
-        # This process may have no more descriptors, so some of them are lost.
-        refuse(found, f"failed {errno.EMFILE} receive")
-        for each in found:
-            os.close(each)
+    message, ancillary, flags, _ = asked.recvmsg(1, size, socket.MSG_CMSG_CLOEXEC)
+    if not message:
+        return None
+    found = [each for _, _, rights in ancillary for each in memoryview(rights).cast("i")]
+    if not flags & socket.MSG_CTRUNC:
+        return found
+    # This process may have no more descriptors, so some of them are lost.
+    refuse(found, f"failed {errno.EMFILE} receive")
+    return []
+
+
+def fork(
+    work: Callable[[list[int]], None], descriptors: list[int], asked: socket.socket
+) -> int | None:
+    """Have a fork do `work` with them; its process id, or None when there can be no fork."""
+    try:
+        pid = os.fork()
+    except OSError as fault:
+        refuse(descriptors, f"failed {fault.errno} fork")
+        return None
+    if pid == 0:
+        asked.close()
+        become(work, descriptors)
+    for each in descriptors:
+        os.close(each)
+    return pid
 
 
 def refuse(descriptors: list[int], why: str) -> None:
+    """Tell whoever asked why, if there is a pipe for it, and let go of what was received."""
     for status in descriptors[:1]:
         try:
             os.write(status, f"{why}\n".encode())
         except OSError:
-            return  # who asked has gone
+            break  # who asked has gone
+    for each in descriptors:
+        os.close(each)
 
 
 def become(work: Callable[[list[int]], None], descriptors: list[int]) -> None:

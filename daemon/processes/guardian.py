@@ -11,7 +11,8 @@ the write end of its lifeline pipe closes: that happens when the daemon lets go,
 daemon dies, however it dies.
 
 It is a fork of `fork_server.py`, which imports this file and nothing of the daemon's, because its
-start is in front of the first command's. It is given descriptors, in this order:
+start is in front of the first command's, and which ends the tree of a guardian that was killed. It
+is given descriptors, in this order:
 
     STATUS     a pipe for these lines: `guardian PID`, its own number; `started PID`, or
                `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES` before the tree is
@@ -40,13 +41,14 @@ the tree is made the kernel's first choice, before the daemon, should the host i
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
 import select
 import stat
 import time
+
+from .children import adopt, children, drain, kill, prctl, read_all, reap
 
 TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
 if TYPE_CHECKING:
@@ -55,16 +57,12 @@ else:
     # All that is needed of it, without its enumerations, which take longer than the rest together.
     import _signal as signal
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 # A killed process is gone within milliseconds; one that waits for a dead disk may never be.
 KILL_LIMIT = 5.0
 # How soon to look for children again that were not there yet when the last look was made.
 LOOK_AGAIN_MS = 10
-CHILDREN = "/proc/thread-self/children"
 CHANNEL = 3
 # How often the tree's memory is looked at, in seconds: seldom while it could not come near its
 # limit, and less often where looking takes long, so that it takes this share of the time at most.
@@ -155,7 +153,8 @@ def guard(status: int, content: int, lifeline: int, *streams: int) -> str:
     channel = streams[CHANNEL] if len(streams) > CHANNEL else None
     os.lseek(content, 0, os.SEEK_SET)  # whoever wrote it left it at its end
     order = Order.read(read_all(content))
-    wake = become_guardian()
+    wake = adopt()
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     try:
         if not is_closed(lifeline):  # who asked may have gone while this one was being made
             enter(order.folder)
@@ -174,22 +173,6 @@ def guard(status: int, content: int, lifeline: int, *streams: int) -> str:
     return left
 
 
-def become_guardian() -> int:
-    """Take the tree under this process. Returns a descriptor that is readable after a death."""
-    # Blocked, not ignored: nothing that is aimed at our group may end us, and the command must
-    # not inherit a signal that is ignored.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    wake, waker = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(waker, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    return wake
-
-
 def enter(folder: bytes) -> None:
     try:
         os.chdir(folder)
@@ -204,82 +187,76 @@ def is_closed(read_end: int) -> bool:
     return any(events & select.POLLHUP for _, events in poll.poll(0))
 
 
-def prctl(option: int, value: int) -> None:
-    if LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl", "prctl")
-
-
-def children(listing_of: str = CHILDREN) -> list[int]:
-    return [int(pid) for pid in read_all(os.open(listing_of, os.O_RDONLY)).split()]
-
-
-def read_all(descriptor: int) -> bytes:
-    """To its end; it is closed. A file object would cost seven system calls more."""
-    found = b""
-    try:
-        while data := os.read(descriptor, 65536):
-            found += data
-    finally:
-        os.close(descriptor)
-    return found
-
-
 def start(order: Order, channel: int | None) -> int:
-    """Fork and execute the command; its process id. Raises OSError naming the step that failed."""
-    guardian = os.getpid()
-    hearing, telling = os.pipe()  # closed by a successful exec
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if channel is not None:
-                # Nothing of use is lost: lower numbers than `telling` were taken before it was.
-                os.dup2(channel, CHANNEL)
-                os.set_inheritable(CHANNEL, True)  # dup2 does nothing when it had that number
-            become_command(order, guardian)
-        except OSError as fault:
-            os.write(telling, f"{fault.errno} {fault.filename}".encode())
-        finally:
-            os._exit(127)
-    os.close(telling)
-    fault_text = os.read(hearing, 4096).decode()
-    os.close(hearing)
-    if fault_text:
-        os.waitpid(pid, 0)
-        number, step = fault_text.split(" ", 1)
-        raise OSError(int(number), os.strerror(int(number)), step)
-    return pid
+    """Execute the command in a child; its process id. Raises OSError naming the step that failed.
 
-
-def become_command(order: Order, guardian: int) -> None:
-    """In the child: take the command's place. Every OSError names its step as the file name."""
-    os.setsid()
+    By posix_spawn(3), whose child borrows this process's memory until it executes: half of what a
+    fork takes, most of which is copying pages. What cannot be told to it is set in this process:
+    for good where that does no harm here, or else until the child has it.
+    """
     # What is in its memory (cookies, keys) is not to end up on a disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if order.limits:
-        limit_file_size(order.limits[1])
-        become_first_choice()
-    if order.user:
-        uid, gid = order.user
-        try:
-            os.setgroups([])
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
-        except OSError as fault:
-            raise OSError(fault.errno, fault.strerror, "user") from None
-    # After the drop, which clears it; and the guardian may have died before it was set.
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != guardian:
-        return
-    # Python ignores some, nohup one, and a shell's `&` those of the keyboard.
-    for number in signal.valid_signals():
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if order.limits is None:
+        return start_as_user(order, channel)
+    limit_file_size(order.limits[1])
+    score = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    own = os.read(score, 16)
+    os.write(score, b"%d" % min(1000, int(own) + FIRST_CHOICE))
     try:
-        program, environment = order.command[0], order.environment
-        os.execvpe(program, order.command, environment)  # noqa: S606 - running it is the purpose
+        return start_as_user(order, channel)
+    finally:
+        os.write(score, own)  # everybody may lower it to what it was given; see proc(5)
+        os.close(score)
+
+
+def start_as_user(order: Order, channel: int | None) -> int:
+    """The same. Until it is executed, the user that it drops to is this process's own, too.
+
+    The saved user is what lets us come back; in what is executed it follows the effective one.
+    """
+    if order.user is None:
+        return spawn(order, channel)
+    uid, gid = order.user
+    groups, gids, uids = os.getgroups(), os.getresgid(), os.getresuid()
+    try:
+        os.setgroups([])
+        os.setresgid(gid, gid, gids[2])
+        os.setresuid(uid, uid, uids[2])
+    except OSError as fault:
+        raise OSError(fault.errno, fault.strerror, "user") from None
+    try:
+        return spawn(order, channel)
+    finally:
+        os.setresuid(*uids)
+        os.setresgid(*gids)
+        os.setgroups(groups)
+
+
+def spawn(order: Order, channel: int | None) -> int:
+    try:
+        return os.posix_spawn(
+            located(order.command[0], order.environment),
+            order.command,
+            order.environment,
+            file_actions=[] if channel is None else [(os.POSIX_SPAWN_DUP2, channel, CHANNEL)],
+            setsid=True,
+            setsigmask=[],
+            # Python ignores some, nohup one, and a shell's `&` those of the keyboard.
+            setsigdef=signal.valid_signals(),
+        )
     except OSError as fault:
         raise OSError(fault.errno, fault.strerror, "exec") from None
+
+
+def located(program: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """Its path: the first of that name in the folders of the command's own PATH (execvp(3))."""
+    if b"/" in program:
+        return program
+    folders = environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    paths = [os.path.join(folder, program) for folder in folders]  # noqa: PTH118 - pathlib costs 10 ms here
+    there = [path for path in paths if os.access(path, os.F_OK)]
+    runnable = [path for path in there if os.access(path, os.X_OK)]
+    return (runnable or there or [program])[0]
 
 
 def limit_file_size(size: int) -> None:
@@ -288,14 +265,6 @@ def limit_file_size(size: int) -> None:
     if highest != resource.RLIM_INFINITY:
         size = min(size, highest)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def become_first_choice() -> None:
-    """Tell the kernel to end this one before others when the host is out of memory."""
-    score = os.open("/proc/self/oom_score_adj", os.O_RDWR)
-    raised = min(1000, int(os.read(score, 16)) + FIRST_CHOICE)  # to lower it is not allowed to all
-    os.write(score, b"%d" % raised)
-    os.close(score)
 
 
 def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) -> None:
@@ -311,7 +280,7 @@ def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) 
         patience = None if memory is None else max(0.0, next_look - time.monotonic()) * 1000
         ready = [descriptor for descriptor, _ in poll.poll(patience)]
         if wake in ready:
-            os.read(wake, 4096)
+            drain(wake)
             dead, _ = reap()
             if pid in dead:
                 report(status, f"ended {dead[pid]}")
@@ -387,19 +356,6 @@ def threads(pid: int) -> list[str]:
         return []
 
 
-def reap() -> tuple[dict[int, int], bool]:
-    """The wait status of each child that has died, and whether any child is left."""
-    dead: dict[int, int] = {}
-    try:
-        while True:
-            pid, waitstatus = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return dead, True
-            dead[pid] = waitstatus
-    except ChildProcessError:
-        return dead, False
-
-
 def end_tree(wake: int) -> str:
     """Kill and reap every descendant. What would not die within KILL_LIMIT; mostly empty.
 
@@ -409,15 +365,11 @@ def end_tree(wake: int) -> str:
     poll.register(wake, select.POLLIN)
     deadline = time.monotonic() + KILL_LIMIT
     while time.monotonic() < deadline:
-        for pid in children():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except PermissionError:
-                continue  # what keeps us from it may pass; if not, it is reported below
+        kill(children())  # what is not allowed may pass; if not, it is reported below
         if not reap()[1]:
             return ""
         if poll.poll(LOOK_AGAIN_MS):
-            os.read(wake, 4096)
+            drain(wake)
     return f"processes {children()} do not end"
 
 

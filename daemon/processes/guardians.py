@@ -34,15 +34,15 @@ from daemon.processes.sealed import sealed_file
 
 logger = logging.getLogger(__name__)
 
-HERE = Path(__file__).parent
+PACKAGES = Path(__file__).parent.parent
 RUN_SERVER = """
 import sys
 sys.path.append(sys.argv[1])
-import fork_server, guardian
+from processes import fork_server, guardian
 fork_server.serve(int(sys.argv[2]), guardian.main)
 """
 END_LIMIT = 1.0
-"""Seconds; a server ends within a millisecond when nobody asks any more, unless it is stopped."""
+"""Seconds; a server ends with its last guardian when nobody asks any more, unless it is stopped."""
 
 
 class Guardians:
@@ -93,11 +93,11 @@ class Server:
         """Start it. Raises `OSError` when there can be none."""
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.setblocking(False)
-        command = [sys.executable, "-I", "-S", "-c", RUN_SERVER, str(HERE), str(theirs.fileno())]
+        program = [sys.executable, "-I", "-S", "-c", RUN_SERVER]
         try:
             with theirs, _signals_blocked():
                 self._process = subprocess.Popen(  # noqa: S603 - nothing of it is from outside
-                    command,
+                    [*program, str(PACKAGES), str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     env={},

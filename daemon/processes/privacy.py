@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from daemon.processes.guardian import prctl
+from daemon.processes.children import prctl
 
 PR_SET_DUMPABLE: Final = 4
 

@@ -122,15 +122,17 @@ async def test_a_killed_guardian_kills_it(begin: Begin, caplog: pytest.LogCaptur
 async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
     begin: Begin, until: Until
 ) -> None:
-    # Only who loses the guardian can outlive its worker: so it is this test's to end.
     async with begin(*shell("sleep 1000 & echo $!; wait")) as worker:
         await until(lambda: worker.stdout_tail.endswith("\n"))
-        orphan = int(worker.stdout_tail)
+        guardian = parent(worker.pid)
+        server = parent(guardian)
+        # Who would end what a killed guardian leaves is kept from it.
+        os.kill(server, signal.SIGSTOP)
         try:
-            os.kill(parent(worker.pid), signal.SIGKILL)
+            os.kill(guardian, signal.SIGKILL)
             assert await end(worker) == KilledBySignal(signal.SIGKILL, "")
         finally:
-            os.kill(orphan, signal.SIGKILL)
+            os.kill(server, signal.SIGCONT)
 
 
 async def test_too_much_memory(begin: Begin) -> None:

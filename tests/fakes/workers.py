@@ -55,8 +55,6 @@ class Workers:
         self.program.chmod(0o755)
         self.nursery: trio.Nursery | None = None
         self.guardians: list[Guardian] = []
-        self.orphans: list[Puppet] = []
-        """Processes whose guardian was killed, and whom nobody has ended."""
         self.starts = 0
         # What goes wrong
         self.starting: Gate | None = None  # no guardian begins before this
@@ -97,7 +95,7 @@ class Workers:
 
     def count(self) -> int:
         """Processes, of all kinds: guardians, workers, and what workers have left."""
-        workers = [*self.running, *self.orphans]
+        workers = self.running
         return len(self.guardians) + len(workers) + sum(len(each.forks) for each in workers)
 
     def heal(self) -> None:
@@ -170,13 +168,10 @@ class Guardian:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, from whomever. The kernel ends its command with it, but not what that left."""
+        """SIGKILL, from whomever. The server of guardians ends its tree."""
         if not self._has_ended:
             self._life.cancel()
-            if self.puppet is not None:
-                self.puppet.signal(signal.SIGKILL)
-                if self.puppet.forks:
-                    self._machine.orphans.append(self.puppet)
+            self._end_tree()
             self._end()
 
     # Its life

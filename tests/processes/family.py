@@ -14,7 +14,7 @@ def running(pid: int) -> bool:
     """As `alive`, but for a zombie that is another process's to reap."""
     try:
         return _stat(pid)[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -17,6 +17,7 @@ import daemon
 from daemon.processes.guarded import ExitStatus, Limits, guarded, user_named
 from daemon.processes.guardian import FIRST_CHOICE, until_full
 from daemon.processes.tail import CUT, KEPT
+from tests.processes.family import parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 ROOT = Path("/")
@@ -247,8 +248,9 @@ async def test_a_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
     assert file.stat().st_size == MIB
 
 
-def badness() -> int:
-    return int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
+def badness(pid: int | None = None) -> int:
+    path = Path("/proc", "self" if pid is None else str(pid), "oom_score_adj")
+    return int(path.read_text(encoding="ascii"))
 
 
 async def test_a_limited_command_is_the_kernels_choice_before_the_daemon() -> None:
@@ -260,6 +262,13 @@ async def test_a_limited_command_is_the_kernels_choice_before_the_daemon() -> No
     ) as process:
         assert await process.wait() == ExitStatus(code=0)
         assert int(process.stdout_tail) == min(1000, badness() + FIRST_CHOICE)
+
+
+async def test_its_guardian_is_not() -> None:
+    async with guarded(
+        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, limits=ROOMY
+    ) as process:
+        assert badness(parent(process.pid)) == badness()
 
 
 # Its folder

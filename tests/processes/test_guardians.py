@@ -20,7 +20,7 @@ from daemon.processes import guarded as guarded_module
 from daemon.processes import guardians as guardians_module
 from daemon.processes.guarded import ExitStatus, Guarded, guarded
 from daemon.processes.guardian import Order
-from daemon.processes.guardians import HERE, guardians, shared_guardians
+from daemon.processes.guardians import PACKAGES, guardians, shared_guardians
 from tests.hygiene.folder import FOLDER
 from tests.hygiene.processes import children
 from tests.processes.family import alive, parent, running
@@ -91,7 +91,8 @@ async def test_it_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch, until: Un
         def opened() -> list[str]:
             return os.listdir(of_server / "fd")  # noqa: PTH208 - numbers are enough
 
-        await until(lambda: len(opened()) == 4)  # the socket, and nothing of what it has handed on
+        # The socket and a pipe of its own, and nothing of what it has handed on.
+        await until(lambda: len(opened()) == 6)
         assert {"0", "1", "2"} < set(opened())
 
 
@@ -177,7 +178,7 @@ async def test_it_has_no_child_that_has_ended(until: Until) -> None:
 HELD_BACK = """
 import os, sys, time
 sys.path.append(sys.argv[1])
-import fork_server, guardian
+from processes import fork_server, guardian
 def enter(folder):
     os.mkdir(folder + b"/entered")
     time.sleep(1000)
@@ -320,7 +321,7 @@ async def test_a_server_without_descriptors_says_so(caplog: pytest.LogCaptureFix
 CANNOT_FORK = """
 import errno, os, sys
 sys.path.append(sys.argv[1])
-import fork_server
+from processes import fork_server
 def fork():
     raise OSError(errno.EAGAIN, "no")
 os.fork = fork
@@ -328,11 +329,14 @@ fork_server.serve(int(sys.argv[2]), print)
 """
 
 
-async def test_a_server_that_cannot_fork_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_cannot_fork_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(guardians_module, "RUN_SERVER", CANNOT_FORK)
     with pytest.raises(BlockingIOError, match=r"sleep \(fork\)"):
         async with sleeping():
             raise AssertionError("it was started")
+    assert caplog.messages == []  # nothing is left over, and the server has ended by itself
 
 
 async def test_none_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,10 +366,10 @@ async def test_an_order_that_is_none_ends_that_guardian_only() -> None:
 def test_the_program_needs_nothing_but_python() -> None:
     """Else its start would take several times as long; it is in front of the first command's."""
     script = (
-        "import sys; sys.path.append(sys.argv[1]); import fork_server, guardian;"
+        "import sys; sys.path.append(sys.argv[1]); from processes import fork_server, guardian;"
         "print(*sorted({'enum', 're', 'signal', 'socket', 'typing', 'trio'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script, str(HERE)], capture_output=True, check=True
+        [sys.executable, "-I", "-S", "-c", script, str(PACKAGES)], capture_output=True, check=True
     )
     assert done.stdout == b"\n"

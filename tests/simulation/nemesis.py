@@ -250,7 +250,7 @@ class Nemesis:
                 self._note("worker stopped")
                 puppet.signal(signal.SIGSTOP)
                 self._later(partial(puppet.signal, signal.SIGCONT), 4.0)
-            case "guardian killed" if not puppet.forks:
+            case "guardian killed":
                 self._note("guardian killed")
                 world.workers.guardian_of(puppet).kill()
             case order if order in ORDERS:

@@ -71,14 +71,20 @@ async def test_a_worker_that_a_signal_has_stopped(employer: Daemon, meet: Meet) 
     await gone(employer, kickoff_id)
 
 
-async def test_a_worker_that_crashes_and_leaves_children(employer: Daemon, meet: Meet) -> None:
-    parents = await meet(employer, "parents")
+async def with_its_children(employer: Daemon, parents: Client) -> str:
+    """An execution whose worker has two."""
     kickoff_id = await working(parents)
 
-    async def has_its_children() -> bool:
+    async def has_them() -> bool:
         return len(employer.workers()[kickoff_id]) == 3
 
-    await employer.until("it has its children", has_its_children)
+    await employer.until("it has its children", has_them)
+    return kickoff_id
+
+
+async def test_a_worker_that_crashes_and_leaves_children(employer: Daemon, meet: Meet) -> None:
+    parents = await meet(employer, "parents")
+    kickoff_id = await with_its_children(employer, parents)
     os.kill(worker_of(employer, kickoff_id), signal.SIGSEGV)
     ended = await parents.ended(kickoff_id)
     assert ended["error"].startswith("the worker was ended by signal 11")
@@ -86,10 +92,10 @@ async def test_a_worker_that_crashes_and_leaves_children(employer: Daemon, meet:
 
 
 async def test_a_worker_whose_guardian_is_killed(employer: Daemon, meet: Meet) -> None:
-    gated = await meet(employer, "gated")
-    kickoff_id = await working(gated)
+    parents = await meet(employer, "parents")
+    kickoff_id = await with_its_children(employer, parents)
     os.kill(parent_of(worker_of(employer, kickoff_id)), signal.SIGKILL)
-    ended = await gated.ended(kickoff_id)
+    ended = await parents.ended(kickoff_id)
     assert ended["error"].startswith("the worker was ended by signal 9")
     await gone(employer, kickoff_id)
     employer.program.wait_for("its guardian was killed", employer.program.log)
