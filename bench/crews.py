@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +35,7 @@ from bench.program import PYTHON, SH, run_once
 from tests.soak.programs import NotStarted, Program
 
 OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"
-GUARDED = "a guardian alone"
+PROMISES = "the promises alone"
 AT_A_TIME: Final = 16
 """Programs that run at the same time, of however many are wanted."""
 AT_ONCE: Final = (1, 10, 50, 200)
@@ -51,12 +51,11 @@ POLLS: Final = Goal(at_least=1.0)
 
 def row_8(plan: Plan) -> Row:
     """Measure it."""
-    with _side_by_side(plan) as (served, peer), _guarded_alone(plan.folder) as guarded:
-        ours = _Ours(served)
+    with _side_by_side(plan) as (served, peer), _promises_alone(plan.folder) as floor:
         comparisons = [
-            *_one(plan, ours, peer, guarded),
-            *_many(plan, ours, peer),
-            *_polls(plan, ours, peer),
+            *_one(plan, served, peer, floor),
+            *_many(plan, served, peer, floor),
+            *_polls(plan, served, peer),
         ]
     return Row(
         8,
@@ -68,45 +67,59 @@ def row_8(plan: Plan) -> Row:
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
             "clients polls one of its own",
-            "the floor: a program that does nothing else runs it with a guardian, when a line on a "
-            "pipe says so: no request, no folder, nothing on a disk",
+            "who asks keeps the connection open, ours as Celery's own client",
+            "the floor: a server with two routes that puts an id on the disk, runs the program "
+            "with a guardian, and puts the result there: no token, no line, no folder, no event",
         ],
     )
 
 
-def _one(plan: Plan, ours: _Ours, peer: _Peer, guarded: Callable[[], str]) -> Iterator[Comparison]:
+def _one(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Comparison]:
     """One at a time: in Python to its start and its result, in sh to its result."""
+    python, sh = _asked(served, "python"), _asked(served, "sh")
+    with python.connected() as ours, sh.connected() as small, floor.connected() as least:
+        yield from _one_in_python(plan, ours, peer, least)
+        yield _one_in_sh(plan, small)
+
+
+def _one_in_python(
+    plan: Plan, ours: _Executions, peer: _Peer, least: _Executions
+) -> Iterator[Comparison]:
     sides: dict[str, Callable[[], str]] = {
-        OURS: partial(ours.run, "python"),
+        OURS: ours.run,
         BARE: partial(run_once, PYTHON),
         CELERY: partial(peer.run, PYTHON),
-        GUARDED: guarded,
+        PROMISES: least.run,
     }
     starts: dict[str, list[float]] = {side: [] for side in sides}
     results: dict[str, list[float]] = {side: [] for side in sides}
     for run in sides.values():
         run()
     plan.tell("one execution at a time")
-    for _, side in turns(list(sides), plan.rounds(40, 5)):
+    for _, side in turns(list(sides), plan.rounds(80, 5)):
         asked = time.monotonic()
         began = float(sides[side]())
         starts[side].append(began - asked)
         results[side].append(time.monotonic() - asked)
     for what, found in {"to the worker's start": starts, "to the result": results}.items():
         for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
-            yield _compared(what, found, side, goal, GUARDED)
+            yield _compared(what, found, side, goal, PROMISES)
+
+
+def _one_in_sh(plan: Plan, ours: _Executions) -> Comparison:
     small = interleave(
         {
-            OURS: partial(_seconds, partial(ours.run, "sh")),
+            OURS: partial(_seconds, ours.run),
             BARE: partial(_seconds, partial(run_once, SH)),
         },
         plan.rounds(40, 5),
     )
-    yield _compared("to the result, in sh", small, BARE)
+    return _compared("to the result, in sh", small, BARE)
 
 
-def _many(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
+def _many(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Comparison]:
     """Many wanted at once, until all have their result."""
+    ours = _asked(served, "python")
     for wanted in AT_ONCE_QUICK if plan.quick else AT_ONCE:
         if wanted == 1:
             continue
@@ -116,15 +129,18 @@ def _many(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
                 OURS: partial(_seconds, partial(ours.run_many, wanted)),
                 BARE: partial(_seconds, partial(_bare_many, wanted)),
                 CELERY: partial(_seconds, partial(peer.run_many, wanted)),
+                PROMISES: partial(_seconds, partial(floor.run_many, wanted)),
             },
-            plan.rounds(max(3, 60 // wanted), 2),
+            plan.rounds(max(4, 100 // wanted), 2),
         )
-        yield _compared(f"{wanted} at once, to all results", found, BARE, BESIDE_BARE)
-        yield _compared(f"{wanted} at once, to all results", found, CELERY, BESIDE_CELERY)
+        for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
+            yield _compared(f"{wanted} at once, to all results", found, side, goal, PROMISES)
 
 
-def _polls(plan: Plan, ours: _Ours, peer: _Peer) -> Iterator[Comparison]:
-    requests = {OURS: ours.polls(), CELERY: peer.polls()}
+def _polls(plan: Plan, served: Daemon, peer: _Peer) -> Iterator[Comparison]:
+    headers = _authorization(served, "kept")
+    ours = [Request(f"{served.url}/crews/kept/status/{id_}", headers) for id_ in POLLED]
+    requests = {OURS: ours, CELERY: peer.polls()}
     rates: dict[str, list[float]] = {side: [] for side in requests}
     seconds = 0.4 if plan.quick else 1.0
     plan.tell("status polls")
@@ -160,39 +176,54 @@ def _bare_many(wanted: int) -> None:
         list(pool.map(run_once, [PYTHON] * wanted))
 
 
-class _Ours:
-    """The daemon's crews, as a client has them."""
+@dataclass(frozen=True)
+class _Asked:
+    """Who is asked for executions: where, and with what headers."""
 
-    def __init__(self, served: Daemon) -> None:
-        self._url = served.url
-        self._tokens = {name: served.crew_token(name) for name in ("python", "sh", "kept")}
+    url: str
+    path: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, crew: str) -> str:
-        with self._client(crew) as client:
-            return self._result_of(client, crew, self._kick_off(client, crew))
+    @contextmanager
+    def connected(self) -> Iterator[_Executions]:
+        """Over one connection."""
+        with Asking(self.url, self.headers) as client:
+            yield _Executions(client, self.path)
 
     def run_many(self, wanted: int) -> None:
         """As who wants them all: first all kickoffs, then one result after the other."""
-        with self._client("python") as client:
-            asked = [self._kick_off(client, "python") for _ in range(wanted)]
-            for id_ in asked:
-                self._result_of(client, "python", id_)
+        with self.connected() as executions:
+            for id_ in [executions.kick_off() for _ in range(wanted)]:
+                executions.result_of(id_)
 
-    def polls(self) -> list[Request]:
-        authorization = {"Authorization": f"Bearer {self._tokens['kept']}"}
-        return [Request(f"{self._url}/crews/kept/status/{id_}", authorization) for id_ in POLLED]
 
-    def _client(self, crew: str) -> Asking:
-        return Asking(self._url, {"Authorization": f"Bearer {self._tokens[crew]}"})
+class _Executions:
+    """Asking for them."""
 
-    def _kick_off(self, client: Asking, crew: str) -> str:
-        return str(client.post(f"/crews/{crew}/kickoff", {"inputs": {}})["kickoff_id"])
+    def __init__(self, client: Asking, path: str) -> None:
+        self._client = client
+        self._path = path
 
-    def _result_of(self, client: Asking, crew: str, id_: str) -> str:
+    def run(self) -> str:
+        return self.result_of(self.kick_off())
+
+    def kick_off(self) -> str:
+        return str(self._client.post(f"{self._path}/kickoff", {"inputs": {}})["kickoff_id"])
+
+    def result_of(self, id_: str) -> str:
         while True:
-            found = client.get(f"/crews/{crew}/status/{id_}?wait=30")
+            found = self._client.get(f"{self._path}/status/{id_}?wait=30")
             if found["state"] in ("SUCCESS", "FAILED"):
                 return _result(found)
+
+
+def _asked(served: Daemon, crew: str) -> _Asked:
+    """One of its crews."""
+    return _Asked(served.url, f"/crews/{crew}", _authorization(served, crew))
+
+
+def _authorization(served: Daemon, crew: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {served.crew_token(crew)}"}
 
 
 def _result(found: Mapping[str, Any]) -> str:
@@ -246,24 +277,19 @@ def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Peer]]:
 
 
 @contextmanager
-def _guarded_alone(folder: Path) -> Iterator[Callable[[], str]]:
-    """Runs the program with a guardian and nothing else."""
-    words = [sys.executable, "-m", "bench.peers.guarded_alone"]
+def _promises_alone(folder: Path) -> Iterator[_Asked]:
+    """The floor, for as long as the block runs."""
+    home = folder / "promises-alone"
+    home.mkdir()
+    words = [sys.executable, "-m", "bench.peers.promises_alone", str(home)]
     with (
-        (folder / "guarded-alone").open("wb") as log,
+        (home / "log").open("wb") as log,
         subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         ) as process,
     ):
-        line_in, line_out = process.stdin, process.stdout
-        assert line_in is not None
-        assert line_out is not None
-
-        def run() -> str:
-            print(file=line_in)
-            return line_out.readline()
-
-        yield run  # it ends with its input
+        assert process.stdout is not None
+        yield _Asked(process.stdout.readline().strip())  # it ends with its input
 
 
 def _start_peer(running: ExitStack, folder: Path) -> _Peer:
