@@ -41,7 +41,7 @@ def row_9(plan: Plan) -> Row:
             for warm_up in sides.values():
                 warm_up()
             plan.tell(name)
-            found = interleave(sides, plan.rounds(15, 2))
+            found = interleave(sides, plan.rounds(25, 2))
             comparisons += [_compared(name, found, number, few) for number in many]
     return Row(
         9,
