@@ -88,7 +88,12 @@ def serve(door: int, work: Callable[[list[int]], None]) -> None:
 def end_orphans(forks: set[int]) -> bool:
     """Kill what killed guardians have left to us, one generation a time; whether there was any."""
     forks.difference_update(reap()[0])
-    orphans = set(children()) - forks
+    try:
+        orphans = set(children()) - forks
+    except OSError:
+        # There is no such list, and no guardian begins without; or there is no descriptor left.
+        # What is not seen now is seen after the next death.
+        return False
     kill(orphans)
     return bool(orphans)
 

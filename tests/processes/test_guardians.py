@@ -303,7 +303,9 @@ def test_a_daemon_may_have_no_standard_streams() -> None:
     assert done.stdout == b"it ran\n"
 
 
-async def test_a_server_without_descriptors_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_without_descriptors_says_so(
+    until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
     async with shared_guardians(), sleeping() as one:
         server = server_of(one)
         _, most = resource.prlimit(server, resource.RLIMIT_NOFILE)
@@ -312,6 +314,10 @@ async def test_a_server_without_descriptors_says_so(caplog: pytest.LogCaptureFix
             async with sleeping():
                 raise AssertionError("it was started")
         assert raised.value.errno == errno.EMFILE
+        guardian = parent(one.pid)
+        resource.prlimit(server, resource.RLIMIT_NOFILE, (5, most))  # not one number is free
+        one.kill()
+        await until(lambda: not alive(guardian))  # it is reaped, and what it left looked for
         resource.prlimit(server, resource.RLIMIT_NOFILE, (64, most))
         async with sleeping() as another:
             assert server_of(another) == server
