@@ -289,7 +289,10 @@ def _promises_alone(folder: Path) -> Iterator[_Asked]:
         ) as process,
     ):
         assert process.stdout is not None
-        yield _Asked(process.stdout.readline().strip())  # it ends with its input
+        url = process.stdout.readline().strip()
+        if not url:
+            raise NotStarted((home / "log").read_text(encoding="utf-8")[-2000:])
+        yield _Asked(url)  # it ends with its input
 
 
 def _start_peer(running: ExitStack, folder: Path) -> _Peer:

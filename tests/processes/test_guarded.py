@@ -180,13 +180,16 @@ async def test_its_guardian_stays_what_it_was() -> None:
         assert rights(guardian) == rights(parent(guardian))
 
 
-async def test_the_whole_tree_is_gone_after_the_block(until: Until) -> None:
+@pytest.mark.parametrize("guardian", ["lives", "is killed"])
+async def test_the_whole_tree_is_gone_after_the_block(guardian: str, until: Until) -> None:
     async with guarded(
         ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
     ) as process:
         await until(lambda: len(numbers(process)) == 3)
         family = [process.pid, *numbers(process)]
         assert all(alive(pid) for pid in family)
+        if guardian == "is killed":
+            os.kill(parent(process.pid), signal.SIGKILL)
     assert not any(alive(pid) for pid in family)
 
 
@@ -342,13 +345,3 @@ async def test_a_killed_guardian_takes_the_whole_tree_with_it(
         await until(lambda: not any(map(alive, family)))
     assert not folder.exists()
     assert "its guardian was killed" in caplog.text
-
-
-async def test_the_tree_of_a_killed_guardian_is_gone_after_the_block(until: Until) -> None:
-    async with guarded(
-        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
-        await until(lambda: len(numbers(process)) == 3)
-        family = [process.pid, *numbers(process)]
-        os.kill(parent(process.pid), signal.SIGKILL)
-    assert not any(map(alive, family))
