@@ -9,6 +9,10 @@ lock, and nothing open but that socket and a pipe, so a fork of it is as good as
 knows nothing of the daemon's: neither its environment nor its descriptors. What else a process has
 from its parent (its umask, limits and priority) is what the daemon had when the server was started.
 
+A fork is not over when it has done its work: it has a socket of its own, through which it can be
+asked to do more. For most of what a fork costs is not its start; it is the pages that it has to
+copy as it writes to them, and to give back in the end.
+
 A guardian is then not the daemon's child, and the kernel does not tell the daemon of its end. The
 end of the file that is its status pipe does (see `guarded.py`).
 
@@ -17,8 +21,9 @@ death: whatever child it has that it did not fork is killed, one generation afte
 Rejected: a parent-death signal, which reaches one process of the tree, and which only a fork could
 ask for, so that the command's start would take longer (see `guardian.py`).
 
-A request is one message with one byte and descriptors, which go to the fork as they are. They are
-all that is known of it here: when there can be no fork, the first of them, a pipe, is told why.
+A request is one message with one byte and descriptors, which go to the fork as they are. Of the
+server's own ones the last is the fork's socket. That is all that is known of them here, but for the
+first, a pipe, which is told when there can be no fork, and why.
 
 When the other end of its socket is closed, by the kernel too, the server ends as soon as all of its
 guardians have: one of them may be on its way out, its pipes closed, but what it guarded not yet the
@@ -50,10 +55,15 @@ FIRST_OF_OTHERS = 3
 # A guardian gives its tree 5 s, and then removes a folder.
 END_LIMIT = 10.0
 LOOK_AGAIN_MS = 10
+# Seconds that a fork waits for more to do.
+IDLE_LIMIT = 60.0
 
 
-def serve(door: int, work: Callable[[list[int]], None]) -> None:
-    """Have a fork do `work` with the descriptors of each request, until there are no more."""
+def serve(door: int, work: Callable[[list[int], int], None]) -> None:
+    """Have a fork do `work` with the descriptors of each request, until there are no more.
+
+    It is given those, and one that is readable after a child's death.
+    """
     # Nothing that is received is to have the number of a standard stream: the daemon may have been
     # started without one.
     while (number := os.open(os.devnull, os.O_RDWR)) < FIRST_OF_OTHERS:
@@ -113,7 +123,7 @@ def receive(asked: socket.socket) -> list[int] | None:
 
 
 def fork(
-    work: Callable[[list[int]], None], descriptors: list[int], asked: socket.socket
+    work: Callable[[list[int], int], None], descriptors: list[int], asked: socket.socket
 ) -> int | None:
     """Have a fork do `work` with them; its process id, or None when there can be no fork."""
     try:
@@ -140,11 +150,31 @@ def refuse(descriptors: list[int], why: str) -> None:
         os.close(each)
 
 
-def become(work: Callable[[list[int]], None], descriptors: list[int]) -> None:
-    """Do it, and end: there is nothing to tidy up that the kernel does not."""
+def become(work: Callable[[list[int], int], None], descriptors: list[int]) -> None:
+    """Do it, and then what else is asked of this one; and end.
+
+    There is nothing to tidy up that the kernel does not.
+    """
     try:
-        work(descriptors)
+        wake = adopt()
+        request: list[int] | None
+        *request, own = descriptors
+        asked = socket.socket(fileno=own)
+        while request is not None:
+            if request:
+                work(request, wake)
+            request = receive_in_time(asked)
     except BaseException:  # noqa: BLE001 - told as Python tells it
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
+
+
+def receive_in_time(asked: socket.socket) -> list[int] | None:
+    """As `receive`; None, too, when there is none for so long."""
+    poll = select.poll()
+    poll.register(asked, select.POLLIN)
+    if not poll.poll(IDLE_LIMIT * 1000):
+        # From now on the kernel refuses requests, and one that came just before is still received.
+        asked.shutdown(socket.SHUT_RD)
+    return receive(asked)

@@ -9,7 +9,8 @@ the daemon itself is killed.
 
 The choice: each command gets a guardian (see `guardian.py`), and this is the daemon's side of it.
 What ties the two are pipes. To close our end of the lifeline, which the kernel does for us when we
-die, ends the tree; and when nobody has the other end of the status pipe, the guardian has ended.
+die, ends the tree; the guardian says when all of it is gone; and when nobody has the other end of
+the status pipe before that, the guardian was killed.
 
 Rejected: `trio.run_process` and `trio.lowlevel.open_process`, which know one process, not a tree;
 and signalling the command by its number from here, where the number may be another process's by
@@ -33,8 +34,8 @@ from pathlib import Path
 import trio
 
 from daemon.processes.background import background
-from daemon.processes.guardian import Order, is_closed
-from daemon.processes.guardians import Guardians, Server, guardians
+from daemon.processes.guardian import Order
+from daemon.processes.guardians import Guardian, Guardians, guardians
 from daemon.processes.tail import Tail
 
 logger = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class Guarded:
         self,
         name: str,
         *,
-        server: Server,
+        guardian: Guardian,
         lifeline: FileIO,
         status_fd: int,
         stdout_fd: int,
@@ -106,8 +107,7 @@ class Guarded:
         self.pid = 0  # the command's own process id; set before the block is entered
         self.status: ExitStatus | None = None  # set when the command has ended
         self._name = name
-        self._guardian = 0  # its process id, once it has told it
-        self._server = server
+        self._guardian = guardian
         self._lifeline = lifeline
         self._status_fd = status_fd
         self._stdout = Tail(stdout_fd)
@@ -115,10 +115,10 @@ class Guarded:
         self._fault: OSError | None = None
         self._started = trio.Event()
         self._ended = trio.Event()
-        self._gone = False  # all of it, and the folder to remove: the guardian said so
+        self._gone = False  # all of it, and the folder to remove: its guardian said so
         self._left: str | None = None  # what may be left over, while it is not known to be gone
-        self._guardian_ended = trio.Event()
-        # Until the guardian's end: only `_leave` ends it sooner.
+        self._done = trio.Event()  # its guardian is, or has ended
+        # Until then: only `_leave` ends it sooner.
         self._following = trio.CancelScope(shield=True)
 
     async def wait(self) -> ExitStatus:
@@ -156,43 +156,25 @@ class Guarded:
             raise self._fault
 
     async def _leave(self) -> None:
-        """Let go and wait for the guardian's end. Bounded, and not to be cancelled."""
+        """Let go and wait for the guardian to be done. Bounded, and not to be cancelled."""
         self._lifeline.close()
         try:
             with trio.CancelScope(shield=True):
-                if not await self._guardian_ends(within=LEAVE_LIMIT):
-                    self._kill_guardian()
-                    await self._guardian_ends(within=KILLED_GUARDIAN_LIMIT)
+                if not await self._is_done(within=LEAVE_LIMIT):
+                    self._guardian.give_up(self._name)
+                    await self._is_done(within=KILLED_GUARDIAN_LIMIT)
         finally:
             self._following.cancel()
         if self._left is not None:
             logger.error("%s: something may be left over: %s", self._name, self._left)
 
-    async def _guardian_ends(self, *, within: float) -> bool:
+    async def _is_done(self, *, within: float) -> bool:
         with trio.move_on_after(within):
-            await self._guardian_ended.wait()
-        return self._guardian_ended.is_set()
-
-    def _kill_guardian(self) -> None:
-        if not self._guardian:
-            logger.error("%s: the server of guardians does not answer and is killed", self._name)
-            self._server.give_up()
-            return
-        logger.error("%s: its guardian does not end and is killed", self._name)
-        try:
-            pidfd = os.pidfd_open(self._guardian)
-        except OSError as fault:  # it has just ended, or there is no descriptor left
-            logger.warning("%s: its guardian cannot be killed: %s", self._name, fault)
-            return
-        try:
-            # It is no child of ours. While its pipe is open, its number is not another one's.
-            if not is_closed(self._status_fd):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        finally:
-            os.close(pidfd)
+            await self._done.wait()
+        return self._done.is_set()
 
     async def _follow_status(self) -> None:
-        """Read what the guardian reports, to its end."""
+        """Read what the guardian reports, until it is done or has ended."""
         with self._following:
             await self._read_status()
         if not self._started.is_set():
@@ -200,11 +182,11 @@ class Guarded:
             self._started.set()
         if self.status is None:
             self._note_end(ExitStatus())
-        self._guardian_ended.set()
+        self._done.set()
 
     async def _read_status(self) -> None:
         unfinished = b""
-        while True:
+        while not self._gone:
             await trio.lowlevel.wait_readable(self._status_fd)
             data = os.read(self._status_fd, 4096)
             if not data:
@@ -216,7 +198,7 @@ class Guarded:
     def _note(self, what: str, about: str = "") -> None:
         match what:
             case "guardian":
-                self._guardian = int(about)
+                self._guardian.pid = int(about)
                 self._left = "its guardian was killed"
             case "started":
                 self.pid = int(about)
@@ -315,15 +297,23 @@ def _ordered(
                 stdin = os.open(os.devnull, os.O_RDONLY)
                 theirs.callback(os.close, stdin)
             streams = [stdin, stdout_end, stderr_end, *([] if channel is None else [channel])]
-            server = source.start(order.written(), status_end, lifeline_end, *streams)
-        yield Guarded(
+            guardian = source.start(order, status_end, lifeline_end, *streams)
+        process = Guarded(
             name,
-            server=server,
+            guardian=guardian,
             lifeline=lifeline,
             status_fd=status,
             stdout_fd=stdout,
             stderr_fd=stderr,
         )
+        try:
+            yield process
+        finally:
+            # One that could not start it may be half-way to that: another user's, in a folder.
+            if process.pid and process._gone:
+                source.take_back(guardian)
+            else:
+                guardian.dismiss()
 
 
 async def _see_removed(folder: Path) -> None:

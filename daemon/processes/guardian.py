@@ -12,7 +12,8 @@ daemon dies, however it dies.
 
 It is a fork of `fork_server.py`, which imports this file and nothing of the daemon's, because its
 start is in front of the first command's, and which ends the tree of a guardian that was killed. It
-is given descriptors, in this order:
+does one order, and may then be given another (see `guardians.py`). With each it is given
+descriptors, in this order:
 
     STATUS     a pipe for these lines: `guardian PID`, its own number; `started PID`, or
                `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES` before the tree is
@@ -22,7 +23,7 @@ is given descriptors, in this order:
     LIFELINE   a pipe. Each byte read is a signal number to send to the command's process group; end
                of file means: end the tree.
     STDIN, STDOUT, STDERR
-               the command's, and from then on the guardian's own.
+               the command's, and until its tree has ended the guardian's own.
     CHANNEL    what the command gets as its descriptor 3, the one number that every shell can
                redirect; it may be absent.
 
@@ -48,7 +49,8 @@ import select
 import stat
 import time
 
-from .children import adopt, children, drain, kill, prctl, read_all, reap
+from .children import children, drain, kill, prctl, read_all, reap
+from .usage import memory_used, until_full
 
 TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
 if TYPE_CHECKING:
@@ -64,13 +66,8 @@ KILL_LIMIT = 5.0
 # How soon to look for children again that were not there yet when the last look was made.
 LOOK_AGAIN_MS = 10
 CHANNEL = 3
-# How often the tree's memory is looked at, in seconds: seldom while it could not come near its
-# limit, and less often where looking takes long, so that it takes this share of the time at most.
-LOOK_EVERY = 0.05
-LONGEST_LOOK = 1.0
+# Where looking at the tree's memory takes long, it takes this share of the time at most.
 LOOK_SHARE = 0.05
-# Bytes a second that a processor can fill with pages of its own: four times what was measured.
-FILL_SPEED = 4 * 1024**3
 # Added to the kernel's badness (1000 is all of the host's memory) of a tree with a memory limit.
 FIRST_CHOICE = 500
 
@@ -134,18 +131,31 @@ def numbers_of_text(text: bytes) -> tuple[int, int] | None:
     return (int(first), int(second)) if text else None
 
 
-def main(descriptors: list[int]) -> None:
-    status, *others = descriptors
+def main(descriptors: list[int], wake: int) -> None:
+    """Do one order. `wake` is readable after a child's death; see `children.adopt`."""
+    status, content, lifeline, *streams = descriptors
     report(status, f"guardian {os.getpid()}")
     try:
-        left = guard(status, *others)
+        left = guard(status, content, lifeline, streams, wake)
+        let_go(lifeline)
     except BaseException as fault:
         report(status, f"left {fault!r}".replace("\n", " "))
         raise
     report(status, f"left {left}" if left else "gone")
+    os.close(status)
 
 
-def guard(status: int, content: int, lifeline: int, *streams: int) -> str:
+def let_go(lifeline: int) -> None:
+    """Of that, of the command's streams and of its folder; of the channel it has, at the start."""
+    os.close(lifeline)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(CHANNEL):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    os.chdir("/")
+
+
+def guard(status: int, content: int, lifeline: int, streams: list[int], wake: int) -> str:
     """Run what is ordered, to the end of all its processes. What is left; mostly empty."""
     for number, descriptor in enumerate(streams[:CHANNEL]):
         os.dup2(descriptor, number)
@@ -153,7 +163,6 @@ def guard(status: int, content: int, lifeline: int, *streams: int) -> str:
     channel = streams[CHANNEL] if len(streams) > CHANNEL else None
     os.lseek(content, 0, os.SEEK_SET)  # whoever wrote it left it at its end
     order = Order.read(read_all(content))
-    wake = adopt()
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     try:
         if not is_closed(lifeline):  # who asked may have gone while this one was being made
@@ -298,62 +307,6 @@ def follow(pid: int, lifeline: int, wake: int, status: int, memory: int | None) 
                 return
             now = time.monotonic()
             next_look = now + max(until_full(memory - used), (now - begun) / LOOK_SHARE)
-
-
-def until_full(room: int) -> float:
-    """In how many seconds to look again at a tree that may use so many bytes more."""
-    soonest = room / (FILL_SPEED * (os.cpu_count() or 1))
-    return min(max(soonest, LOOK_EVERY), LONGEST_LOOK)
-
-
-def memory_used(enough: int) -> int:
-    """How many bytes of memory and swap the tree uses: at most this when that is not over `enough`.
-
-    Adding up what is cheap to know counts shared pages once for each process. Only when that comes
-    to too much the kernel is asked for fair shares, for which it has to look at every page.
-    """
-    tree = descendants()
-    at_most = sum(kilobytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap")) for pid in tree) * 1024
-    return at_most if at_most <= enough else sum(fair_share(pid) for pid in tree) * 1024
-
-
-def fair_share(pid: int) -> int:
-    """Its KiB, pages that it shares divided among those who share them."""
-    share = kilobytes(f"/proc/{pid}/smaps_rollup", (b"Pss", b"SwapPss"))
-    # It cannot be read of a process that is not dumpable.
-    return share or kilobytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap"))
-
-
-def kilobytes(path: str, names: tuple[bytes, ...]) -> int:
-    """The sum of these figures in a file under /proc; 0 when its process has gone."""
-    try:
-        figures = read_all(os.open(path, os.O_RDONLY))
-    except OSError:
-        return 0
-    pairs = [line.partition(b":") for line in figures.split(b"\n")]
-    return sum(int(figure.split()[0]) for name, _, figure in pairs if name in names)
-
-
-def descendants() -> list[int]:
-    """All of the tree, as far as it does not change meanwhile."""
-    found = []
-    look_at = children()
-    while look_at:
-        pid = look_at.pop()
-        found.append(pid)
-        for task in threads(pid):
-            try:
-                look_at += children(f"/proc/{pid}/task/{task}/children")
-            except OSError:
-                continue  # it has ended: its children move to another's list
-    return found
-
-
-def threads(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
-    except OSError:
-        return []
 
 
 def end_tree(wake: int) -> str:

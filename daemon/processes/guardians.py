@@ -3,7 +3,9 @@
     async with shared_guardians():     # around all of a program that runs many commands
         ...
     async with guardians() as source:  # those, or for this block a server of its own
-        source.start(order, descriptors)
+        guardian = source.start(order, descriptors)
+        ...                            # until it says that it is done
+        source.take_back(guardian)     # or, when it was not: guardian.dismiss()
 
 The problem: a command's start has to be quick, and each has to have a guardian.
 
@@ -11,6 +13,12 @@ The choice: one server for as long as the daemon runs, who forks them. It is sta
 who needs it, and again by the next when it has gone: so it needs nobody to look after it. To start
 it, and to ask it, is no await: neither can be cancelled half-way. What is asked for and then not
 wanted ends by its lifeline, like all that a guardian does.
+
+A guardian that is done waits a minute for more of the same: the same command, by the same user, in
+the same limits. A fifth of an execution's own time was its guardian's making and end. Rejected:
+that it does something else then. A limit that it has set for itself it could not always take back;
+and in what it has used of its memory may be keys that the last command was given, and whoever runs
+as the same user could read it.
 """
 
 from __future__ import annotations
@@ -27,9 +35,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
+from daemon.processes.guardian import Order, is_closed
 from daemon.processes.sealed import sealed_file
 
 logger = logging.getLogger(__name__)
@@ -41,6 +51,8 @@ sys.path.append(sys.argv[1])
 from processes import fork_server, guardian
 fork_server.serve(int(sys.argv[2]), guardian.main)
 """
+MOST_IDLE = 8
+"""Guardians that wait for more to do, for a minute at most. Each has a megabyte of its own."""
 END_LIMIT = 1.0
 """Seconds; a server ends with its last guardian when nobody asks any more, unless it is stopped."""
 
@@ -50,40 +62,112 @@ class Guardians:
 
     def __init__(self) -> None:
         self._server: Server | None = None
+        self._idle: list[Guardian] = []  # who has waited longest is the first
 
-    def start(self, order: bytes, status: int, *others: int) -> Server:
+    def start(self, order: Order, status: int, *others: int) -> Guardian:
         """Have a guardian begin on `order`, with these descriptors; see `guardian.py`.
 
-        They are the caller's, and can be closed afterwards. Who was asked is returned. Raises
-        `OSError`.
+        They are the caller's, and can be closed afterwards. Raises `OSError`, and `ValueError` for
+        what execve(2) cannot be given.
         """
-        content = sealed_file("order", order)
+        content = sealed_file("order", order.written())
         try:
-            return self._ask([status, content, *others])
+            return self._ask(Kind.of(order), [status, content, *others])
         finally:
             os.close(content)
 
+    def take_back(self, guardian: Guardian) -> None:
+        """It has run what was ordered, and said that all is gone: it may do the same again."""
+        self._idle.append(guardian)
+        if len(self._idle) > MOST_IDLE:
+            self._idle.pop(0).dismiss()
+
     async def close(self) -> None:
-        """End the server. Bounded, and not to be cancelled."""
+        """End the server, and who waits. Bounded, and not to be cancelled."""
+        while self._idle:
+            self._idle.pop().dismiss()
         server, self._server = self._server, None
         if server is not None:
             await server.close()
 
-    def _ask(self, descriptors: Sequence[int]) -> Server:
+    def _ask(self, kind: Kind, descriptors: Sequence[int]) -> Guardian:
+        for guardian in [each for each in reversed(self._idle) if each.kind == kind]:
+            self._idle.remove(guardian)
+            if guardian.ask(descriptors):
+                return guardian
         if self._server is not None:
             try:
-                self._server.ask(descriptors)
+                return self._server.fork(kind, descriptors)
             except (BrokenPipeError, ConnectionResetError):
                 logger.warning(
                     "the server of guardians has ended (%s), another is started",
                     self._server.bury(),
                 )
-                self._server = None
-            else:
-                return self._server
+        self._server = None
         self._server = Server()
-        self._server.ask(descriptors)
-        return self._server
+        return self._server.fork(kind, descriptors)
+
+
+class Kind(NamedTuple):
+    """What all orders have in common that one guardian does."""
+
+    command: list[bytes]
+    user: tuple[int, int] | None
+    limits: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, order: Order) -> Kind:
+        return cls(order.command, order.user, order.limits)
+
+
+class Guardian:
+    """One that was asked to do an order. Made by `Guardians.start`."""
+
+    def __init__(self, kind: Kind, door: socket.socket, server: Server) -> None:
+        self.kind = kind
+        self.pid = 0  # its process id; whoever reads what it says sets it
+        self._door = door
+        self._server = server
+
+    def ask(self, descriptors: Sequence[int]) -> bool:
+        """Have it do another order. False when it has ended, or is to end. Raises `OSError`.
+
+        It is to end without its server, who would end what it leaves when it is killed.
+        """
+        try:
+            if not self._server.has_ended():
+                hand_over(self._door, descriptors)
+                return True
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has waited for a minute, or was killed
+        except BaseException:
+            self.dismiss()
+            raise
+        self.dismiss()
+        return False
+
+    def dismiss(self) -> None:
+        """Nobody asks it any more: it ends when it is done."""
+        self._door.close()
+
+    def give_up(self, name: str) -> None:
+        """It does not do what it was asked for, for `name`: kill it, or who was to make it."""
+        if not self.pid:
+            logger.error("%s: the server of guardians does not answer and is killed", name)
+            self._server.give_up()
+            return
+        logger.error("%s: its guardian does not end and is killed", name)
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError as fault:  # it has just ended, or there is no descriptor left
+            logger.warning("%s: its guardian cannot be killed: %s", name, fault)
+            return
+        try:
+            # It is no child of ours. While its door is open, its number is not another one's.
+            if not is_closed(self._door.fileno()):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        finally:
+            os.close(pidfd)
 
 
 class Server:
@@ -108,10 +192,20 @@ class Server:
             self._door.close()
             raise
 
-    def ask(self, descriptors: Sequence[int]) -> None:
-        """Raises `OSError`, `BrokenPipeError` when it has gone."""
-        rights = array.array("i", descriptors)
-        self._door.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    def fork(self, kind: Kind, descriptors: Sequence[int]) -> Guardian:
+        """A new guardian, which begins. Raises `OSError`, `BrokenPipeError` when it has gone."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            with theirs:
+                hand_over(self._door, [*descriptors, theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        return Guardian(kind, ours, self)
+
+    def has_ended(self) -> bool:
+        return self._door.fileno() < 0 or is_closed(self._door.fileno())
 
     def give_up(self) -> None:
         """End it: it does not do what it was asked for. The next to ask starts another."""
@@ -140,6 +234,12 @@ class Server:
             await trio.lowlevel.wait_readable(self._door)
             return True
         return False
+
+
+def hand_over(door: socket.socket, descriptors: Sequence[int]) -> None:
+    """A request. Raises `OSError`, `BrokenPipeError` when nobody receives it any more."""
+    rights = array.array("i", descriptors)
+    door.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
 
 _shared: ContextVar[Guardians] = ContextVar("guardians")

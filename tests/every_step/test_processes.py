@@ -23,6 +23,7 @@ from daemon.browser.page import Page
 from daemon.crews.protocol import Inputs
 from daemon.crews.worker import Stopped, WorkerSettings, start_worker
 from daemon.processes.guarded import guarded
+from daemon.processes.guardians import shared_guardians
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_held, held
@@ -85,6 +86,22 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
 
     assert strike_real(body) > 10
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_command_that_is_run_again_by_the_same_guardian(
+    strike_real: StrikeReal, folder: Path
+) -> None:
+    async def body() -> None:
+        async with shared_guardians():
+            for name in ("first", "second"):
+                its = folder / name
+                its.mkdir()
+                async with guarded(
+                    ["/bin/sleep", "0.01"], environment={}, working_folder=its, remove=its
+                ) as command:
+                    await command.wait()
+
+    assert strike_real(body) > 20
 
 
 def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:

@@ -13,6 +13,7 @@ What a guardian does with its tree is played here, and what a worker does in `pu
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shutil
 import signal
@@ -30,6 +31,8 @@ from daemon.processes import guarded as guarded_module
 from daemon.processes.guardian import Order
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
+
+logger = logging.getLogger(__name__)
 
 STARTS = 0.01
 """Seconds from the guardian's start to that of its command."""
@@ -114,7 +117,7 @@ class Workers:
 
     # As `Guardians` has it
 
-    def start(self, order: bytes, *descriptors: int) -> Guardian:
+    def start(self, order: Order, *descriptors: int) -> Guardian:
         """A guardian begins."""
         if self.no_process is not None:
             raise self.no_process
@@ -123,7 +126,7 @@ class Workers:
         status, lifeline, _, stdout, stderr, channel = descriptors
         guardian = Guardian(
             self,
-            Order.read(order),
+            Order.read(order.written()),
             descriptors=[os.dup(each) for each in (channel, stdout, stderr)],
             lifeline=os.dup(lifeline),
             status=os.dup(status),
@@ -131,6 +134,10 @@ class Workers:
         self.guardians.append(guardian)
         self.nursery.start_soon(guardian.run)
         return guardian
+
+    def take_back(self, guardian: Guardian) -> None:
+        """It has ended: here each does one order, which is for its asker the same."""
+        assert guardian not in self.guardians
 
     def next_pid(self) -> int:
         return next(self._pids)
@@ -151,6 +158,7 @@ class Guardian:
         assert order.limits is not None
         assert order.remove is not None
         self.puppet: Puppet | None = None
+        self.pid = 0  # set by whoever reads it, as the real one's
         self.command = [os.fsdecode(word) for word in order.command]
         self.execution = order.environment[b"SMARTLINKD_EXECUTION"].decode()
         self._machine = machine
@@ -163,9 +171,13 @@ class Guardian:
         self._life = trio.CancelScope()
         os.set_blocking(lifeline, False)
 
-    def give_up(self) -> None:
-        """As `Server` has it: this one has not begun."""
+    def give_up(self, name: str) -> None:
+        """It does not answer."""
+        logger.error("%s: the server of guardians does not answer and is killed", name)
         self.kill()
+
+    def dismiss(self) -> None:
+        """It is done, or will be."""
 
     def kill(self) -> None:
         """SIGKILL, from whomever. The server of guardians ends its tree."""

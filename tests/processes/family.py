@@ -1,8 +1,29 @@
-"""Who is whose child, and who is there."""
+"""A command that does nothing, who is whose child, and who is there."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+from daemon.processes.guarded import Guarded, Limits, User, guarded
+from tests.hygiene.folder import FOLDER
+
+SLEEP = ("/bin/sleep", "1000")
+
+
+@asynccontextmanager
+async def sleeping(
+    *, user: User | None = None, limits: Limits | None = None
+) -> AsyncIterator[Guarded]:
+    async with guarded(
+        SLEEP, environment={}, working_folder=FOLDER, user=user, limits=limits
+    ) as process:
+        yield process
+
+
+def server_of(process: Guarded) -> int:
+    return parent(parent(process.pid))
 
 
 def alive(pid: int) -> bool:

@@ -15,8 +15,9 @@ import trio
 
 import daemon
 from daemon.processes.guarded import ExitStatus, Limits, guarded, user_named
-from daemon.processes.guardian import FIRST_CHOICE, until_full
+from daemon.processes.guardian import FIRST_CHOICE
 from daemon.processes.tail import CUT, KEPT
+from daemon.processes.usage import until_full
 from tests.processes.family import parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}

@@ -8,8 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,37 +17,26 @@ import trio
 import daemon
 from daemon.processes import guarded as guarded_module
 from daemon.processes import guardians as guardians_module
-from daemon.processes.guarded import ExitStatus, Guarded, guarded
+from daemon.processes.guarded import ExitStatus, guarded
 from daemon.processes.guardian import Order
 from daemon.processes.guardians import PACKAGES, guardians, shared_guardians
-from tests.hygiene.folder import FOLDER
 from tests.hygiene.processes import children
-from tests.processes.family import alive, parent, running
+from tests.processes.family import SLEEP, alive, parent, running, server_of, sleeping
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SLEEP = ("/bin/sleep", "1000")
 AT_ONCE = 30
 ROOT = Path(daemon.__file__).parents[1]
+KILLED = "sleep: something may be left over: its guardian was killed"
 REPLACED = "the server of guardians has ended (signal 9), another is started"
-
-
-@asynccontextmanager
-async def sleeping() -> AsyncIterator[Guarded]:
-    async with guarded(SLEEP, environment={}, working_folder=FOLDER) as process:
-        yield process
 
 
 async def everything_of(status: int) -> str:
     """What a guardian reports, to its end."""
     with os.fdopen(status) as reports:
         return await trio.to_thread.run_sync(reports.read)
-
-
-def server_of(process: Guarded) -> int:
-    return parent(parent(process.pid))
 
 
 async def test_one_server_is_for_all_in_the_block_and_is_gone_after_it() -> None:
@@ -163,7 +151,7 @@ async def test_a_guardian_that_is_stopped_is_killed_and_the_server_stays(
             assert server_of(third) == server_of(one)
     assert caplog.messages == [
         "sleep: its guardian does not end and is killed",
-        "sleep: something may be left over: its guardian was killed",
+        KILLED,
     ]
 
 
@@ -171,6 +159,7 @@ async def test_it_has_no_child_that_has_ended(until: Until) -> None:
     async with shared_guardians(), sleeping() as one:
         async with sleeping() as another:
             guardian = parent(another.pid)
+        os.kill(guardian, signal.SIGKILL)
         await until(lambda: not alive(guardian))
         assert children(str(server_of(one))) == {parent(one.pid)}
 
@@ -213,7 +202,7 @@ async def test_a_guardian_that_does_not_come_to_its_command_is_killed(
         assert alive(server)
     assert caplog.messages == [
         "sleep: its guardian does not end and is killed",
-        "sleep: something may be left over: its guardian was killed",
+        KILLED,
     ]
 
 
@@ -233,12 +222,13 @@ async def test_what_was_asked_for_by_one_who_has_gone_is_not_run(tmp_path: Path)
         lifeline_end, lifeline = os.pipe()
         os.close(lifeline)
         others = [os.open(os.devnull, os.O_RDWR) for _ in range(3)]
-        source.start(order.written(), status_end, lifeline_end, *others)
+        guardian = source.start(order, status_end, lifeline_end, *others)
         for each in (status_end, lifeline_end, *others):
             os.close(each)
         said = await everything_of(status)
-    guardian, last = said.splitlines()
-    assert guardian.startswith("guardian ")
+        guardian.dismiss()
+    first, last = said.splitlines()
+    assert first.startswith("guardian ")
     assert last == "gone"
     assert not trace.exists()
 
@@ -274,7 +264,7 @@ async def test_a_daemon_without_descriptors_is_not_held_up(
     assert caplog.messages == [
         "sleep: its guardian does not end and is killed",
         "sleep: its guardian cannot be killed: [Errno 24] Too many open files",
-        "sleep: something may be left over: its guardian was killed",
+        KILLED,
     ]
 
 
@@ -316,12 +306,12 @@ async def test_a_server_without_descriptors_says_so(
         assert raised.value.errno == errno.EMFILE
         guardian = parent(one.pid)
         resource.prlimit(server, resource.RLIMIT_NOFILE, (5, most))  # not one number is free
-        one.kill()
+        os.kill(guardian, signal.SIGKILL)
         await until(lambda: not alive(guardian))  # it is reaped, and what it left looked for
         resource.prlimit(server, resource.RLIMIT_NOFILE, (64, most))
         async with sleeping() as another:
             assert server_of(another) == server
-    assert caplog.messages == []  # nothing is left over
+    assert caplog.messages == [KILLED]  # and nothing is left over of what was not started
 
 
 CANNOT_FORK = """
@@ -356,11 +346,17 @@ async def test_none_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
             assert process.pid
 
 
+class NoOrder(Order):
+    def written(self) -> bytes:
+        return b"garbage"
+
+
 async def test_an_order_that_is_none_ends_that_guardian_only() -> None:
+    order = NoOrder([], {}, b"", user=None, limits=None, remove=None)
     async with shared_guardians(), guardians() as source:
         status, status_end = os.pipe()
         others = [os.open(os.devnull, os.O_RDWR) for _ in range(4)]
-        source.start(b"garbage", status_end, *others)
+        source.start(order, status_end, *others).dismiss()
         for each in (status_end, *others):
             os.close(each)
         _, last = (await everything_of(status)).splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from daemon.processes.guardian import Order
 from tests.fakes import workers
 from tests.fakes.workers import Guardian
 from tests.simulation.executions import Executions
@@ -16,7 +17,7 @@ class Workers(workers.Workers):
         super().__init__(folder)
         self._executions = executions
 
-    def start(self, order: bytes, *descriptors: int) -> Guardian:
+    def start(self, order: Order, *descriptors: int) -> Guardian:
         guardian = super().start(order, *descriptors)
         crew = guardian.command[-1]
         running = sum(each.command[-1] == crew for each in self.guardians)
