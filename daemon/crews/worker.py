@@ -210,6 +210,7 @@ async def start_worker(
                 remove=folder,
                 channel=theirs.fileno(),
                 limits=Limits(memory=settings.memory, file_size=FILE_SIZE),
+                again=True,
             ) as process:
                 theirs.close()
                 channel = Channel(

@@ -237,6 +237,7 @@ async def guarded(
     stdin: int | None = None,
     channel: int | None = None,
     limits: Limits | None = None,
+    again: bool = False,
 ) -> AsyncIterator[Guarded]:
     """Run `command` while the block runs. Raises OSError when it cannot be started.
 
@@ -244,8 +245,9 @@ async def guarded(
     `remove` is a folder that belongs to this run: it is gone after the block, also when the
     daemon is killed in it, and also when nothing could be started. `stdin` and `channel` are
     descriptors of the caller's that the command gets as its standard input (else it is /dev/null)
-    and as its descriptor 3; once in the block the caller's are of no more use. The ends of standard
-    output and error are kept.
+    and as its descriptor 3; once in the block the caller's are of no more use. `again` tells that
+    the same command is likely to be run again soon: its guardian waits for that. The ends of
+    standard output and error are kept.
     """
     process = None
     try:
@@ -258,7 +260,8 @@ async def guarded(
             remove=os.fsencode(remove) if remove else None,
         )
         async with guardians() as source:
-            with _ordered(source, order, Path(command[0]).name, stdin, channel) as process:
+            name = Path(command[0]).name
+            with _ordered(source, order, name, stdin, channel, again=again) as process:
                 async with background(
                     process._follow_status, process._stdout.follow, process._stderr.follow
                 ):
@@ -274,7 +277,13 @@ async def guarded(
 
 @contextmanager
 def _ordered(
-    source: Guardians, order: Order, name: str, stdin: int | None, channel: int | None
+    source: Guardians,
+    order: Order,
+    name: str,
+    stdin: int | None,
+    channel: int | None,
+    *,
+    again: bool,
 ) -> Iterator[Guarded]:
     """Have a guardian begin. On leaving, our ends of its pipes are closed."""
     with ExitStack() as ours:
@@ -310,7 +319,7 @@ def _ordered(
             yield process
         finally:
             # One that could not start it may be half-way to that: another user's, in a folder.
-            if process.pid and process._gone:
+            if again and process.pid and process._gone:
                 source.take_back(guardian)
             else:
                 guardian.dismiss()

@@ -39,6 +39,7 @@ from daemon.sandbox.answers import image_url, product_link
 from daemon.sandbox.batch import Origins, long_link, short_code
 from daemon.sandbox.products import FULL_RATE, Product, product_of
 from daemon.sandbox.session import cookies_of
+from tests.hygiene.doors import doors
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
@@ -372,14 +373,18 @@ class Daemon:
         return sorted(entry.name for entry in (*of_browsers, *self.state.glob("runs/*")))
 
     def descriptors(self) -> list[str]:
-        """The kinds of its open descriptors; for others than root, who cannot see them, none."""
+        """The kinds of its open descriptors; for others than root, who cannot see them, none.
+
+        But for those by which it asks guardians, of whom a few wait for more to do.
+        """
         folder = Path(f"/proc/{self.program.process.pid}/fd")
-        kinds = []
+        asked = doors()
+        found = []
         with suppress(PermissionError):
             for entry in folder.iterdir():
                 with suppress(FileNotFoundError):  # closed since it was listed
-                    kinds.append(re.sub(r"\d+", "", str(entry.readlink())))
-        return sorted(kinds)
+                    found.append(str(entry.readlink()))
+        return sorted(re.sub(r"\d+", "", each) for each in found if each not in asked)
 
     def wait_for_browser(self) -> None:
         """Wait until it has had one."""

@@ -97,7 +97,11 @@ def test_a_command_that_is_run_again_by_the_same_guardian(
                 its = folder / name
                 its.mkdir()
                 async with guarded(
-                    ["/bin/sleep", "0.01"], environment={}, working_folder=its, remove=its
+                    ["/bin/sleep", "0.01"],
+                    environment={},
+                    working_folder=its,
+                    remove=its,
+                    again=True,
                 ) as command:
                     await command.wait()
 

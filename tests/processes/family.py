@@ -17,7 +17,7 @@ async def sleeping(
     *, user: User | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Guarded]:
     async with guarded(
-        SLEEP, environment={}, working_folder=FOLDER, user=user, limits=limits
+        SLEEP, environment={}, working_folder=FOLDER, user=user, limits=limits, again=True
     ) as process:
         yield process
 

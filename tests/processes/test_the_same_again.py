@@ -19,7 +19,7 @@ from daemon.processes import guardians as guardians_module
 from daemon.processes.guarded import ExitStatus, Limits, User, guarded, user_named
 from daemon.processes.guardians import MOST_IDLE, shared_guardians
 from tests.hygiene.processes import children
-from tests.processes.family import alive, parent, running, server_of, sleeping
+from tests.processes.family import SLEEP, alive, parent, running, server_of, sleeping
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -70,6 +70,13 @@ async def test_another_command_has_another() -> None:
             assert parent(process.pid) != first
 
 
+async def test_for_what_is_not_run_again_nobody_waits(until: Until) -> None:
+    async with shared_guardians():
+        async with guarded(SLEEP, environment={}, working_folder=Path("/")) as process:
+            guardian = parent(process.pid)
+        await until(lambda: not alive(guardian))
+
+
 async def test_other_limits_have_another() -> None:
     async with shared_guardians():
         first = await once(limits=LIMITS)
@@ -107,6 +114,7 @@ async def test_each_time_it_is_begun_anew(open_folder: Path) -> None:
                 remove=folder,
                 stdin=stdin_end,
                 channel=theirs.fileno(),
+                again=True,
             ) as process:
                 guardians.add(parent(process.pid))
                 os.close(stdin_end)
@@ -143,7 +151,7 @@ async def test_whoever_could_not_start_something_does_nothing_else(until: Until)
     """It may be half-way to it: another user's, or in another folder."""
     async with shared_guardians(), sleeping() as process:
         with pytest.raises(FileNotFoundError):
-            async with guarded(["/no/such"], environment={}, working_folder=Path("/")):
+            async with guarded(["/no/such"], environment={}, working_folder=Path("/"), again=True):
                 raise AssertionError("it was started")
         await until(lambda: children(str(server_of(process))) == {parent(process.pid)})
 

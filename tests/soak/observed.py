@@ -26,6 +26,7 @@ from typing import Any
 import trio
 
 from daemon import cli
+from tests.hygiene.doors import doors
 from tests.hygiene.tasks import all_tasks
 from tests.soak.memory import memory_of
 
@@ -69,11 +70,14 @@ def _seen(inside: _Inside) -> Json:
 
 
 def _descriptors() -> dict[str, int]:
-    """Open descriptors by kind: their names without numbers."""
+    """Open descriptors by kind: their names without numbers. But for guardians' doors."""
     kinds: Counter[str] = Counter()
+    others = doors()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with suppress(FileNotFoundError):  # that of the listing itself
-            kinds[re.sub(r"\d+", "", os.readlink(f"/proc/self/fd/{name}"))] += 1  # noqa: PTH115
+            found = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+            if found not in others:
+                kinds[re.sub(r"\d+", "", found)] += 1
     return dict(kinds)
 
 

@@ -55,7 +55,7 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         "daemon threads": seen["threads"],
         "daemon tasks": seen["tasks"],
         "daemon blocks": seen["blocks"],
-        "daemon guardians": sum(len(children(server)) for server in children(daemon)),
+        "daemon guardians": sum(len(children(each)) > 0 for each in guardians(daemon)),
         **_named("chromium", memory_of(chromium)),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
@@ -64,6 +64,11 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         "tree private": sum(size["private"] for size in sizes),
     }
     return values, seen["descriptors"]
+
+
+def guardians(daemon: int) -> list[int]:
+    """All of them: those that guard something, and those that wait for more to do."""
+    return [guardian for server in children(daemon) for guardian in children(server)]
 
 
 def tree(chromium: int) -> list[int]:
