@@ -96,6 +96,7 @@ async def run_once() -> str:
             working_folder=Path("/"),
             channel=theirs.fileno(),
             limits=LIMITS,
+            again=True,
         ) as process:
             theirs.close()
             await line.send(INPUTS)
