@@ -15,10 +15,10 @@ it, and to ask it, is no await: neither can be cancelled half-way. What is asked
 wanted ends by its lifeline, like all that a guardian does.
 
 A guardian that is done can wait a minute for more of the same: the same command, by the same user,
-in the same limits. A fifth of an execution's own time was its guardian's making and end. Rejected:
-that it does something else then. A limit that it has set for itself it could not always take back;
-and in what it has used of its memory may be keys that the last command was given, and whoever runs
-as the same user could read it.
+in the same limits. A third of what an execution took beside its program was its guardian's making
+and end. Rejected: that it does something else then. A limit that it has set for itself it could not
+always take back; and in what it has used of its memory may be keys that the last command was given,
+and whoever runs as the same user could read it.
 """
 
 from __future__ import annotations
