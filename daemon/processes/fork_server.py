@@ -156,7 +156,11 @@ def become(work: Callable[[list[int], int], None], descriptors: list[int]) -> No
     There is nothing to tidy up that the kernel does not.
     """
     try:
-        wake = adopt()
+        try:
+            wake = adopt()
+        except OSError as fault:
+            refuse(descriptors, f"failed {fault.errno} adopt")
+            return
         request: list[int] | None
         *request, own = descriptors
         asked = socket.socket(fileno=own)

@@ -335,6 +335,31 @@ async def test_a_server_that_cannot_fork_says_so(
     assert caplog.messages == []  # nothing is left over, and the server has ended by itself
 
 
+CANNOT_ADOPT = """
+import errno, os, sys
+sys.path.append(sys.argv[1])
+from processes import fork_server, guardian
+server, adopt = os.getpid(), fork_server.adopt
+def only_in_the_server():
+    if os.getpid() != server:
+        raise OSError(errno.EMFILE, "no")
+    return adopt()
+fork_server.adopt = only_in_the_server
+fork_server.serve(int(sys.argv[2]), guardian.main)
+"""
+
+
+async def test_a_guardian_that_cannot_take_children_in_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(guardians_module, "RUN_SERVER", CANNOT_ADOPT)
+    with pytest.raises(OSError, match=r"sleep \(adopt\)") as raised:
+        async with sleeping():
+            raise AssertionError("it was started")
+    assert raised.value.errno == errno.EMFILE
+    assert caplog.messages == []  # nothing is left over of what was not started
+
+
 async def test_none_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     async with shared_guardians():
