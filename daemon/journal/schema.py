@@ -136,7 +136,44 @@ _VERSION_1: Final = (
     "CREATE INDEX idempotency_execution ON idempotency (execution)",
     "CREATE TABLE forgotten (execution INTEGER PRIMARY KEY) STRICT",
 )
-MIGRATIONS: Final = (_VERSION_1,)
+_VERSION_2: Final = (
+    # `next_at` is when the first of a target's deliveries is due, and nothing when none waits; the
+    # index leads to it past whatever waits for other hosts, and behind it.
+    "ALTER TABLE webhooks ADD COLUMN next_at INTEGER",
+    # Scheme, host and port of an http:// or https:// address.
+    """
+    ALTER TABLE webhooks ADD COLUMN origin TEXT GENERATED ALWAYS AS (
+        substr(url, 1, 7 + instr(replace(substr(url, 9), '?', '/') || '/', '/'))
+    ) VIRTUAL
+    """,
+    """
+    UPDATE webhooks SET next_at = (
+        SELECT next_at FROM deliveries WHERE webhook = webhooks.number ORDER BY number LIMIT 1
+    ) WHERE number IN (SELECT webhook FROM deliveries)
+    """,
+    "CREATE INDEX webhooks_waiting ON webhooks (origin, next_at) WHERE next_at IS NOT NULL",
+    "DROP INDEX deliveries_next_at",
+    """
+    CREATE TRIGGER deliveries_queued AFTER INSERT ON deliveries BEGIN
+        UPDATE webhooks SET next_at = new.next_at WHERE number = new.webhook AND next_at IS NULL;
+    END
+    """,
+    """
+    CREATE TRIGGER deliveries_put_off AFTER UPDATE OF next_at ON deliveries BEGIN
+        UPDATE webhooks SET next_at = (
+            SELECT next_at FROM deliveries WHERE webhook = new.webhook ORDER BY number LIMIT 1
+        ) WHERE number = new.webhook;
+    END
+    """,
+    """
+    CREATE TRIGGER deliveries_done AFTER DELETE ON deliveries BEGIN
+        UPDATE webhooks SET next_at = (
+            SELECT next_at FROM deliveries WHERE webhook = old.webhook ORDER BY number LIMIT 1
+        ) WHERE number = old.webhook;
+    END
+    """,
+)
+MIGRATIONS: Final = (_VERSION_1, _VERSION_2)
 """The n-th leads from version n to n + 1. One that was released never changes."""
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
+from pydantic import SecretBytes
 
-from daemon.journal import deliveries
+from daemon.journal import deliveries, schema
 from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished, TooLarge
 from daemon.journal.model import Change, Delivery, NewDelivery, NewExecution, Status, WebhookTarget
+from daemon.journal.schema import MIGRATIONS, open_database
+from daemon.journal.sealing import Seal
 from daemon.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -104,6 +112,114 @@ def test_one_waits_for_those_before_it_to_the_same_target(
     assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
     store.delivered(store.due_deliveries(now + SECOND, 10)[1].id)
     assert bodies(store, now) == [b"2", b"another execution's"]
+
+
+@dataclass
+class Waiting:
+    """A delivery, as a test remembers it."""
+
+    id: int
+    target: tuple[str, str]
+    next_at: datetime
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_due_is_what_a_look_at_all_finds(
+    store: Store, create: Create, now: datetime, seed: int
+) -> None:
+    """Whatever is queued, put off and done: the first of each target, longest due first."""
+    chance = random.Random(seed)
+    executions = [create() for _ in range(4)]
+    urls = [f"https://{host}.example/{path}" for host in "abc" for path in "xy"]
+    waiting: list[Waiting] = []
+    for number in range(1, 121):
+        at = now + SECOND * chance.randrange(-3, 4)
+        id_, url = chance.choice(executions), chance.choice(urls)
+        queue(store, id_, NewDelivery(WebhookTarget("task", url), b"{}", at))
+        waiting.append(Waiting(number, (id_, url), at))
+        for _ in range(chance.randrange(3)):
+            first = chance.choice(firsts(waiting))
+            if chance.random() < 0.3:
+                first.next_at = now + SECOND * chance.randrange(-3, 4)
+                store.delivery_failed(first.id, first.next_at, "answered 500")
+            else:
+                waiting.remove(first)
+                store.delivered(first.id)
+            if not waiting:
+                break
+        in_hand = {each.id for each in chance.sample(waiting, min(2, len(waiting)))}
+        busy = chance.sample("abc", chance.randrange(3))
+        ready = [
+            each
+            for each in firsts(waiting)
+            if each.next_at <= now
+            and each.id not in in_hand
+            and each.target[1].removeprefix("https://")[0] not in busy
+        ]
+        ready.sort(key=lambda each: (each.next_at, each.id))
+
+        found = store.due_deliveries(
+            now, 100, but=in_hand, besides=[f"https://{host}.example" for host in busy]
+        )
+
+        assert [each.id for each in found] == [each.id for each in ready]
+
+
+def firsts(waiting: list[Waiting]) -> list[Waiting]:
+    """In the order of their numbers."""
+    first: dict[tuple[str, str], Waiting] = {}
+    for each in waiting:
+        first.setdefault(each.target, each)
+    return list(first.values())
+
+
+def test_what_waits_for_a_busy_host_is_passed_over_however_much_it_is(
+    path: Path, create: Create, store: Store, now: datetime
+) -> None:
+    """Each call that is made is followed by such a question, and others wait for the answer."""
+    seal = Seal(SecretBytes(b"k" * 32), "webhook credentials")
+    took = list[int]()
+    for executions in (5, 200):
+        for _ in range(executions):
+            queue(store, create(), *[NewDelivery(TASK, b"", now)] * 3)
+        steps = list[None]()
+        note = partial(steps.append, None)
+        with closing(open_database(path)) as connection:
+            connection.set_progress_handler(note, 1)
+            found = deliveries.due(connection, seal, now, 10, besides=["https://a.example"])
+        assert found == []
+        took.append(len(steps))
+
+    assert 0 < took[1] <= took[0]
+
+
+def test_what_waited_before_there_were_lines_is_found(
+    path: Path,
+    open_store: Callable[[], Store],
+    new: Callable[..., NewExecution],
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+        with closing(open_store()) as earlier:
+            execution_id = earlier.create(new(), None).id
+            calls = [
+                NewDelivery(target, body, now + SECOND * seconds)
+                for target, body, seconds in [
+                    (TASK, b"done", 0),
+                    (TASK, b"first", 2),
+                    (TASK, b"behind it", 0),
+                    (CREW, b"at once", 0),
+                ]
+            ]
+            queue(earlier, execution_id, *calls)
+            earlier.delivered(1)
+
+    store = open_store()
+
+    assert bodies(store, now) == [b"at once"]
+    assert bodies(store, now + SECOND * 2) == [b"at once", b"first"]
 
 
 def test_large_ones_come_a_few_at_a_time(

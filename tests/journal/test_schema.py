@@ -24,10 +24,11 @@ pytestmark = pytest.mark.usefixtures("quick_disk")
 Open = Callable[..., Store]
 Create = Callable[..., str]
 
-NEWER_IN_THE_WAL = """
+CURRENT = len(MIGRATIONS)
+NEWER_IN_THE_WAL = f"""
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA user_version = 2")
+connection.execute("PRAGMA user_version = {CURRENT + 1}")
 os.kill(os.getpid(), 9)
 """
 
@@ -76,14 +77,14 @@ def test_a_failed_migration_leaves_the_file_as_it_was(
     execution_id = create()
     store.close()
     with monkeypatch.context() as patch:
-        second = ("CREATE TABLE half (a INTEGER)", "CREATE TABLE executions (a INTEGER)")
-        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
+        next_one = ("CREATE TABLE half (a INTEGER)", "CREATE TABLE executions (a INTEGER)")
+        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, next_one))
         with pytest.raises(sqlite3.OperationalError, match="already exists"):
             open_store()
 
     assert open_store().execution(execution_id) is not None
     with closing(sqlite3.connect(path)) as connection:
-        assert pragma(connection, "user_version") == 1
+        assert pragma(connection, "user_version") == CURRENT
         assert (
             connection.execute("SELECT * FROM sqlite_schema WHERE name = 'half'").fetchall() == []
         )
@@ -93,12 +94,12 @@ def test_a_migration_is_made_once(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    second = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
+    next_one = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, next_one))
 
     for _ in range(2):
         with closing(open_database(path)) as connection:
-            assert pragma(connection, "user_version") == 2
+            assert pragma(connection, "user_version") == CURRENT + 1
             assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
 
 
@@ -108,10 +109,12 @@ def test_a_newer_file_is_refused_and_untouched(
     create()
     store.close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {CURRENT + 1}")
     before = contents(path)
 
-    with pytest.raises(UnusableJournal, match=f"{path} was written by a newer .*version 2"):
+    with pytest.raises(
+        UnusableJournal, match=f"{path} was written by a newer .*version {CURRENT + 1}"
+    ):
         open_store()
 
     assert contents(path) == before
