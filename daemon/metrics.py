@@ -13,7 +13,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from daemon.browser.actor import Browser
-from daemon.conversion.desk import Timings
 from daemon.crews.executor import Executor
 from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.timing import SECONDS
@@ -24,13 +23,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """The daemon's metrics, in a registry of their own.
 
-    `parts` gives the supervised parts as they are.
+    `timings` are what the parts observe, and `parts` gives the supervised ones as they are.
     """
 
     def __init__(
         self,
         browser: Browser | None,
-        timings: Timings,
+        timings: Iterable[Histogram],
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
@@ -59,7 +58,7 @@ class _States(Collector):
     def __init__(
         self,
         browser: Browser | None,
-        timings: Timings,
+        timings: Iterable[Histogram],
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:

@@ -241,7 +241,12 @@ def _services(
             crew_urls=doors.crew_urls,
             cookie_kept=lambda: link.cookies.kept,
         ),
-        metrics=Metrics(parts.browser, parts.desk.timings, crews.executor, snapshot),
+        metrics=Metrics(
+            parts.browser,
+            (*parts.desk.timings, *crews.webhooks.timings),
+            crews.executor,
+            snapshot,
+        ),
         crews=CrewServices(
             catalog=crews.catalog,
             executor=crews.executor,

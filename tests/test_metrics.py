@@ -16,6 +16,7 @@ from daemon.browser.generation import GenerationSettings
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.crews.webhooks import Timings as WebhookTimings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status
 from daemon.metrics import Metrics
@@ -112,12 +113,15 @@ def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
 
 def test_what_took_long_is_shown() -> None:
     browser, timings, executor = a_browser(), Timings(), an_executor()
+    webhooks = WebhookTimings()
     browser.down.observe(3)
     timings.wait.observe(0.7)
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
     executor.waits.labels("deal-post").observe(40)
-    found = families(Metrics(browser, timings, executor, list))
+    webhooks.wait.observe(90)
+    webhooks.call.labels("Later").observe(4)
+    found = families(Metrics(browser, (*timings, *webhooks), executor, list))
     sums = {
         name: {",".join(each.labels.values()): each.value}
         for name, family in found.items()
@@ -130,6 +134,8 @@ def test_what_took_long_is_shown() -> None:
         "smartlinkd_submit_seconds": {"done": 0.3},
         "smartlinkd_product_data_seconds": {"PortalSilent": 10},
         "smartlinkd_execution_wait_seconds": {"deal-post": 40},
+        "smartlinkd_webhook_wait_seconds": {"": 90},
+        "smartlinkd_webhook_seconds": {"Later": 4},
     }
 
 

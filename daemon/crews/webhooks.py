@@ -23,11 +23,12 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import trio
+from prometheus_client import Histogram
 from pydantic import SecretBytes
 
 from daemon.config.values import Network
@@ -51,6 +52,7 @@ from daemon.logs import Work, working_for
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import sole_error
+from daemon.timing import DONE, histogram
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,17 @@ MAX_WORN_OUT: Final = 1000
 
 Target = tuple[str, str, str]  # the execution, the kind, the URL
 R = TypeVar("R")
+
+
+class Timings:
+    """How late a call is made, also for those before it, and how long it takes; for `/metrics`."""
+
+    def __init__(self) -> None:
+        self.wait = histogram("webhook_wait", "From when a webhook call is due to its attempt")
+        self.call = histogram("webhook", "An attempt at a webhook call", "outcome")
+
+    def __iter__(self) -> Iterator[Histogram]:
+        return iter((self.wait, self.call))
 
 
 class Webhooks:
@@ -91,6 +104,7 @@ class Webhooks:
         self._resolve = resolve
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self.pulse = Pulse(self.nudge)
+        self.timings = Timings()
         self._news = trio.Event()
         self._in_hand: dict[int, Delivery] = {}
         self._worn_out: OrderedDict[Target, None] = OrderedDict()
@@ -122,6 +136,7 @@ class Webhooks:
             now = self._wall()
             started = [each for each in found if each.next_at <= now and self._take(each)]
             for delivery in started:
+                self.timings.wait.observe((now - delivery.next_at).total_seconds())
                 nursery.start_soon(self._deliver, sender, delivery)
             if not started:
                 waits = ((each.next_at - now).total_seconds() for each in found)
@@ -159,7 +174,10 @@ class Webhooks:
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:
             with working_for((Work(kickoff_id=delivery.execution_id),)):
+                began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
+                outcome = DONE if isinstance(verdict, Delivered) else type(verdict).__name__
+                self.timings.call.labels(outcome).observe(trio.current_time() - began)
                 await self._note(delivery, verdict)
         finally:
             del self._in_hand[delivery.id]

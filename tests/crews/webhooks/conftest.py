@@ -20,7 +20,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks import Timings, Webhooks
 from daemon.journal import schema
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
@@ -183,6 +183,7 @@ class Desk:
     journal: Journal
     nursery: trio.Nursery
     _began: float = field(default_factory=trio.current_time)
+    timings: Timings = field(init=False)
     _nudge: Callable[[], None] = field(init=False)
 
     def wall(self) -> datetime:
@@ -235,6 +236,7 @@ class Desk:
 
         await self.nursery.start(run)
         self._nudge = webhooks.nudge
+        self.timings = webhooks.timings
         return scope.cancel
 
     def nudge(self) -> None:

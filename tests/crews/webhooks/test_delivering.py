@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from prometheus_client import Histogram
 from pydantic import SecretBytes, SecretStr
 
 from daemon.crews import webhooks
@@ -134,6 +135,37 @@ async def test_what_waits_behind_a_failed_call_waits_on(
     mock_clock.jump(5)
     await desk.done()
     assert receiver.bodies == [b"first", b"first", b"second", b"third"]
+
+
+async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.extend([behave.answer(500), behave.answer(404)])
+    await desk.call(receiver.url(), b"first", b"second")
+    await desk.begin()
+    delivery, _ = await desk.until(lambda found: found[0].attempts == 1)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump((delivery.next_at - desk.wall()).total_seconds() + 30)
+    await desk.done()
+
+    def counted(histogram: Histogram) -> dict[tuple[str, ...], float]:
+        (family,) = histogram.collect()
+        return {
+            (*each.labels.values(), each.name.rpartition("_")[2]): each.value
+            for each in family.samples
+            if each.name.endswith(("_count", "_sum"))
+        }
+
+    wait = counted(desk.timings.wait)
+    assert wait["count",] == 3
+    # The first at once, again after half a minute, and then the one behind it.
+    assert 30 + 34 <= wait["sum",] <= 30 + 35.1
+    calls = counted(desk.timings.call)
+    assert {what: value for what, value in calls.items() if what[-1] == "count"} == {
+        ("Later", "count"): 1,
+        ("GivenUp", "count"): 1,
+        ("done", "count"): 1,
+    }
 
 
 async def test_one_targets_failure_holds_up_no_other(
