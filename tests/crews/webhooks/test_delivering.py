@@ -143,7 +143,7 @@ async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
     receiver.behaviours.extend([behave.answer(500), behave.answer(404)])
     await desk.call(receiver.url(), b"first", b"second")
     await desk.begin()
-    delivery, _ = await desk.until(lambda found: found[0].attempts == 1)
+    delivery = await attempts(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump((delivery.next_at - desk.wall()).total_seconds() + 30)
     await desk.done()
