@@ -23,18 +23,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """The daemon's metrics, in a registry of their own.
 
-    `timings` are what the parts observe, and `parts` gives the supervised ones as they are.
+    `observed` is what the parts count and time, and `parts` gives the supervised ones as they are.
     """
 
     def __init__(
         self,
         browser: Browser | None,
-        timings: Iterable[Histogram],
+        observed: Iterable[Counter | Histogram],
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_States(browser, timings, executor, parts))
+        self._registry.register(_States(browser, observed, executor, parts))
         self.requests = Counter(
             "smartlinkd_requests", "HTTP requests", ["route", "status"], registry=self._registry
         )
@@ -44,9 +44,6 @@ class Metrics:
             ["route"],
             buckets=SECONDS,
             registry=self._registry,
-        )
-        self.links = Counter(
-            "smartlinkd_links", "Links answered, by failCode", ["code"], registry=self._registry
         )
 
     def text(self) -> bytes:
@@ -58,12 +55,12 @@ class _States(Collector):
     def __init__(
         self,
         browser: Browser | None,
-        timings: Iterable[Histogram],
+        observed: Iterable[Counter | Histogram],
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         self._browser = browser
-        self._timings = timings
+        self._observed = observed
         self._executor = executor
         self._parts = parts
 
@@ -83,7 +80,7 @@ class _States(Collector):
         yield restarts
         if self._browser is not None:
             yield from _browser_metrics(self._browser)
-        for each in self._timings:
+        for each in self._observed:
             yield from each.collect()
         yield from _crew_metrics(self._executor)
 

@@ -243,7 +243,7 @@ def _services(
         ),
         metrics=Metrics(
             parts.browser,
-            (*parts.desk.timings, *crews.webhooks.timings),
+            (parts.desk.answered, *parts.desk.timings, *crews.webhooks.timings),
             crews.executor,
             snapshot,
         ),

@@ -38,7 +38,7 @@ def build_app(services: Services) -> GuardedQuart:
     guards = Guards(services)
     auth.add(api, guards, services.auth)
     cookies.add(api, guards, services.vault, services.desk)
-    convert.add(api, guards, services.desk, services.vault, services.metrics)
+    convert.add(api, guards, services.desk, services.vault)
     operator.add(app, api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, services.crews)

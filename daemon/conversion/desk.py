@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import trio
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import Line, Lines, SubIds
@@ -121,6 +121,8 @@ class Desk:
     def __init__(self, setup: DeskSetup) -> None:
         self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
         self.timings = Timings()
+        # By failCode, 0 for one that was made; for `/metrics`.
+        self.answered = Counter("smartlinkd_links", "Links answered", ["code"], registry=None)
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
         # How they stand; bounded by `Lines`.
@@ -146,7 +148,11 @@ class Desk:
         # The desk itself keeps the deadline, to answer with what it has by then; the second more
         # is for when it does not come to that, because it is being restarted.
         with trio.move_on_at(deadline + 1):
-            return await self.mailbox.ask(_Desk.convert, order, deadline)
+            entries = await self.mailbox.ask(_Desk.convert, order, deadline)
+            for entry in entries.values():
+                code = 0 if isinstance(entry, Converted) else entry.fail_code
+                self.answered.labels(code).inc()
+            return entries
         raise still_queued()
 
     async def cookie_synced(self, cookie: Cookie) -> None:

@@ -1,4 +1,4 @@
-"""What the desk says of its slowness: how long links wait, submits take, product data comes."""
+"""What the desk tells a scrape: how long links wait and all else takes, and what came of them."""
 
 from __future__ import annotations
 
@@ -67,6 +67,21 @@ async def test_what_is_refused_is_told_by_its_kind(
         "done": (1, SUBMIT),
     }
     assert observed(desk.timings.products) == {"UpstreamFailed": (1, READ)}
+    nursery.cancel_scope.cancel()
+
+
+async def test_links_are_counted_by_what_came_of_them_whoever_asks(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    await bench.convert(bench.link(1), "https://example.org/")
+    await bench.convert(bench.link(1))
+    (family,) = desk.answered.collect()
+    assert {
+        sample.labels["code"]: sample.value
+        for sample in family.samples
+        if sample.name == "smartlinkd_links_total"
+    } == {"0": 2, "10": 1}
     nursery.cancel_scope.cancel()
 
 

@@ -9,16 +9,14 @@ from daemon.api.openapi import Api
 from daemon.api.schemas import ConvertRequest, ConvertResponse
 from daemon.auth.actor import Session
 from daemon.conversion.desk import Desk
-from daemon.conversion.order import Converted
 from daemon.conversion.shapes import mapping
 from daemon.errors import Invalid
-from daemon.metrics import Metrics
 from daemon.patience import patience
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie, parse_cookie
 
 
-def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) -> None:
+def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
     """Add the operation to `api`."""
 
     @api.operation(
@@ -37,8 +35,6 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault, metrics: Metrics) ->
         fails does not fail the others.
         """
         entries = await desk.convert(body.order(await _cookie(body)))
-        for entry in entries.values():
-            metrics.links.labels(0 if isinstance(entry, Converted) else entry.fail_code).inc()
         return ConvertResponse(mapping=mapping(entries))
 
     async def _cookie(body: ConvertRequest) -> Cookie | None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from prometheus_client import Histogram
 from pydantic import SecretBytes, SecretStr
 
 from daemon.crews import webhooks
@@ -21,6 +20,7 @@ from daemon.errors import Unavailable
 from daemon.journal.model import Change, WebhookTarget
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
+from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -148,24 +148,12 @@ async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
     mock_clock.jump((delivery.next_at - desk.wall()).total_seconds() + 30)
     await desk.done()
 
-    def counted(histogram: Histogram) -> dict[tuple[str, ...], float]:
-        (family,) = histogram.collect()
-        return {
-            (*each.labels.values(), each.name.rpartition("_")[2]): each.value
-            for each in family.samples
-            if each.name.endswith(("_count", "_sum"))
-        }
-
-    wait = counted(desk.timings.wait)
-    assert wait["count",] == 3
+    (count, late) = observed(desk.timings.wait)[""]
+    assert count == 3
     # The first at once, again after half a minute, and then the one behind it.
-    assert 30 + 34 <= wait["sum",] <= 30 + 35.1
-    calls = counted(desk.timings.call)
-    assert {what: value for what, value in calls.items() if what[-1] == "count"} == {
-        ("Later", "count"): 1,
-        ("GivenUp", "count"): 1,
-        ("done", "count"): 1,
-    }
+    assert 30 + 34 <= late <= 30 + 35.1
+    made = {outcome: count for outcome, (count, _) in observed(desk.timings.call).items()}
+    assert made == {"Later": 1, "GivenUp": 1, "done": 1}
 
 
 async def test_one_targets_failure_holds_up_no_other(
