@@ -138,12 +138,12 @@ def _first_due(
     for origin in _origins_waited_for(connection):
         if origin not in besides:
             rows = connection.execute(
-                "SELECT next_at, "
+                "SELECT due_at, "
                 "(SELECT min(number) FROM deliveries WHERE webhook = webhooks.number) AS delivery "
-                "FROM webhooks WHERE origin = ? AND next_at <= ? ORDER BY next_at LIMIT ?",
+                "FROM webhooks WHERE origin = ? AND due_at <= ? ORDER BY due_at LIMIT ?",
                 (origin, now, limit + len(but)),
             )
-            found += ((row["next_at"], row["delivery"]) for row in rows)
+            found += ((row["due_at"], row["delivery"]) for row in rows)
     return [delivery for _, delivery in sorted(found) if delivery not in but][:limit]
 
 
@@ -152,10 +152,10 @@ def _origins_waited_for(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute(
         """
         WITH RECURSIVE origins (origin) AS (
-            SELECT min(origin) FROM webhooks WHERE next_at IS NOT NULL
+            SELECT min(origin) FROM webhooks WHERE due_at IS NOT NULL
             UNION ALL
             SELECT (SELECT min(origin) FROM webhooks
-                    WHERE next_at IS NOT NULL AND origin > origins.origin)
+                    WHERE due_at IS NOT NULL AND origin > origins.origin)
             FROM origins WHERE origins.origin IS NOT NULL
         )
         SELECT origin FROM origins WHERE origin IS NOT NULL

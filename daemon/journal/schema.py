@@ -5,6 +5,11 @@ transaction together with the new number. A file from a newer daemon is refused 
 written to it, be it only what closing it would write: its version is read through a connection
 that is not able to write.
 
+An upgrade that does not work is taken back (docs/operating.md), and the old daemon then has to get
+on with the file. So what it can live with, and keeps true without knowing of it, is no migration
+but an addition: a trigger, an index, a column whose name is in none of its questions. Rejected: a
+migration for each change, after which the old one would be refused its own journal.
+
 Some choices in the tables:
 
 * An execution's `sequence` is its place in the order of creation, and what the other tables call
@@ -136,10 +141,13 @@ _VERSION_1: Final = (
     "CREATE INDEX idempotency_execution ON idempotency (execution)",
     "CREATE TABLE forgotten (execution INTEGER PRIMARY KEY) STRICT",
 )
-_VERSION_2: Final = (
-    # `next_at` is when the first of a target's deliveries is due, and nothing when none waits; the
+MIGRATIONS: Final = (_VERSION_1,)
+"""The n-th leads from version n to n + 1. One that was released never changes."""
+
+_WEBHOOKS_WAITING: Final = (
+    # `due_at` is when the first of a target's deliveries is due, and nothing when none waits; the
     # index leads to it past whatever waits for other hosts, and behind it.
-    "ALTER TABLE webhooks ADD COLUMN next_at INTEGER",
+    "ALTER TABLE webhooks ADD COLUMN due_at INTEGER",
     # Scheme, host and port of an http:// or https:// address.
     """
     ALTER TABLE webhooks ADD COLUMN origin TEXT GENERATED ALWAYS AS (
@@ -147,34 +155,35 @@ _VERSION_2: Final = (
     ) VIRTUAL
     """,
     """
-    UPDATE webhooks SET next_at = (
+    UPDATE webhooks SET due_at = (
         SELECT next_at FROM deliveries WHERE webhook = webhooks.number ORDER BY number LIMIT 1
     ) WHERE number IN (SELECT webhook FROM deliveries)
     """,
-    "CREATE INDEX webhooks_waiting ON webhooks (origin, next_at) WHERE next_at IS NOT NULL",
+    "CREATE INDEX webhooks_waiting ON webhooks (origin, due_at) WHERE due_at IS NOT NULL",
     "DROP INDEX deliveries_next_at",
     """
     CREATE TRIGGER deliveries_queued AFTER INSERT ON deliveries BEGIN
-        UPDATE webhooks SET next_at = new.next_at WHERE number = new.webhook AND next_at IS NULL;
+        UPDATE webhooks SET due_at = new.next_at WHERE number = new.webhook AND due_at IS NULL;
     END
     """,
     """
     CREATE TRIGGER deliveries_put_off AFTER UPDATE OF next_at ON deliveries BEGIN
-        UPDATE webhooks SET next_at = (
+        UPDATE webhooks SET due_at = (
             SELECT next_at FROM deliveries WHERE webhook = new.webhook ORDER BY number LIMIT 1
         ) WHERE number = new.webhook;
     END
     """,
     """
     CREATE TRIGGER deliveries_done AFTER DELETE ON deliveries BEGIN
-        UPDATE webhooks SET next_at = (
+        UPDATE webhooks SET due_at = (
             SELECT next_at FROM deliveries WHERE webhook = old.webhook ORDER BY number LIMIT 1
         ) WHERE number = old.webhook;
     END
     """,
 )
-MIGRATIONS: Final = (_VERSION_1, _VERSION_2)
-"""The n-th leads from version n to n + 1. One that was released never changes."""
+ADDITIONS: Final = {"webhooks_waiting": _WEBHOOKS_WAITING}
+"""By the name of something that each makes, which is how a file is known to have it. One that was
+released never changes."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -238,6 +247,11 @@ def _migrate(connection: sqlite3.Connection) -> None:
         for statement in migration:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {version + 1}")
+    there = {row["name"] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    for name, addition in ADDITIONS.items():
+        if name not in there:
+            for statement in addition:
+                connection.execute(statement)
     connection.execute("COMMIT")
 
 

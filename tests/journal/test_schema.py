@@ -16,7 +16,7 @@ import pytest
 from daemon.journal import schema
 from daemon.journal.errors import UnusableJournal
 from daemon.journal.model import NewExecution
-from daemon.journal.schema import MIGRATIONS, open_database
+from daemon.journal.schema import ADDITIONS, MIGRATIONS, open_database
 from daemon.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -24,11 +24,10 @@ pytestmark = pytest.mark.usefixtures("quick_disk")
 Open = Callable[..., Store]
 Create = Callable[..., str]
 
-CURRENT = len(MIGRATIONS)
-NEWER_IN_THE_WAL = f"""
+NEWER_IN_THE_WAL = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA user_version = {CURRENT + 1}")
+connection.execute("PRAGMA user_version = 2")
 os.kill(os.getpid(), 9)
 """
 
@@ -77,14 +76,14 @@ def test_a_failed_migration_leaves_the_file_as_it_was(
     execution_id = create()
     store.close()
     with monkeypatch.context() as patch:
-        next_one = ("CREATE TABLE half (a INTEGER)", "CREATE TABLE executions (a INTEGER)")
-        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, next_one))
+        second = ("CREATE TABLE half (a INTEGER)", "CREATE TABLE executions (a INTEGER)")
+        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
         with pytest.raises(sqlite3.OperationalError, match="already exists"):
             open_store()
 
     assert open_store().execution(execution_id) is not None
     with closing(sqlite3.connect(path)) as connection:
-        assert pragma(connection, "user_version") == CURRENT
+        assert pragma(connection, "user_version") == 1
         assert (
             connection.execute("SELECT * FROM sqlite_schema WHERE name = 'half'").fetchall() == []
         )
@@ -94,13 +93,34 @@ def test_a_migration_is_made_once(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    next_one = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, next_one))
+    second = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
 
     for _ in range(2):
         with closing(open_database(path)) as connection:
-            assert pragma(connection, "user_version") == CURRENT + 1
+            assert pragma(connection, "user_version") == 2
             assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
+
+
+def test_an_addition_is_made_once_and_refused_to_nobody(
+    store: Store,
+    create: Create,
+    path: Path,
+    open_store: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An upgrade that is taken back leaves it to a daemon that does not know it."""
+    execution_id = create()
+    store.close()
+    with monkeypatch.context() as patch:
+        notes = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
+        patch.setattr(schema, "ADDITIONS", {**ADDITIONS, "notes": notes})
+        for _ in range(2):
+            with closing(open_database(path)) as connection:
+                assert pragma(connection, "user_version") == 1
+                assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
+
+    assert open_store().execution(execution_id) is not None
 
 
 def test_a_newer_file_is_refused_and_untouched(
@@ -109,12 +129,10 @@ def test_a_newer_file_is_refused_and_untouched(
     create()
     store.close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {CURRENT + 1}")
+        connection.execute("PRAGMA user_version = 2")
     before = contents(path)
 
-    with pytest.raises(
-        UnusableJournal, match=f"{path} was written by a newer .*version {CURRENT + 1}"
-    ):
+    with pytest.raises(UnusableJournal, match=f"{path} was written by a newer .*version 2"):
         open_store()
 
     assert contents(path) == before
