@@ -60,7 +60,7 @@ class _States(Collector):
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         self._browser = browser
-        self._observed = observed
+        self._observed = tuple(observed)
         self._executor = executor
         self._parts = parts
 

@@ -6,7 +6,7 @@ no registry: the page asks the parts, as it does for all else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,9 +19,9 @@ SECONDS: Final = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 DONE: Final = "done"
 
 
-def histogram(what: str, text: str, *labels: str) -> Histogram:
+def histogram(what: str, text: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
     """One of seconds; `what` is the middle of its name."""
-    return Histogram(f"smartlinkd_{what}_seconds", text, labels, buckets=SECONDS, registry=None)
+    return Histogram(f"smartlinkd_{what}_seconds", text, labels, buckets=buckets, registry=None)
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_what_took_long_is_shown() -> None:
     timings.products.labels("PortalSilent").observe(10)
     executor.waits.labels("deal-post").observe(40)
     webhooks.wait.observe(90)
-    webhooks.call.labels("Later").observe(4)
+    webhooks.attempt.labels("later").observe(4)
     found = families(Metrics(browser, (*timings, *webhooks), executor, list))
     sums = {
         name: {",".join(each.labels.values()): each.value}
@@ -135,7 +135,7 @@ def test_what_took_long_is_shown() -> None:
         "smartlinkd_product_data_seconds": {"PortalSilent": 10},
         "smartlinkd_execution_wait_seconds": {"deal-post": 40},
         "smartlinkd_webhook_wait_seconds": {"": 90},
-        "smartlinkd_webhook_seconds": {"Later": 4},
+        "smartlinkd_webhook_attempt_seconds": {"later": 4},
     }
 
 

@@ -121,8 +121,10 @@ class Desk:
     def __init__(self, setup: DeskSetup) -> None:
         self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
         self.timings = Timings()
-        # By failCode, 0 for one that was made; for `/metrics`.
-        self.answered = Counter("smartlinkd_links", "Links answered", ["code"], registry=None)
+        # 0 is one that was made; for `/metrics`.
+        self.answered = Counter(
+            "smartlinkd_links", "Links answered, by failCode", ["code"], registry=None
+        )
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
         # How they stand; bounded by `Lines`.

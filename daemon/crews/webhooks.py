@@ -68,20 +68,27 @@ JOURNAL_WAITS: Final = Backoff(first=1.0, longest=30.0)
 """Between two tries when the journal cannot be used."""
 MAX_WORN_OUT: Final = 1000
 """Targets remembered as such; one that is forgotten gets a day again."""
+LATE: Final = (0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0)
+"""Seconds, as the bounds of a histogram."""
+
+_OUTCOMES: Final = {Delivered: DONE, Later: "later", GivenUp: "given up"}
 
 Target = tuple[str, str, str]  # the execution, the kind, the URL
 R = TypeVar("R")
 
 
 class Timings:
-    """How late a call is made, also for those before it, and how long it takes; for `/metrics`."""
+    """How long after it was due a call is attempted, the wait behind earlier ones included, and how
+    long an attempt takes; for `/metrics`."""
 
     def __init__(self) -> None:
-        self.wait = histogram("webhook_wait", "From when a webhook call is due to its attempt")
-        self.call = histogram("webhook", "An attempt at a webhook call", "outcome")
+        self.wait = histogram(
+            "webhook_wait", "From when a webhook call is due to its attempt", buckets=LATE
+        )
+        self.attempt = histogram("webhook_attempt", "An attempt at a webhook call", "outcome")
 
     def __iter__(self) -> Iterator[Histogram]:
-        return iter((self.wait, self.call))
+        return iter((self.wait, self.attempt))
 
 
 class Webhooks:
@@ -176,8 +183,8 @@ class Webhooks:
             with working_for((Work(kickoff_id=delivery.execution_id),)):
                 began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
-                outcome = DONE if isinstance(verdict, Delivered) else type(verdict).__name__
-                self.timings.call.labels(outcome).observe(trio.current_time() - began)
+                seconds = trio.current_time() - began
+                self.timings.attempt.labels(_OUTCOMES[type(verdict)]).observe(seconds)
                 await self._note(delivery, verdict)
         finally:
             del self._in_hand[delivery.id]

@@ -2,9 +2,7 @@
 
 A delivery is a row until it is done or given up. It names a row of `webhooks`, not an address, so
 that a credential is kept once however many deliveries wait, and so that a target which is replaced
-stays for those queued before. That row has the time of the first that waits for it, which the
-database itself keeps (see `schema.py`): what is due is found among targets, host by host, and not
-among all that waits. A credential goes as soon as nobody can need it any more: when the
+stays for those queued before. A credential goes as soon as nobody can need it any more: when the
 execution has ended, or its target was replaced, and no delivery waits.
 
 All functions run inside a transaction of the caller, or read only.
@@ -44,15 +42,6 @@ MAX_AT_ONCE: Final = 100
 """Deliveries in one answer."""
 MAX_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes of bodies in one answer; a single one may be larger."""
-
-_WAITING: Final = """
-    SELECT deliveries.number AS delivery, id, crew, attempts, deliveries.next_at, last_error, body,
-           kind, url, webhooks.events, credential
-    FROM deliveries
-    JOIN webhooks ON webhooks.number = deliveries.webhook
-    JOIN executions ON executions.sequence = deliveries.execution
-    WHERE deliveries.number = ?
-"""
 
 
 def set_targets(
@@ -113,55 +102,31 @@ def due(
     At most `limit`, and fewer when they are large. Without the deliveries `but`, and those to an
     address at one of the origins `besides`.
     """
+    # What the query is made of is marks for values alone. One for a host that is passed over costs
+    # an entry of the index, and no row.
+    rows = connection.execute(
+        f"""
+        SELECT deliveries.number AS delivery, id, crew, attempts, next_at, last_error, body,
+               kind, url, webhooks.events, credential
+        FROM first_deliveries AS first INDEXED BY first_deliveries_due
+        CROSS JOIN deliveries ON deliveries.number = first.delivery
+        CROSS JOIN webhooks ON webhooks.number = deliveries.webhook
+        CROSS JOIN executions ON executions.sequence = deliveries.execution
+        WHERE due_at <= ? AND origin NOT IN ({_marks(besides)})
+        AND first.delivery NOT IN ({_marks(but)})
+        ORDER BY due_at, first.delivery
+        LIMIT ?
+        """,  # noqa: S608
+        (micros(now), *besides, *but, min(limit, MAX_AT_ONCE)),
+    )
     found: list[Delivery] = []
     size = 0
-    for number in _first_due(connection, micros(now), min(limit, MAX_AT_ONCE), but, besides):
-        row = connection.execute(_WAITING, (number,)).fetchone()
+    for row in rows:
         size += len(row["body"])
         if found and size > MAX_BYTES_AT_ONCE:
             break
         found.append(_delivery(row, seal))
     return found
-
-
-def _first_due(
-    connection: sqlite3.Connection,
-    now: int,
-    limit: int,
-    but: Collection[int],
-    besides: Collection[str],
-) -> list[int]:
-    """Their numbers. However many wait: of each origin, only those that may be in the answer are
-    looked at.
-    """
-    found: list[tuple[int, int]] = []
-    for origin in _origins_waited_for(connection):
-        if origin not in besides:
-            rows = connection.execute(
-                "SELECT due_at, "
-                "(SELECT min(number) FROM deliveries WHERE webhook = webhooks.number) AS delivery "
-                "FROM webhooks WHERE origin = ? AND due_at <= ? ORDER BY due_at LIMIT ?",
-                (origin, now, limit + len(but)),
-            )
-            found += ((row["due_at"], row["delivery"]) for row in rows)
-    return [delivery for _, delivery in sorted(found) if delivery not in but][:limit]
-
-
-def _origins_waited_for(connection: sqlite3.Connection) -> list[str]:
-    """By one look into the index for each."""
-    rows = connection.execute(
-        """
-        WITH RECURSIVE origins (origin) AS (
-            SELECT min(origin) FROM webhooks WHERE due_at IS NOT NULL
-            UNION ALL
-            SELECT (SELECT min(origin) FROM webhooks
-                    WHERE due_at IS NOT NULL AND origin > origins.origin)
-            FROM origins WHERE origins.origin IS NOT NULL
-        )
-        SELECT origin FROM origins WHERE origin IS NOT NULL
-        """
-    )
-    return [row["origin"] for row in rows]
 
 
 def done(connection: sqlite3.Connection, delivery: int) -> None:
@@ -290,6 +255,10 @@ def _target(row: sqlite3.Row, seal: Seal, execution_id: str) -> WebhookTarget:
         auth = SecretStr(seal.open(row["credential"], context).decode())
     events = cast("list[str]", decode(row["events"]))
     return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _context(execution_id: str, kind: str, url: str) -> str:

@@ -78,7 +78,7 @@ def damaged(path: Path, why: str) -> UnusableJournal:
     """The file does not hold what was written into it."""
     return UnusableJournal(
         f"{path} is damaged ({why}): stop the daemon and put back a backup, or save what can be "
-        f"read with `sqlite3 {path} .recover`; moving it away, with the -wal file beside it, "
+        f"read with `sqlite3 {path} .dump`; moving it away, with the -wal file beside it, "
         "begins an empty one and forgets every execution"
     )
 

@@ -5,10 +5,10 @@ transaction together with the new number. A file from a newer daemon is refused 
 written to it, be it only what closing it would write: its version is read through a connection
 that is not able to write.
 
-An upgrade that does not work is taken back (docs/operating.md), and the old daemon then has to get
-on with the file. So what it can live with, and keeps true without knowing of it, is no migration
-but an addition: a trigger, an index, a column whose name is in none of its questions. Rejected: a
-migration for each change, after which the old one would be refused its own journal.
+An upgrade that does not come up is taken back, and the old daemon then has to get on with the file.
+So what that one need not know of, and yet keeps true, is no migration but an addition: a table that
+triggers fill, an index. Rejected: a new version for each change. The old daemon would be refused
+its own journal.
 
 Some choices in the tables:
 
@@ -19,6 +19,8 @@ Some choices in the tables:
 * What must not happen, the database itself refuses: two executions for one idempotency key, an
   execution that has ended without a time or the other way round, one forgotten while a delivery
   waits.
+* What is due is looked for among `first_deliveries`, which the database itself keeps: a target has
+  one there, however many wait behind it.
 * `events` and `tasks` may be many: when an execution is forgotten, its row goes first, its number
   comes into `forgotten`, and they are swept away piecemeal.
 """
@@ -144,46 +146,52 @@ _VERSION_1: Final = (
 MIGRATIONS: Final = (_VERSION_1,)
 """The n-th leads from version n to n + 1. One that was released never changes."""
 
-_WEBHOOKS_WAITING: Final = (
-    # `due_at` is when the first of a target's deliveries is due, and nothing when none waits; the
-    # index leads to it past whatever waits for other hosts, and behind it.
-    "ALTER TABLE webhooks ADD COLUMN due_at INTEGER",
-    # Scheme, host and port of an http:// or https:// address.
+# Scheme, host and port of an http:// or https:// address.
+_ORIGIN: Final = "substr(url, 1, 7 + instr(replace(substr(url, 9), '?', '/') || '/', '/'))"
+_FIRST_DELIVERIES: Final = (
+    # Of each target that something waits for. Not in its own row, which may be large. The index
+    # `deliveries_next_at` stays, since an older daemon finds by it what is due.
     """
-    ALTER TABLE webhooks ADD COLUMN origin TEXT GENERATED ALWAYS AS (
-        substr(url, 1, 7 + instr(replace(substr(url, 9), '?', '/') || '/', '/'))
-    ) VIRTUAL
+    CREATE TABLE first_deliveries (
+        webhook INTEGER PRIMARY KEY,
+        delivery INTEGER NOT NULL,
+        due_at INTEGER NOT NULL,
+        origin TEXT NOT NULL
+    ) STRICT
     """,
-    """
-    UPDATE webhooks SET due_at = (
-        SELECT next_at FROM deliveries WHERE webhook = webhooks.number ORDER BY number LIMIT 1
-    ) WHERE number IN (SELECT webhook FROM deliveries)
-    """,
-    "CREATE INDEX webhooks_waiting ON webhooks (origin, due_at) WHERE due_at IS NOT NULL",
-    "DROP INDEX deliveries_next_at",
-    """
+    "CREATE INDEX first_deliveries_due ON first_deliveries (due_at, delivery, origin)",
+    f"""
+    INSERT INTO first_deliveries
+    SELECT webhook, deliveries.number, next_at, {_ORIGIN}
+    FROM deliveries JOIN webhooks ON webhooks.number = webhook
+    WHERE deliveries.number IN (SELECT min(number) FROM deliveries GROUP BY webhook)
+    """,  # noqa: S608
+    f"""
     CREATE TRIGGER deliveries_queued AFTER INSERT ON deliveries BEGIN
-        UPDATE webhooks SET due_at = new.next_at WHERE number = new.webhook AND due_at IS NULL;
+        INSERT OR IGNORE INTO first_deliveries
+        SELECT number, new.number, new.next_at, {_ORIGIN}
+        FROM webhooks WHERE number = new.webhook;
     END
-    """,
+    """,  # noqa: S608
     """
     CREATE TRIGGER deliveries_put_off AFTER UPDATE OF next_at ON deliveries BEGIN
-        UPDATE webhooks SET due_at = (
-            SELECT next_at FROM deliveries WHERE webhook = new.webhook ORDER BY number LIMIT 1
-        ) WHERE number = new.webhook;
+        UPDATE first_deliveries SET due_at = new.next_at
+        WHERE webhook = new.webhook AND delivery = new.number;
     END
     """,
-    """
+    f"""
     CREATE TRIGGER deliveries_done AFTER DELETE ON deliveries BEGIN
-        UPDATE webhooks SET due_at = (
-            SELECT next_at FROM deliveries WHERE webhook = old.webhook ORDER BY number LIMIT 1
-        ) WHERE number = old.webhook;
+        DELETE FROM first_deliveries WHERE webhook = old.webhook AND delivery = old.number;
+        INSERT OR IGNORE INTO first_deliveries
+        SELECT webhook, deliveries.number, next_at, {_ORIGIN}
+        FROM deliveries JOIN webhooks ON webhooks.number = webhook
+        WHERE webhook = old.webhook ORDER BY deliveries.number LIMIT 1;
     END
-    """,
+    """,  # noqa: S608
 )
-ADDITIONS: Final = {"webhooks_waiting": _WEBHOOKS_WAITING}
-"""By the name of something that each makes, which is how a file is known to have it. One that was
-released never changes."""
+ADDITIONS: Final = {"first_deliveries": _FIRST_DELIVERIES}
+"""By the name of a table or an index that each makes, which is how a file is known to have it. They
+come behind all migrations. One that was released never changes."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:

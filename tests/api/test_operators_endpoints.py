@@ -169,6 +169,10 @@ async def test_metrics_tell_of_the_browser(with_browser: Daemon) -> None:
     assert found["smartlinkd_browser_restarts_total"]["launch failed",] >= 1
 
 
+async def test_metrics_tell_of_webhooks(daemon: Daemon) -> None:
+    assert (await metrics_of(daemon))["smartlinkd_webhook_wait_seconds_count"] == {(): 0}
+
+
 async def test_metrics_count_links_by_code(selling: Daemon, sandbox: Sandbox) -> None:
     links = [f"{sandbox.shop_url}/product/7/{item}" for item in (1, 2)]
     await selling.convert(await selling.login(), *links, "https://example.org/")

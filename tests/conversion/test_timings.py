@@ -70,7 +70,7 @@ async def test_what_is_refused_is_told_by_its_kind(
     nursery.cancel_scope.cancel()
 
 
-async def test_links_are_counted_by_what_came_of_them_whoever_asks(
+async def test_links_are_counted_by_what_came_of_them(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     desk = await bench.open(nursery)

@@ -171,10 +171,7 @@ def test_a_list_has_an_index_that_holds_nothing_else(
     assert step.endswith(f"({columns})")
 
 
-SMALL = (
-    *("executions_unfinished", "webhooks_credential", "forgotten"),
-    *("names", "origins", "CONSTANT ROW"),
-)
+SMALL = ("executions_unfinished", "webhooks_credential", "forgotten", "names", "CONSTANT ROW")
 """What is read from end to end on purpose: indices of few rows, and no tables at all."""
 
 

@@ -169,7 +169,7 @@ def test_damage_that_is_met_later_is_told_by_name(
     store.close()
     spoil(path, b"y" * 500, b"\xff" * 500)
 
-    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.recover"):
+    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.dump"):
         open_store().execution(given.id)
 
 

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews import webhooks
+from daemon.crews import sending, webhooks
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, WebhookTarget
 from daemon.logs.context import InContext
@@ -140,20 +140,29 @@ async def test_what_waits_behind_a_failed_call_waits_on(
 async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
     desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.behaviours.extend([behave.answer(500), behave.answer(404)])
+    receiver.behaviours.extend([behave.hang, behave.answer(404)])
     await desk.call(receiver.url(), b"first", b"second")
     await desk.begin()
+    await receiver.until(1)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(sending.DEADLINE)
     delivery = await attempts(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump((delivery.next_at - desk.wall()).total_seconds() + 30)
+    again = (delivery.next_at - desk.wall()).total_seconds()
+    mock_clock.jump(again + 20)
     await desk.done()
 
     (count, late) = observed(desk.timings.wait)[""]
     assert count == 3
-    # The first at once, again after half a minute, and then the one behind it.
-    assert 30 + 34 <= late <= 30 + 35.1
-    made = {outcome: count for outcome, (count, _) in observed(desk.timings.call).items()}
-    assert made == {"Later": 1, "GivenUp": 1, "done": 1}
+    # The first at once, 20 s late when it is made again, and then the one behind it.
+    assert late == pytest.approx(20 + sending.DEADLINE + again + 20, abs=0.1)
+    took = observed(desk.timings.attempt)
+    assert {outcome: count for outcome, (count, _) in took.items()} == {
+        "later": 1,
+        "given up": 1,
+        "done": 1,
+    }
+    assert took["later"][1] == pytest.approx(sending.DEADLINE, abs=0.1)
 
 
 async def test_one_targets_failure_holds_up_no_other(
