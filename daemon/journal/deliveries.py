@@ -116,7 +116,7 @@ def due(
         AND first.delivery NOT IN ({_marks(but)})
         ORDER BY due_at, first.delivery
         LIMIT ?
-        """,  # noqa: S608
+        """,  # noqa: S608 - see above
         (micros(now), *besides, *but, min(limit, MAX_AT_ONCE)),
     )
     found: list[Delivery] = []

@@ -165,14 +165,14 @@ _FIRST_DELIVERIES: Final = (
     SELECT webhook, deliveries.number, next_at, {_ORIGIN}
     FROM deliveries JOIN webhooks ON webhooks.number = webhook
     WHERE deliveries.number IN (SELECT min(number) FROM deliveries GROUP BY webhook)
-    """,  # noqa: S608
+    """,  # noqa: S608 - of this file's own words
     f"""
     CREATE TRIGGER deliveries_queued AFTER INSERT ON deliveries BEGIN
         INSERT OR IGNORE INTO first_deliveries
         SELECT number, new.number, new.next_at, {_ORIGIN}
         FROM webhooks WHERE number = new.webhook;
     END
-    """,  # noqa: S608
+    """,  # noqa: S608 - of this file's own words
     """
     CREATE TRIGGER deliveries_put_off AFTER UPDATE OF next_at ON deliveries BEGIN
         UPDATE first_deliveries SET due_at = new.next_at
@@ -187,7 +187,7 @@ _FIRST_DELIVERIES: Final = (
         FROM deliveries JOIN webhooks ON webhooks.number = webhook
         WHERE webhook = old.webhook ORDER BY deliveries.number LIMIT 1;
     END
-    """,  # noqa: S608
+    """,  # noqa: S608 - of this file's own words
 )
 ADDITIONS: Final = {"first_deliveries": _FIRST_DELIVERIES}
 """By the name of a table or an index that each makes, which is how a file is known to have it. They

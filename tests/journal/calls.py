@@ -1,0 +1,23 @@
+"""Webhook calls in a store: who is called, queueing them, and what is due."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from daemon.journal.model import Change, NewDelivery, WebhookTarget
+from daemon.journal.store import Store
+
+TASK = WebhookTarget("task", "https://a.example/task")
+CREW = WebhookTarget("crew", "https://a.example/crew")
+STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
+SECOND = timedelta(seconds=1)
+
+
+def queue(store: Store, execution_id: str, *calls: NewDelivery) -> None:
+    """Have these wait."""
+    store.record(execution_id, Change(), (), calls)
+
+
+def bodies(store: Store, now: datetime, limit: int = 10) -> list[bytes]:
+    """Those of what is due, in its order."""
+    return [delivery.body for delivery in store.due_deliveries(now, limit)]
