@@ -21,6 +21,7 @@ from typing import TypeVar
 import trio
 
 from daemon.browser.cdp import Connection
+from daemon.browser.errors import BrowserFailed
 from daemon.browser.page import BrowserContext, CookieParam, Page
 from daemon.errors import Refused
 
@@ -31,6 +32,13 @@ R = TypeVar("R")
 STARTS_AT_ONCE = 2
 """Contexts and tabs being made at the same time. Each starts a process: a dozen at once keep a
 small machine, and the browser's own main thread, from everything else for seconds."""
+
+TRUSTED_FOR = 30.0
+"""Seconds after its last work for which a tab is taken for well: to ask costs a conversion half a
+millisecond."""
+
+SIGN_DEADLINE = 2.0
+"""Seconds for a sign of life: one line of script, as the canary's."""
 
 DISPOSE_PATIENCE = 2.0
 """Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
@@ -57,6 +65,7 @@ class _Tab:
         self.opening = trio.Lock()
         self.hands = trio.Semaphore(at_once)
         self.users = 0
+        self.well_at = 0.0
 
 
 class _Warm:
@@ -97,7 +106,9 @@ class Contexts:
                     page = await self._page(warm, tab, place)
                     if page is not None:
                         with self._spoiling(warm):
-                            return await job(page)
+                            done = await job(page)
+                        tab.well_at = trio.current_time()
+                        return done
             finally:
                 await self._leave(warm, tab)
 
@@ -130,8 +141,8 @@ class Contexts:
         async with tab.opening:
             if context is None or self._is_spoiled(warm):
                 return None
-            if tab.page is not None and tab.page.gone:
-                # It crashed while nobody was at work on it: no reason for anybody's work to fail.
+            if tab.page is not None and not await self._is_well(tab, tab.page):
+                # That came while nobody was at work on it: no reason for anybody's work to fail.
                 self._spoil(warm)
                 return None
             if tab.page is None:
@@ -140,8 +151,19 @@ class Contexts:
                         page = await context.new_page()
                 with self._spoiling(warm):
                     await place.open_tab(page)
-                tab.page = page
+                tab.page, tab.well_at = page, trio.current_time()
             return tab.page
+
+    async def _is_well(self, tab: _Tab, page: Page) -> bool:
+        if not page.gone and trio.current_time() - tab.well_at < TRUSTED_FOR:
+            return True
+        try:
+            await page.evaluate("() => 1", deadline=SIGN_DEADLINE)
+        except BrowserFailed as failure:
+            logger.info("a tab that nobody was using is opened anew: %s", failure)
+            return False
+        tab.well_at = trio.current_time()
+        return True
 
     def _is_spoiled(self, warm: _Warm) -> bool:
         # What has users leaves the table by being spoiled, and in no other way.

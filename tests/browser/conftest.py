@@ -23,7 +23,7 @@ from trio_websocket import WebSocketConnection, wrap_server_stream
 from daemon.browser import contexts, generation
 from daemon.browser.cdp import Connection, Session, connect, converse
 from daemon.browser.chromium import LaunchSettings, SandboxState, launch
-from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed
+from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
 from daemon.browser.events import JsonObject
 from daemon.browser.page import BrowserContext, CookieParam, Page
 from tests.hygiene.at_once import check_held, held
@@ -285,10 +285,15 @@ class PlayedPage:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
         self.gone = False
+        self.asked = 0
+        self.loops = False
 
     async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
         chromium = self.context.chromium
-        await chromium.call(deadline, answered=not chromium.mute)
+        self.asked += 1
+        if self.gone:
+            raise SessionGone("the tab crashed")
+        await chromium.call(deadline, answered=not (chromium.mute or self.loops))
 
     async def close(self) -> None:
         await self.context.chromium.call(answered=not self.context.chromium.hoards)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.browser import generation
+from daemon.browser import contexts, generation
 from daemon.browser.actor import Browser, BrowserNotReady, BrowserState
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.contexts import DISPOSE_PATIENCE, Place
@@ -174,6 +174,28 @@ async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_calle
         assert trio.current_time() - left < DISPOSE_PATIENCE
         assert browser.status().contexts == 1
         assert await browser.use(place(site), cookie) == "key=a"
+
+
+async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
+    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts, "TRUSTED_FOR", 0.0)
+    hung: list[Page] = []
+
+    async def begin_to_loop(page: Page) -> None:
+        hung.append(page)
+        await page.evaluate("() => { setTimeout(() => { for (;;); }, 0); }")
+
+    async def look(page: Page) -> object:
+        assert page is not hung[0]
+        return await cookie(page)
+
+    async with running(kept_up) as browser:
+        await browser.use(place(site), begin_to_loop)
+        assert await browser.use(place(site), look) == "key=a"
+        await until(lambda: hung[0].gone)
+        assert browser.status().contexts == 1
+        assert not reasons(browser)
 
 
 async def test_recycling_under_work_fails_no_work(kept_up: GenerationSettings, site: Any) -> None:

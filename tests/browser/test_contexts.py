@@ -9,7 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser.contexts import DISPOSE_PATIENCE, STARTS_AT_ONCE, Contexts, Place
+from daemon.browser.contexts import (
+    DISPOSE_PATIENCE,
+    SIGN_DEADLINE,
+    STARTS_AT_ONCE,
+    TRUSTED_FOR,
+    Contexts,
+    Place,
+)
 from daemon.browser.errors import BrowserFailed, Disconnected, SessionGone
 from daemon.browser.page import CookieParam
 
@@ -271,6 +278,65 @@ async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
     assert second is not first
     assert second.opened == 1
     assert played.contexts == [second.context]
+
+
+async def test_a_tab_that_hangs_since_nobody_used_it_costs_a_wait(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    first = await desk.do(place())
+    first.loops = True
+    await trio.sleep(TRUSTED_FOR)
+    began = trio.current_time()
+    job = Job(desk.contexts, place())
+    job.end.set()
+    await job.run()
+    assert job.page is not first
+    assert job.page is not None
+    assert played.contexts == [job.page.context]
+    assert trio.current_time() - began == SIGN_DEADLINE
+
+
+async def test_a_tab_is_asked_only_when_it_was_not_used_for_a_while(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
+    page = await desk.do(place())
+    asked = page.asked
+    await trio.sleep(TRUSTED_FOR * 0.9)
+    await desk.do(place())
+    await trio.sleep(TRUSTED_FOR * 0.9)
+    await desk.do(place())
+    assert page.asked == asked
+    await trio.sleep(TRUSTED_FOR)
+    assert await desk.do(place()) is page
+    await desk.do(place())
+    assert page.asked == asked + 1
+
+
+async def test_who_leaves_while_a_tab_is_asked_spoils_nothing(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    page = await desk.do(place())
+    await trio.sleep(TRUSTED_FOR)
+    played.call_takes = 1
+    asking = await desk.begin(place())
+    assert asking.page is None
+    await cancel(asking)
+    assert await desk.do(place()) is page
+
+
+async def test_work_on_another_tab_goes_on_when_one_hangs(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    hung = await desk.do(place())
+    reading = await desk.begin(place(tab="products"))
+    hung.loops = True
+    await trio.sleep(TRUSTED_FOR)
+    with trio.fail_after(SIGN_DEADLINE + 0.1):
+        await desk.contexts.use(place(), open_tab)
+    assert reading.page in played.pages
+    assert hung not in played.pages
+    await finish(reading)
+    assert len(played.contexts) == 1
 
 
 class Held:

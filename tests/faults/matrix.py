@@ -16,9 +16,9 @@ from tests.faults.strikes import ARMED, PORTAL
 # Seconds on the stage's clock.
 MOMENT = 0.1  # for what waits for nothing
 EXIT = 0.7  # a socket has closed: whether its process has ended is waited for
+LIVED = 2.2  # a tab has had its deadline for a sign of life
 SUBMITTED = 1.0  # a submit or two, a page to be loaded among it
 VERDICT = 7.0  # the canary says that a browser is unresponsive
-PRESSED = 8.2  # the form is filled in
 ANSWERED = 10.2  # a call has had its deadline
 GLANCED = 11.0  # a submit is under way, and a look at the page has had its deadline
 LOADED = 30.2  # a page has had its deadline, or an answer to a submit
@@ -100,7 +100,7 @@ put("renderer_killed", "disposing", due(502, log="HTTP 500"))
 _NO_DATA = "no data of product .* within 10 s"
 _NO_ANSWER = "the browser did not answer Runtime"
 put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
-put("endless_loop", "idle", due(502, within=ANSWERED, log=_NO_ANSWER))
+put("endless_loop", "idle", due(200, within=LIVED + SUBMITTED))  # nobody was at work on it
 put("endless_loop", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
 put("endless_loop", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
@@ -109,7 +109,7 @@ put("endless_loop", "disposing", due(502, log="HTTP 500"))
 
 _LATE = "the browser did not answer"
 put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
-put("reply_after_deadline", "idle", due(502, within=PRESSED, log=_LATE))
+put("reply_after_deadline", "idle", due(200, within=LIVED + SUBMITTED))
 put("reply_after_deadline", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
 put("reply_after_deadline", "loading", due(502, within=LOADED, log="it was not there within 30 s"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from daemon.browser.contexts import TRUSTED_FOR
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
@@ -69,6 +70,7 @@ async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
     await started(stage, nursery)
     account = stage.account()
     await warm(stage, account)
+    await trio.sleep(TRUSTED_FOR)
     return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
 
 
