@@ -44,7 +44,8 @@ class Response:
     """The answer to a request of the page.
 
     `status` is 0 when there was none. `lost` says why there is no body, where there was one to be
-    had: the page went elsewhere, the transfer broke off, it was larger than BODY_LIMIT.
+    had: the page went elsewhere, the transfer broke off, it was larger than BODY_LIMIT. `leads_to`
+    is the URL that a redirect leads to.
     """
 
     status: int
@@ -52,6 +53,7 @@ class Response:
     mime_type: str
     body: str = field(repr=False)
     lost: str = ""
+    leads_to: str = field(default="", repr=False)
 
 
 @asynccontextmanager
@@ -77,7 +79,7 @@ async def capture(
 
 @dataclass
 class _Exchange:
-    """A request of interest, and what is known of its answer. `lost` as a `Response`'s."""
+    """A request of interest, and what is known of its answer, in the terms of a `Response`."""
 
     id: str
     url: str
@@ -86,6 +88,7 @@ class _Exchange:
     mime_type: str = ""
     has_body: bool = False
     lost: str = ""
+    leads_to: str = ""
 
 
 class _Exchanges:
@@ -106,11 +109,10 @@ class _Exchanges:
 
     def _requested(self, told: JsonObject) -> Iterator[_Exchange]:
         id_, request = told["requestId"], told["request"]
-        redirect = told.get("redirectResponse")
+        redirect, url = told.get("redirectResponse"), request["url"]
         if redirect is not None and (before := self._under_way.pop(id_, None)) is not None:
-            before.status = redirect["status"]
+            before.status, before.leads_to = redirect["status"], url
             yield before
-        url = request["url"]
         if request["method"] == self._method and any(part in url for part in self._url_parts):
             if len(self._under_way) >= EXCHANGES:
                 logger.warning("a request to %s is not followed", without_query(url))
@@ -157,7 +159,14 @@ async def _report(
         if exchange.has_body:
             body, exchange.lost = await _body(session, exchange.id)
         await send.send(
-            Response(exchange.status, exchange.url, exchange.mime_type, body, exchange.lost)
+            Response(
+                exchange.status,
+                exchange.url,
+                exchange.mime_type,
+                body,
+                exchange.lost,
+                exchange.leads_to,
+            )
         )
         if ended.lost:
             logger.warning("%d answers were lost: too many at once", ended.lost)

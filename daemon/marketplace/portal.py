@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -40,7 +40,13 @@ from daemon.marketplace.errors import (
 from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
-from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
+from daemon.marketplace.session import (
+    NO_PERMISSION,
+    PARTS_OF_SIGNS,
+    SIGN_PATHS,
+    Sign,
+    sign_of_url,
+)
 from daemon.marketplace.values import to_dict, to_int
 
 logger = logging.getLogger(__name__)
@@ -77,8 +83,6 @@ _FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 _REDIRECTS = range(300, 400)
-_CHECK = "/verify/"
-_LOGIN = "/login"
 
 
 async def open_links_page(page: PortalPage, market: Market) -> None:
@@ -259,12 +263,12 @@ async def _answer(
 def _detours(
     page: PortalPage,
 ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
-    """What the page asks for on its way to a login or a human check.
+    """What the page asks for on its way to a login or a human check, and some that is neither.
 
     Where a call is redirected to cannot be read by the page, but it shows here, also when the
     request is never sent; and which of the two it is makes all the difference for the account.
     """
-    return page.responses(_CHECK, _LOGIN, method="GET")
+    return page.responses(*PARTS_OF_SIGNS, method="GET")
 
 
 async def _seen_through(
@@ -272,18 +276,26 @@ async def _seen_through(
 ) -> PageResponse:
     """`response`; if it is a redirect, with the URL that it leads to in the place of its own.
 
-    By way of both it leads to the check, which is not over with a login.
+    A check counts as soon as the way leads to it, however long its page takes. A login counts when
+    its page is there or takes its time: the way may go on to the check, which a login does not end.
     """
     if response.status not in _REDIRECTS or sign_of_url(response.url):
         return response
+    hop, login = response, ""
     with trio.move_on_after(_SETTLED_AFTER):
-        led_to = [(await detours.receive()).url]
-        with suppress(trio.WouldBlock):
-            while True:
-                led_to.append(detours.receive_nowait().url)
-        led_to.sort(key=lambda url: _CHECK not in url)
-        return _Answer(response.status, led_to[0], response.mime_type, response.body)
-    return response
+        while True:
+            signs = {sign_of_url(url): url for url in (hop.url, hop.leads_to)}
+            if check := signs.get(Sign.HUMAN_CHECK):
+                return _led_to(check, response)
+            login = signs.get(Sign.LOST, login)
+            if Sign.LOST in signs and hop.status not in _REDIRECTS:
+                break
+            hop = await detours.receive()
+    return _led_to(login, response) if login else response
+
+
+def _led_to(url: str, redirect: PageResponse) -> PageResponse:
+    return _Answer(redirect.status, url, redirect.mime_type, redirect.body)
 
 
 async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
@@ -352,6 +364,7 @@ class _Answer:
     mime_type: str
     body: str
     lost: str = ""
+    leads_to: str = ""
 
 
 def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:

@@ -31,6 +31,10 @@ class PageResponse(Protocol):
     @property
     def lost(self) -> str: ...
 
+    @property
+    def leads_to(self) -> str:
+        """The URL that a redirect leads to, where that is known by the answer itself."""
+
 
 class PortalPage(Protocol):
     """One tab, signed in by its cookies. Every call may raise an `UpstreamFailed` of the browser's.

@@ -25,6 +25,8 @@ _LOGIN_PATHS = ("/buyer/login", "/login")
 SIGN_PATHS = (*_HUMAN_CHECK_PATHS, *_LOGIN_PATHS)
 """A page at one of these, or below it, is a sign by itself: nothing is called from there."""
 _LOGIN_HOST_PREFIX = "accounts."
+PARTS_OF_SIGNS = (*SIGN_PATHS, f"//{_LOGIN_HOST_PREFIX}")
+"""One of these is in each URL that is a sign. Others have them, too."""
 
 NO_PERMISSION = (401, 403)
 

@@ -55,11 +55,15 @@ async def test_the_browser_is_asked_once_to_tell_of_requests(
     assert calls.count("Network.enable") == 1
 
 
-async def test_a_redirect_is_an_answer(page: Page, site: Any) -> None:
+async def test_a_redirect_is_an_answer_before_there_is_one_to_where_it_leads(
+    page: Page, site: Any
+) -> None:
     await page.goto(site.put("/here"))
-    wanted = site.put("/api/x", status=302, headers={"Location": site.put("/login")})
-    response = await captured(page, lambda: page.evaluate(POST, wanted))
-    assert (response.status, response.url, response.body) == (302, wanted, "")
+    login = site.put("/login", wait=trio.Event())
+    wanted = site.put("/api/x", status=302, headers={"Location": login})
+    ask = "(url) => { fetch(url, {method: 'POST'}) }"
+    response = await captured(page, lambda: page.evaluate(ask, wanted))
+    assert response == Response(302, wanted, "", "", leads_to=login)
 
 
 async def test_a_request_without_an_answer_is_told_with_the_reason(

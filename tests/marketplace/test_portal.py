@@ -50,6 +50,7 @@ class Response:
     mime_type: str = "application/json"
     body: str = ""
     lost: str = ""
+    leads_to: str = ""
 
 
 def look(
@@ -477,6 +478,44 @@ async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
     seen = [(0.0, Response(status=302, url=url)) for url in way]
     tab = Tab(answers=[*seen, (0.3, Response(status=302, url=LINKS_CALL))])
     await raised(HumanCheck, submit_form(tab))
+
+
+async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    redirect = Response(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
+    await raised(HumanCheck, submit_form(Tab(answers=[(0.3, redirect)])))
+    assert trio.current_time() == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "error", "after"),
+    [
+        ([], SessionLost, portal._SETTLED_AFTER),
+        ([Response(status=200, url=LOGIN)], SessionLost, 1.0),
+        ([Response(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
+    ],
+    ids=["a slow one", "its page comes", "it leads on to a check"],
+)
+async def test_a_redirect_to_a_login_counts_when_it_does_not_lead_on(
+    seen: list[Response],
+    error: type[Exception],
+    after: float,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    redirect = Response(status=302, url=LINKS_CALL, leads_to=LOGIN)
+    later = [(1.0, response) for response in seen]
+    await raised(error, submit_form(Tab(answers=[(0.0, redirect), *later])))
+    assert trio.current_time() == pytest.approx(after, abs=0.1)
+
+
+async def test_what_the_page_asks_for_besides_hides_no_check(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    other = Response(status=200, url="https://affiliate.shopee.vn/api/login_status")
+    redirect = Response(status=302, url=LINKS_CALL)
+    answers = [(0.0, redirect), (0.0, other), (1.0, Response(status=200, url=CAPTCHA))]
+    await raised(HumanCheck, submit_form(Tab(answers=answers)))
 
 
 # Reading a product
