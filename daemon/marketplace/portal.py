@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -38,15 +37,10 @@ from daemon.marketplace.errors import (
     SessionLost,
 )
 from daemon.marketplace.markets import Market
-from daemon.marketplace.portal_page import PageResponse, PortalPage
+from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
-from daemon.marketplace.session import (
-    NO_PERMISSION,
-    PARTS_OF_SIGNS,
-    SIGN_PATHS,
-    Sign,
-    sign_of_url,
-)
+from daemon.marketplace.redirects import detours_of, seen_through
+from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
 from daemon.marketplace.values import to_dict, to_int
 
 logger = logging.getLogger(__name__)
@@ -82,8 +76,6 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
 _FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
-_REDIRECTS = range(300, 400)
-
 
 async def open_links_page(page: PortalPage, market: Market) -> None:
     """Load the custom link page and wait until its form can be used.
@@ -117,7 +109,7 @@ async def submit_form(
     does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
     """
     urls: JsonValue = [product.url(market) for product in products]
-    async with page.responses(_GRAPHQL) as responses, _detours(page) as detours:
+    async with page.responses(_GRAPHQL) as responses, detours_of(page) as detours:
         try:
             result = await page.evaluate(
                 _FORM,
@@ -134,7 +126,7 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await _check_settled(page)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await _seen_through(await _answer(page, responses), detours)
+        response = await seen_through(await _answer(page, responses), detours)
     if response.lost:
         raise await _broken_off(page, response)
     return _rows(response, products, market)
@@ -173,7 +165,10 @@ async def read_product_page(
 
     Takes the tab elsewhere: it is not to be one that submits links.
     """
-    async with page.responses(_PRODUCT_CALL, method="GET") as responses, _detours(page) as detours:
+    async with (
+        page.responses(_PRODUCT_CALL, method="GET") as responses,
+        detours_of(page) as detours,
+    ):
         try:
             _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
             with trio.fail_after(PRODUCT_WAIT):
@@ -181,7 +176,7 @@ async def read_product_page(
                     response = await _next(page, responses)
                     if _asks_for(response.url, product):
                         break
-            response = await _seen_through(response, detours)
+            response = await seen_through(response, detours)
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
         except trio.TooSlowError:
@@ -260,44 +255,6 @@ async def _answer(
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
-def _detours(
-    page: PortalPage,
-) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
-    """What the page asks for on its way to a login or a human check, and some that is neither.
-
-    Where a call is redirected to cannot be read by the page, but it shows here, also when the
-    request is never sent; and which of the two it is makes all the difference for the account.
-    """
-    return page.responses(*PARTS_OF_SIGNS, method="GET")
-
-
-async def _seen_through(
-    response: PageResponse, detours: trio.MemoryReceiveChannel[PageResponse]
-) -> PageResponse:
-    """`response`; if it is a redirect, with the URL that it leads to in the place of its own.
-
-    A check counts as soon as the way leads to it, however long its page takes. A login counts when
-    its page is there or takes its time: the way may go on to the check, which a login does not end.
-    """
-    if response.status not in _REDIRECTS or sign_of_url(response.url):
-        return response
-    hop, login = response, ""
-    with trio.move_on_after(_SETTLED_AFTER):
-        while True:
-            signs = {sign_of_url(url): url for url in (hop.url, hop.leads_to)}
-            if check := signs.get(Sign.HUMAN_CHECK):
-                return _led_to(check, response)
-            login = signs.get(Sign.LOST, login)
-            if Sign.LOST in signs and hop.status not in _REDIRECTS:
-                break
-            hop = await detours.receive()
-    return _led_to(login, response) if login else response
-
-
-def _led_to(url: str, redirect: PageResponse) -> PageResponse:
-    return _Answer(redirect.status, url, redirect.mime_type, redirect.body)
-
-
 async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
     """The error for an answer without a body: the page may have left because of it."""
     await _check_settled(page)
@@ -324,7 +281,7 @@ async def _call(
     A page that leaves ends its calls, so where it went is asked before the call is blamed. When it
     has left before, the call is not made: the answer is the URL where the page is now.
     """
-    async with _detours(page) as detours:
+    async with detours_of(page) as detours:
         try:
             result = to_dict(
                 await page.evaluate(
@@ -346,25 +303,13 @@ async def _call(
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
             await _check_settled(page)
             raise PortalDown(f"the call to it broke off ({failed})")
-        answer = _Answer(
+        answer = Answer(
             status=to_int(result.get("status")) or 0,
             url=str(result.get("url", "")),
             mime_type=str(result.get("mimeType", "")),
             body=str(result.get("body", "")),
         )
-        return await _seen_through(answer, detours)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A `PageResponse` of our own making."""
-
-    status: int
-    url: str
-    mime_type: str
-    body: str
-    lost: str = ""
-    leads_to: str = ""
+        return await seen_through(answer, detours)
 
 
 def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:

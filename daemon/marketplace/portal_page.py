@@ -7,6 +7,7 @@ of the marketplace hangs on how a tab is driven.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -34,6 +35,18 @@ class PageResponse(Protocol):
     @property
     def leads_to(self) -> str:
         """The URL that a redirect leads to, where that is known by the answer itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A `PageResponse` of our own making."""
+
+    status: int
+    url: str
+    mime_type: str
+    body: str
+    lost: str = ""
+    leads_to: str = ""
 
 
 class PortalPage(Protocol):

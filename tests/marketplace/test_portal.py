@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,49 +11,35 @@ import trio.testing
 from pydantic import JsonValue
 
 from daemon.browser.errors import ContextLost
-from daemon.errors import UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
-    NotThere,
     PortalChanged,
     PortalDown,
     PortalSilent,
     ProductsRefused,
     SessionLost,
 )
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-
-VN = market("vn")
-PAGE = "https://affiliate.shopee.vn/offer/custom_link"
-LINKS_CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
-PRODUCT_CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=101"
-LOGIN = "https://shopee.vn/buyer/login?next=x"
-CAPTCHA = "https://shopee.vn/verify/captcha?next=x"
-PRODUCTS = [Product(11, 101), Product(11, 102)]
-URLS = ["https://shopee.vn/product/11/101", "https://shopee.vn/product/11/102"]
-
-Json = dict[str, Any]
-
-
-@dataclass
-class Response:
-    status: int = 200
-    url: str = LINKS_CALL
-    mime_type: str = "application/json"
-    body: str = ""
-    lost: str = ""
-    leads_to: str = ""
-
-
-def look(
-    form: str = "ready", *, url: str = PAGE, status: int = 200, password: bool = False
-) -> Json:
-    return {"url": url, "status": status, "password": password, "form": form}
+from tests.marketplace.tabs import (
+    CAPTCHA,
+    LINKS_CALL,
+    LOGIN,
+    PAGE,
+    URLS,
+    VN,
+    Json,
+    Response,
+    Tab,
+    called,
+    look,
+    raised,
+    read_fetch,
+    submit_fetch,
+    submit_form,
+)
 
 
 def row(item_id: int) -> Json:
@@ -76,93 +59,6 @@ GOOD_ROWS = [
     Row("https://s.shopee.vn/102", row(102)["longLink"], FailCode.SUCCESS, 0),
 ]
 GOOD_BODY = links_body(row(101), row(102))
-PRODUCT_BODY = json.dumps(
-    {"code": 0, "data": {"batch_item_for_item_card_full": {"name": "Son", "price": "12220000000"}}}
-)
-
-
-@dataclass
-class Tab:
-    """A tab that plays what it is told. The last of `looks` is shown from then on.
-
-    `press` and `call` are what the scripts of a submit and of a call give; `answers` are the
-    responses that the page then receives, each so many seconds after the other.
-    """
-
-    lands: str = PAGE
-    looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
-    press: Any = field(default_factory=lambda: {"pressed": True})
-    call: JsonValue | Exception = None
-    answers: Sequence[tuple[float, Response]] = ()
-    visited: list[str] = field(default_factory=list)
-    submits: list[Any] = field(default_factory=list)
-    calls: list[Any] = field(default_factory=list)
-    followed: list[tuple[str, str]] = field(default_factory=list)
-
-    async def goto(self, url: str) -> str:
-        await trio.lowlevel.checkpoint()
-        self.visited.append(url)
-        return self.lands
-
-    async def evaluate(
-        self, function: str, *arguments: JsonValue, deadline: float = 10
-    ) -> JsonValue:
-        await trio.lowlevel.checkpoint()
-        assert function in (portal._FORM, portal._CALL)
-        assert deadline < 60
-        if arguments[0] == "look":
-            return self._look()
-        if arguments[0] == "submit":
-            self.submits.append(arguments[1:3])
-            return self._given(self.press)
-        self.calls.append(arguments)
-        return self._given(self.call)
-
-    @asynccontextmanager
-    async def responses(
-        self, *url_parts: str, method: str = "POST"
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
-        self.followed += [(method, url_part) for url_part in url_parts]
-        send, receive = trio.open_memory_channel[Response](16)
-        failure: UpstreamFailed | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._answer, url_parts, send)
-            try:
-                yield receive
-            except UpstreamFailed as error:
-                failure = error  # to leave as it is, and in no group of the nursery's
-            finally:
-                nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-
-    async def _answer(
-        self, url_parts: Sequence[str], send: trio.MemorySendChannel[Response]
-    ) -> None:
-        for seconds, response in self.answers:
-            await trio.sleep(seconds)
-            if any(part in response.url for part in url_parts):
-                await send.send(response)
-
-    def _look(self) -> JsonValue:
-        first, *rest = self.looks
-        self.looks = rest or [first]
-        return self._given(first)
-
-    @staticmethod
-    def _given(value: Any) -> JsonValue:
-        if isinstance(value, Exception):
-            raise value
-        return value  # type: ignore[no-any-return]
-
-
-async def raised(error: type[Exception], work: Any) -> Any:
-    """The error that `work` raises."""
-    with pytest.raises(error) as caught:
-        await work
-    return caught.value
-
-
 # Opening the page
 
 
@@ -234,10 +130,6 @@ async def test_a_look_that_gives_nonsense_is_no_form(
 
 
 # Submitting by the form
-
-
-async def submit_form(tab: Tab, *sub_ids: str) -> list[Row]:
-    return await portal.submit_form(tab, VN, PRODUCTS, sub_ids)
 
 
 async def test_the_form_gets_canonical_links_and_the_sub_ids() -> None:
@@ -378,14 +270,6 @@ async def test_the_portals_own_code_is_logged(caplog: pytest.LogCaptureFixture) 
 # Submitting by the page's own call
 
 
-async def submit_fetch(tab: Tab, *sub_ids: str) -> list[Row]:
-    return await portal.submit_fetch(tab, VN, PRODUCTS, sub_ids)
-
-
-def called(body: str, *, status: int = 200, url: str = LINKS_CALL) -> Json:
-    return {"status": status, "url": url, "mimeType": "application/json", "body": body}
-
-
 async def test_the_call_is_the_pages_own() -> None:
     tab = Tab(call=called(GOOD_BODY))
     assert await submit_fetch(tab, "a", "", "c") == GOOD_ROWS
@@ -449,151 +333,3 @@ async def test_a_page_that_left_before_the_call_is_told_at_once(
 
 async def test_a_call_whose_page_is_loaded_anew_is_the_browsers_failure() -> None:
     await raised(ContextLost, submit_fetch(Tab(call=ContextLost("reloaded"))))
-
-
-def redirected(url: str, led_to: str | None) -> Tab:
-    """A tab whose call is answered with a redirect; where it leads shows a little later."""
-    detour = [(0.3, Response(status=0, url=led_to, lost="net::ERR_FAILED"))] if led_to else []
-    answer = (0.0, Response(status=302, url=url))
-    return Tab(call=called("", status=302, url=url), answers=[answer, *detour])
-
-
-@pytest.mark.parametrize("submit", [submit_form, submit_fetch])
-@pytest.mark.parametrize(
-    ("led_to", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck), (None, PortalDown)]
-)
-async def test_a_redirected_submit_is_explained_by_where_it_leads(
-    submit: Any,
-    led_to: str | None,
-    error: type[Exception],
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    await raised(error, submit(redirected(LINKS_CALL, led_to)))
-
-
-@pytest.mark.parametrize("way", [(LOGIN, CAPTCHA), (CAPTCHA, LOGIN)])
-async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
-    way: tuple[str, ...], autojump_clock: trio.testing.MockClock
-) -> None:
-    seen = [(0.0, Response(status=302, url=url)) for url in way]
-    tab = Tab(answers=[*seen, (0.3, Response(status=302, url=LINKS_CALL))])
-    await raised(HumanCheck, submit_form(tab))
-
-
-async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    redirect = Response(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
-    await raised(HumanCheck, submit_form(Tab(answers=[(0.3, redirect)])))
-    assert trio.current_time() == pytest.approx(0.3, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("seen", "error", "after"),
-    [
-        ([], SessionLost, portal._SETTLED_AFTER),
-        ([Response(status=200, url=LOGIN)], SessionLost, 1.0),
-        ([Response(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
-    ],
-    ids=["a slow one", "its page comes", "it leads on to a check"],
-)
-async def test_a_redirect_to_a_login_counts_when_it_does_not_lead_on(
-    seen: list[Response],
-    error: type[Exception],
-    after: float,
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    redirect = Response(status=302, url=LINKS_CALL, leads_to=LOGIN)
-    later = [(1.0, response) for response in seen]
-    await raised(error, submit_form(Tab(answers=[(0.0, redirect), *later])))
-    assert trio.current_time() == pytest.approx(after, abs=0.1)
-
-
-async def test_what_the_page_asks_for_besides_hides_no_check(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    other = Response(status=200, url="https://affiliate.shopee.vn/api/login_status")
-    redirect = Response(status=302, url=LINKS_CALL)
-    answers = [(0.0, redirect), (0.0, other), (1.0, Response(status=200, url=CAPTCHA))]
-    await raised(HumanCheck, submit_form(Tab(answers=answers)))
-
-
-# Reading a product
-
-
-async def read_fetch(tab: Tab) -> Any:
-    return await portal.read_product_fetch(tab, VN, PRODUCTS[0], default_cap=40_000)
-
-
-async def read_page(tab: Tab) -> Any:
-    return await portal.read_product_page(tab, VN, PRODUCTS[0], default_cap=40_000)
-
-
-async def test_product_data_by_a_call_leaves_the_page_where_it_is() -> None:
-    tab = Tab(call=called(PRODUCT_BODY, url=PRODUCT_CALL))
-    assert (await read_fetch(tab)).price == 122_200
-    assert tab.calls[0][:3] == ("GET", PRODUCT_CALL, None)
-    assert tab.visited == []
-
-
-async def test_product_data_by_the_page_is_what_the_page_is_told() -> None:
-    others = [
-        Response(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
-        Response(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
-    ]
-    good = Response(url=PRODUCT_CALL + "&x=1", body=PRODUCT_BODY)
-    tab = Tab(answers=[(0, response) for response in (*others, good)])
-    assert (await read_page(tab)).price == 122_200
-    assert tab.visited == ["https://affiliate.shopee.vn/offer/product_offer/101"]
-    assert tab.followed[0] == ("GET", "/api/v3/offer/product")
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "error"),
-    [
-        (401, "{}", ProductsRefused),
-        (403, "{}", ProductsRefused),
-        (429, "{}", ProductsRefused),
-        (200, "<html>", ProductsRefused),
-        (200, '{"is_login": false}', ProductsRefused),
-        (200, '{"error": 90309999}', HumanCheck),
-        (500, "{}", PortalDown),
-        (200, '{"data": null}', NotThere),
-    ],
-)
-@pytest.mark.parametrize("read", [read_fetch, read_page])
-async def test_a_refusal_of_product_data(
-    read: Any, status: int, body: str, error: type[Exception]
-) -> None:
-    response = Response(status=status, url=PRODUCT_CALL, body=body)
-    tab = Tab(call=called(body, status=status, url=PRODUCT_CALL), answers=[(0, response)])
-    await raised(error, read(tab))
-
-
-@pytest.mark.parametrize("read", [read_fetch, read_page])
-@pytest.mark.parametrize(
-    ("led_to", "error"),
-    [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck), (None, ProductsRefused)],
-)
-async def test_a_redirected_reading_is_explained_by_where_it_leads(
-    read: Any, led_to: str | None, error: type[Exception], autojump_clock: trio.testing.MockClock
-) -> None:
-    await raised(error, read(redirected(PRODUCT_CALL, led_to)))
-
-
-@pytest.mark.parametrize(("lands", "error"), [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck)])
-async def test_a_product_page_that_ends_elsewhere(lands: str, error: type[Exception]) -> None:
-    await raised(error, read_page(Tab(lands=lands)))
-
-
-async def test_a_product_page_that_asks_nothing_is_silent(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    await raised(PortalSilent, read_page(Tab()))
-    assert trio.current_time() == pytest.approx(portal.PRODUCT_WAIT, abs=0.1)
-
-
-@pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])
-async def test_product_data_that_was_lost(status: int, error: type[Exception]) -> None:
-    response = Response(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
-    await raised(error, read_page(Tab(answers=[(0, response)])))

@@ -1,0 +1,148 @@
+"""A tab of a few lines for the portal's adapter, which plays what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from pydantic import JsonValue
+
+from daemon.errors import UpstreamFailed
+from daemon.marketplace import portal
+from daemon.marketplace.answers import Row
+from daemon.marketplace.links import Product
+from daemon.marketplace.markets import market
+
+VN = market("vn")
+PAGE = "https://affiliate.shopee.vn/offer/custom_link"
+LINKS_CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
+PRODUCT_CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=101"
+LOGIN = "https://shopee.vn/buyer/login?next=x"
+CAPTCHA = "https://shopee.vn/verify/captcha?next=x"
+PRODUCTS = [Product(11, 101), Product(11, 102)]
+URLS = ["https://shopee.vn/product/11/101", "https://shopee.vn/product/11/102"]
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Response:
+    status: int = 200
+    url: str = LINKS_CALL
+    mime_type: str = "application/json"
+    body: str = ""
+    lost: str = ""
+    leads_to: str = ""
+
+
+def look(
+    form: str = "ready", *, url: str = PAGE, status: int = 200, password: bool = False
+) -> Json:
+    return {"url": url, "status": status, "password": password, "form": form}
+
+
+@dataclass
+class Tab:
+    """A tab that plays what it is told. The last of `looks` is shown from then on.
+
+    `press` and `call` are what the scripts of a submit and of a call give; `answers` are the
+    responses that the page then receives, each so many seconds after the other.
+    """
+
+    lands: str = PAGE
+    looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
+    press: Any = field(default_factory=lambda: {"pressed": True})
+    call: JsonValue | Exception = None
+    answers: Sequence[tuple[float, Response]] = ()
+    visited: list[str] = field(default_factory=list)
+    submits: list[Any] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)
+    followed: list[tuple[str, str]] = field(default_factory=list)
+
+    async def goto(self, url: str) -> str:
+        await trio.lowlevel.checkpoint()
+        self.visited.append(url)
+        return self.lands
+
+    async def evaluate(
+        self, function: str, *arguments: JsonValue, deadline: float = 10
+    ) -> JsonValue:
+        await trio.lowlevel.checkpoint()
+        assert function in (portal._FORM, portal._CALL)
+        assert deadline < 60
+        if arguments[0] == "look":
+            return self._look()
+        if arguments[0] == "submit":
+            self.submits.append(arguments[1:3])
+            return self._given(self.press)
+        self.calls.append(arguments)
+        return self._given(self.call)
+
+    @asynccontextmanager
+    async def responses(
+        self, *url_parts: str, method: str = "POST"
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
+        self.followed += [(method, url_part) for url_part in url_parts]
+        send, receive = trio.open_memory_channel[Response](16)
+        failure: UpstreamFailed | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._answer, url_parts, send)
+            try:
+                yield receive
+            except UpstreamFailed as error:
+                failure = error  # to leave as it is, and in no group of the nursery's
+            finally:
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _answer(
+        self, url_parts: Sequence[str], send: trio.MemorySendChannel[Response]
+    ) -> None:
+        for seconds, response in self.answers:
+            await trio.sleep(seconds)
+            if any(part in response.url for part in url_parts):
+                await send.send(response)
+
+    def _look(self) -> JsonValue:
+        first, *rest = self.looks
+        self.looks = rest or [first]
+        return self._given(first)
+
+    @staticmethod
+    def _given(value: Any) -> JsonValue:
+        if isinstance(value, Exception):
+            raise value
+        return value  # type: ignore[no-any-return]
+
+
+async def raised(error: type[Exception], work: Any) -> Any:
+    """The error that `work` raises."""
+    with pytest.raises(error) as caught:
+        await work
+    return caught.value
+
+
+async def submit_form(tab: Tab, *sub_ids: str) -> list[Row]:
+    return await portal.submit_form(tab, VN, PRODUCTS, sub_ids)
+
+
+async def submit_fetch(tab: Tab, *sub_ids: str) -> list[Row]:
+    return await portal.submit_fetch(tab, VN, PRODUCTS, sub_ids)
+
+
+def called(body: str, *, status: int = 200, url: str = LINKS_CALL) -> Json:
+    return {"status": status, "url": url, "mimeType": "application/json", "body": body}
+
+
+async def read_fetch(tab: Tab) -> Any:
+    return await portal.read_product_fetch(tab, VN, PRODUCTS[0], default_cap=40_000)
+
+
+async def read_page(tab: Tab) -> Any:
+    return await portal.read_product_page(tab, VN, PRODUCTS[0], default_cap=40_000)

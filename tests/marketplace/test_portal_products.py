@@ -1,0 +1,93 @@
+"""Product data through the portal, on a tab of a few lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from daemon.marketplace import portal
+from daemon.marketplace.errors import (
+    HumanCheck,
+    NotThere,
+    PortalDown,
+    PortalSilent,
+    ProductsRefused,
+)
+from tests.marketplace.tabs import (
+    CAPTCHA,
+    LOGIN,
+    PRODUCT_CALL,
+    Response,
+    Tab,
+    called,
+    raised,
+    read_fetch,
+    read_page,
+)
+
+PRODUCT_BODY = json.dumps(
+    {"code": 0, "data": {"batch_item_for_item_card_full": {"name": "Son", "price": "12220000000"}}}
+)
+
+
+async def test_product_data_by_a_call_leaves_the_page_where_it_is() -> None:
+    tab = Tab(call=called(PRODUCT_BODY, url=PRODUCT_CALL))
+    assert (await read_fetch(tab)).price == 122_200
+    assert tab.calls[0][:3] == ("GET", PRODUCT_CALL, None)
+    assert tab.visited == []
+
+
+async def test_product_data_by_the_page_is_what_the_page_is_told() -> None:
+    others = [
+        Response(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
+        Response(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
+    ]
+    good = Response(url=PRODUCT_CALL + "&x=1", body=PRODUCT_BODY)
+    tab = Tab(answers=[(0, response) for response in (*others, good)])
+    assert (await read_page(tab)).price == 122_200
+    assert tab.visited == ["https://affiliate.shopee.vn/offer/product_offer/101"]
+    assert tab.followed[0] == ("GET", "/api/v3/offer/product")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (401, "{}", ProductsRefused),
+        (403, "{}", ProductsRefused),
+        (429, "{}", ProductsRefused),
+        (200, "<html>", ProductsRefused),
+        (200, '{"is_login": false}', ProductsRefused),
+        (200, '{"error": 90309999}', HumanCheck),
+        (500, "{}", PortalDown),
+        (200, '{"data": null}', NotThere),
+    ],
+)
+@pytest.mark.parametrize("read", [read_fetch, read_page])
+async def test_a_refusal_of_product_data(
+    read: Any, status: int, body: str, error: type[Exception]
+) -> None:
+    response = Response(status=status, url=PRODUCT_CALL, body=body)
+    tab = Tab(call=called(body, status=status, url=PRODUCT_CALL), answers=[(0, response)])
+    await raised(error, read(tab))
+
+
+@pytest.mark.parametrize(("lands", "error"), [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck)])
+async def test_a_product_page_that_ends_elsewhere(lands: str, error: type[Exception]) -> None:
+    await raised(error, read_page(Tab(lands=lands)))
+
+
+async def test_a_product_page_that_asks_nothing_is_silent(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await raised(PortalSilent, read_page(Tab()))
+    assert trio.current_time() == pytest.approx(portal.PRODUCT_WAIT, abs=0.1)
+
+
+@pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])
+async def test_product_data_that_was_lost(status: int, error: type[Exception]) -> None:
+    response = Response(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
+    await raised(error, read_page(Tab(answers=[(0, response)])))

@@ -1,0 +1,109 @@
+"""Calls of the page that are redirected, on a tab of a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from daemon.marketplace.errors import (
+    HumanCheck,
+    PortalDown,
+    ProductsRefused,
+    SessionLost,
+)
+from daemon.marketplace.redirects import LEADS_ON_WITHIN
+from tests.marketplace.tabs import (
+    CAPTCHA,
+    LINKS_CALL,
+    LOGIN,
+    PRODUCT_CALL,
+    Response,
+    Tab,
+    called,
+    raised,
+    read_fetch,
+    read_page,
+    submit_fetch,
+    submit_form,
+)
+
+
+def redirected(url: str, led_to: str | None) -> Tab:
+    """A tab whose call is answered with a redirect; where it leads shows a little later."""
+    detour = [(0.3, Response(status=0, url=led_to, lost="net::ERR_FAILED"))] if led_to else []
+    answer = (0.0, Response(status=302, url=url))
+    return Tab(call=called("", status=302, url=url), answers=[answer, *detour])
+
+
+@pytest.mark.parametrize("submit", [submit_form, submit_fetch])
+@pytest.mark.parametrize(
+    ("led_to", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck), (None, PortalDown)]
+)
+async def test_a_redirected_submit_is_explained_by_where_it_leads(
+    submit: Any,
+    led_to: str | None,
+    error: type[Exception],
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await raised(error, submit(redirected(LINKS_CALL, led_to)))
+
+
+@pytest.mark.parametrize("way", [(LOGIN, CAPTCHA), (CAPTCHA, LOGIN)])
+async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
+    way: tuple[str, ...], autojump_clock: trio.testing.MockClock
+) -> None:
+    seen = [(0.0, Response(status=302, url=url)) for url in way]
+    tab = Tab(answers=[*seen, (0.3, Response(status=302, url=LINKS_CALL))])
+    await raised(HumanCheck, submit_form(tab))
+
+
+async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    redirect = Response(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
+    await raised(HumanCheck, submit_form(Tab(answers=[(0.3, redirect)])))
+    assert trio.current_time() == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "error", "after"),
+    [
+        ([], SessionLost, LEADS_ON_WITHIN),
+        ([Response(status=200, url=LOGIN)], SessionLost, 1.0),
+        ([Response(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
+    ],
+    ids=["a slow one", "its page comes", "it leads on to a check"],
+)
+async def test_a_redirect_to_a_login_counts_when_it_does_not_lead_on(
+    seen: list[Response],
+    error: type[Exception],
+    after: float,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    redirect = Response(status=302, url=LINKS_CALL, leads_to=LOGIN)
+    later = [(1.0, response) for response in seen]
+    await raised(error, submit_form(Tab(answers=[(0.0, redirect), *later])))
+    assert trio.current_time() == pytest.approx(after, abs=0.1)
+
+
+async def test_what_the_page_asks_for_besides_hides_no_check(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    other = Response(status=200, url="https://affiliate.shopee.vn/api/login_status")
+    redirect = Response(status=302, url=LINKS_CALL)
+    answers = [(0.0, redirect), (0.0, other), (1.0, Response(status=200, url=CAPTCHA))]
+    await raised(HumanCheck, submit_form(Tab(answers=answers)))
+
+
+@pytest.mark.parametrize("read", [read_fetch, read_page])
+@pytest.mark.parametrize(
+    ("led_to", "error"),
+    [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck), (None, ProductsRefused)],
+)
+async def test_a_redirected_reading_is_explained_by_where_it_leads(
+    read: Any, led_to: str | None, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    await raised(error, read(redirected(PRODUCT_CALL, led_to)))
