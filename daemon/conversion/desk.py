@@ -227,7 +227,7 @@ class _Desk:
         if trio.current_time() >= deadline:  # it waited for the desk to be there again
             raise still_queued()
         self._last_number += 1
-        work = Work(order, self._market, self._last_number)
+        work = Work(order, self._market, self._last_number, deadline)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
@@ -262,7 +262,7 @@ class _Desk:
             if isinstance(product, int):
                 work.entries[link] = Failed(product)
                 return
-            row = await self._row(work, product, work.ranks[link])
+            row = await self._row(work, product, link)
             if row.short_link is None:
                 work.entries[link] = Failed(row.fail_code or FailCode.UNKNOWN)
                 return
@@ -304,7 +304,7 @@ class _Desk:
                 await work.gathered.wait()
         work.gathered.set()
 
-    async def _row(self, work: Work, product: Product, rank: tuple[int, int]) -> Row:
+    async def _row(self, work: Work, product: Product, link: str) -> Row:
         cookie = work.order.cookie if self._links.needs_cookie else None
         sub_ids = work.order.sub_ids
         remembered = self._rows.get((_whose(cookie), product, sub_ids))
@@ -313,7 +313,7 @@ class _Desk:
         if not work.tickets:  # all of a request's products get in, or none
             self._lines.check_room()
         line = self._line(cookie)
-        ticket = line.ticket(cookie, product, sub_ids, rank)
+        ticket = line.ticket(cookie, product, sub_ids, work.ranks[link], work.deadline)
         work.tickets.append(ticket)
         return await line.row(ticket)
 

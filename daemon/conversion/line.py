@@ -3,7 +3,9 @@
 The portal's page takes a few links at once, with one set of sub-ids, and its owner would not press
 the button twice at the same moment. So each account has a line of `Ticket`s and at most one worker
 that takes as many of them as fit together. Whoever is first is submitted at once; merging happens
-only among those who have to wait anyway.
+only among those who have to wait anyway. Whoever will be gone before the portal could answer is
+passed over: when many have waited for long, each would else have a submit begun, and taken back, in
+its last moment.
 
 What goes wrong is noted on the `Account`, and while that is paused the line gives out no tickets.
 A line knows neither the browser nor the portal: `submit` does the work.
@@ -20,7 +22,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
+from math import ceil, inf
 from typing import TypeVar
 
 import trio
@@ -41,6 +43,10 @@ Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence
 Waited = Callable[[float], None]
 
 
+LEAST_TIME = 0.5
+"""Seconds that whoever waits for a link still has to have when its submit begins. A portal that is
+well answers within it."""
+
 READS_AT_ONCE = 3
 """Products read at the same time for an account: about as many as its owner would have open."""
 
@@ -53,12 +59,14 @@ class Ticket:
     """One link that waits for its row, or for the refusal of the submit it was part of.
 
     All who want the same link of the same cookie with the same sub-ids hold the same ticket.
+    `until` is when the last of them will be gone, on trio's clock.
     """
 
     cookie: Cookie | None
     product: Product
     sub_ids: SubIds
     rank: tuple[int, int]
+    until: float
     holders: int = 0
     since: float = field(default_factory=trio.current_time)
     works: Together = field(default_factory=Together)
@@ -140,22 +148,25 @@ class Line:
         product: Product,
         sub_ids: SubIds,
         rank: tuple[int, int] = (0, 0),
+        until: float = inf,
     ) -> Ticket:
         """A place in the line, or the place of who is there already with the same link.
 
         Those of a lower `rank` (the number of a request, the place of a link in it) stand in front.
+        `until` is when whoever takes it will be gone, on trio's clock: see LEAST_TIME.
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
         if self.account.check is not None:
             # One error for many: each raises it without the frames that another one added.
             raise self.account.check.with_traceback(None)
-        new = Ticket(cookie, product, sub_ids, rank)
+        new = Ticket(cookie, product, sub_ids, rank, until)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
             insort(self._waiting, ticket, key=lambda one: one.rank)
-            if not self._working:
-                self._working = True
-                self._nursery.start_soon(self._work)
+        ticket.until = max(ticket.until, until)
+        if not self._working:
+            self._working = True
+            self._nursery.start_soon(self._work)
         ticket.holders += 1
         ticket.works.join()
         return ticket
@@ -210,14 +221,18 @@ class Line:
 
     async def _work(self) -> None:
         try:
-            while self._waiting:
-                await self._run_batch(self._next_batch())
+            while batch := self._next_batch():
+                await self._run_batch(batch)
         finally:
             self._working = False
 
-    def _next_batch(self) -> _Batch:
-        first = self._waiting[0]
-        fitting = [one for one in self._waiting if one.fits_with == first.fits_with]
+    def _next_batch(self) -> _Batch | None:
+        """None when nobody waits, or for so short a time only that there is nothing to begin."""
+        enough = trio.current_time() + LEAST_TIME
+        in_time = [one for one in self._waiting if one.until >= enough]
+        if not in_time:
+            return None
+        fitting = [one for one in in_time if one.fits_with == in_time[0].fits_with]
         batch = _Batch(fitting[: self._chunk])
         for ticket in batch.tickets:
             self._waiting.remove(ticket)

@@ -53,10 +53,11 @@ Entry = Converted | Failed
 
 
 class Work:
-    """What is known of one order so far."""
+    """What is known of one order so far. `deadline` is on trio's clock."""
 
-    def __init__(self, order: Order, market: Market, number: int) -> None:
+    def __init__(self, order: Order, market: Market, number: int, deadline: float) -> None:
         self.order = order
+        self.deadline = deadline
         # Tasks run in any order; requests, and the links of one, keep theirs by this.
         self.ranks = {link: (number, place) for place, link in enumerate(order.links)}
         # A line end that a bot left on is no part of its link.

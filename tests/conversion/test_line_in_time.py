@@ -1,0 +1,67 @@
+"""Nothing is begun for who will be gone before it could end, and who never had a turn hears so."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.account import Account
+from daemon.conversion.line import LEAST_TIME, Line
+from daemon.errors import Unavailable, UpstreamFailed
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Bench, FakeLinks
+
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
+    return Line(links.create, Account("1001"), chunk=3, nursery=nursery, waited=lambda _: None)
+
+
+async def wait_for(line: Line, number: int, *, seconds: float) -> None:
+    """Wait for a link's row, for so many seconds."""
+    until = trio.current_time() + seconds
+    with trio.move_on_at(until):
+        await line.row(line.ticket(COOKIE, Product(7, number), (), until=until))
+
+
+async def test_nothing_is_submitted_for_who_will_be_gone(
+    line: Line, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    for number, seconds in ((1, LEAST_TIME / 2), (2, LEAST_TIME), (3, 5.0)):
+        nursery.start_soon(partial(wait_for, line, number, seconds=seconds))
+    await trio.sleep(10)
+    assert links.submitted == [{2, 3}]
+
+
+async def test_a_link_is_submitted_when_somebody_comes_who_has_time_for_it(
+    line: Line, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    nursery.start_soon(partial(wait_for, line, 1, seconds=LEAST_TIME / 2))
+    await wait_all_tasks_blocked()
+    assert links.submitted == []
+    await wait_for(line, 1, seconds=5.0)
+    assert links.submitted == [{1}]
+
+
+async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, patience=PATIENCE, chunk=1)
+    bench.links.script = [bench.silent] * 5
+    asked = []
+    for number in range(1, 6):
+        asked.append(ask(partial(bench.convert, bench.link(number))))
+        await trio.sleep(0.01)
+    await trio.sleep(2 * PATIENCE)
+    assert [type(one.refusal) for one in asked] == [UpstreamFailed] + [Unavailable] * 4
+    assert len(bench.links.submitted) == 1
