@@ -9,7 +9,7 @@ keeps the pauses where the next process finds them (`pauses.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,7 +19,9 @@ import trio
 
 from daemon.conversion.pauses import Pause
 from daemon.logs import Event
+from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
+from daemon.marketplace.links import earner
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ class Account:
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._digest: str | None = None  # of the cookie that the last trouble was with
         self._products_rest_until = -inf  # on trio's clock
+        self._earner: str | None = None  # who earns by its links, once that was seen
 
     @classmethod
     def paused_before(cls, pause: Pause, changed: AccountChanged) -> Account:
@@ -126,7 +129,29 @@ class Account:
     def made_links(self) -> None:
         """A submit went through, so there is a session."""
         if self.state.standing is Standing.SESSION_LOST:
-            self.clear()
+            self._end_trouble()
+
+    def own(self, rows: Sequence[Row]) -> list[Row]:
+        """`rows`, with an unknown error in the place of each that earns for somebody else.
+
+        Only the long links tell by which name the portal knows an account. So the first that are
+        made count, and of several names among these the most frequent.
+        """
+        names = [earner(row.long_link) if row.long_link else None for row in rows]
+        if self._earner is None:
+            self._earner = max(filter(None, names), key=names.count, default=None)
+        foreign = set(filter(None, names)) - {self._earner}
+        if foreign:
+            logger.warning(
+                "account %s: links that earn for %s, not for %s, are not given out; if both are "
+                "the account's own, smartlinkd account clear has it seen anew",
+                self.shown,
+                ", ".join(sorted(foreign)),
+                self._earner,
+            )
+        return [
+            UNKNOWN_ROW if name in foreign else row for name, row in zip(names, rows, strict=True)
+        ]
 
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data for a while; links go on."""
@@ -134,17 +159,23 @@ class Account:
         self._digest = cookie.digest if cookie else None
 
     def clear(self) -> bool:
-        """Forget all trouble. True when there was a pause or a lost session."""
+        """The owner says that all is well: forget all trouble, and who has earned so far. True when
+        there was a pause or a lost session.
+        """
+        self._earner = None
+        return self._end_trouble()
+
+    def cookie_synced(self, cookie: Cookie) -> None:
+        """A cookie for it came in: a new one ends all trouble, the same one none."""
+        if cookie.digest != self._digest:
+            self._end_trouble()
+
+    def _end_trouble(self) -> bool:
         had_one = self.state.standing is not Standing.ACTIVE
         self.check = None
         self._stand(Standing.ACTIVE, None, None)
         self._products_rest_until = -inf
         return had_one
-
-    def cookie_synced(self, cookie: Cookie) -> None:
-        """A cookie for it came in: a new one ends all trouble, the same one none."""
-        if cookie.digest != self._digest:
-            self.clear()
 
     def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
         self._digest = cookie.digest if cookie else None

@@ -321,7 +321,8 @@ class _Desk:
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
-            rows = await self._links.create(cookie, products, sub_ids)
+            made = await self._links.create(cookie, products, sub_ids)
+        rows = self._line(cookie).account.own(made)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
                 self._rows.put((_whose(cookie), product, sub_ids), row)

@@ -13,6 +13,7 @@ from daemon.marketplace.links import (
     Page,
     Product,
     Short,
+    earner,
     follow,
     parse,
 )
@@ -342,3 +343,20 @@ def test_the_reason_repeats_nothing_of_the_text() -> None:
     found = parse("https://shopee.vn.secret-host.example/secret-path", VN)
     assert isinstance(found, NotALink)
     assert "secret" not in found.why
+
+
+@pytest.mark.parametrize(
+    ("long_link", "name"),
+    [
+        ("https://shopee.vn/universal-link/product/7/1?utm_medium=x&utm_source=an_17&a=b", "an_17"),
+        ("https://shopee.vn/universal-link/product/7/1?utm_source=an_17#x", "an_17"),
+        ("https://shopee.vn/universal-link/product/7/1?utm_content=an_17", None),
+        ("https://shopee.vn/universal-link/product/7/1?utm_source=an_", None),
+        ("https://shopee.vn/universal-link/product/7/1?utm_source=an_1%0Ax", None),
+        ("https://shopee.vn/product/7/1", None),
+        ("https://shopee.vn/product/7/1?" + "a=b&" * 65 + "utm_source=an_17", None),
+        ("ftp://x/?utm_source=an_17", None),
+    ],
+)
+def test_who_earns_by_a_long_link(long_link: str, name: str | None) -> None:
+    assert earner(long_link) == name

@@ -42,7 +42,8 @@ NOT_OF_THE_BROWSER = frozenset({*PORTAL, "client_gone", "sigterm", "clock_ahead"
 BROWSER = [name for name in STRIKES if name not in NOT_OF_THE_BROWSER]
 POINTS = (Point.SESSION, Point.PAGE, Point.SUBMIT, Point.ROW, Point.PRODUCT)
 UNSEEN = "row_other_account"
-"""Nobody but the portal knows by which number an account earns: see `tests/e2e/test_faults.py`."""
+"""An account's first links tell by which name it earns. Where they are these, all others are not
+its own: see `tests/conversion/test_earners.py`."""
 PORTAL_FAULTS = [f.name for f in FAULTS if f.point in POINTS and f.name != UNSEEN]
 CALLS_INVALID = "row_invalid_link"
 ORDERS = ("exit 3", "raw garbage", "hang", "close, hang", "deaf, hang", "flood 3, hang", "fill")

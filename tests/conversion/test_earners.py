@@ -1,0 +1,63 @@
+"""A link that earns for somebody else is not given out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.conversion.account import Account
+from daemon.marketplace.answers import UNKNOWN_ROW, Row
+from daemon.marketplace.codes import FailCode
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Bench
+
+FAILED = Row(None, None, FailCode.INVALID_LINK)
+
+
+def made(number: int, name: str | None = "an_17") -> Row:
+    source = f"&utm_source={name}" if name else ""
+    long_link = f"https://shopee.vn/universal-link/product/7/{number}?utm_medium=x{source}"
+    return Row(f"https://s.shopee.vn/{number}", long_link, FailCode.SUCCESS)
+
+
+def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> None:
+    account = Account("1001")
+    rows = [made(1), FAILED, made(2), made(3, None)]
+    assert account.own(rows) == rows
+    assert account.own(rows[2:]) == rows[2:]
+    assert caplog.records == []
+
+
+def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    account = Account("1001")
+    account.own([made(1)])
+    assert account.own([made(2, "an_99"), made(3)]) == [UNKNOWN_ROW, made(3)]
+    assert "earn for an_99, not for an_17" in caplog.text
+    assert account.own([made(4)]) == [made(4)]
+
+
+@pytest.mark.parametrize("names", [("an_99", "an_17", "an_17"), ("an_17", "an_99")])
+def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
+    rows = [made(number, name) for number, name in enumerate(names, start=1)]
+    own = [UNKNOWN_ROW if name == "an_99" else row for name, row in zip(names, rows, strict=True)]
+    assert Account("1001").own(rows) == own
+
+
+def test_the_owner_has_it_seen_anew() -> None:
+    account = Account("1001")
+    account.own([made(1)])
+    account.clear()
+    assert account.own([made(2, "an_99")]) == [made(2, "an_99")]
+
+
+async def test_it_is_not_remembered_either(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    bench.links.script = [[made(1)], [made(2, "an_99")], [made(2)]]
+    codes = [await bench.codes(bench.link(number)) for number in (1, 2, 2)]
+    assert codes == [[0], [-1], [0]]
