@@ -6,6 +6,10 @@ judged first), says honestly who it is, and reads a body only up to a bound. Pro
 environment are not looked at: with them the same link could be resolved differently by hand and by
 the service, and nobody would see why.
 
+A body is read as UTF-8, whatever charset its header names: addresses and JSON are written in it.
+Whoever answers would choose the codec otherwise, and some of Python's raise, are none for text, or
+take seconds ("punycode", for a page of our bound).
+
 Deadlines are trio's own, one around each call from the first byte to the last: httpx's timeouts
 start anew with every chunk, so that a drip of bytes would never end.
 """
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.cookiejar import CookieJar
 
 import httpx
 import trio
@@ -63,7 +67,7 @@ def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.Asyn
             # A compressed body has no bound that is worth the name.
             "Accept-Encoding": "identity",
         },
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        cookies=_NoCookies(),
         follow_redirects=False,
         trust_env=False,
         timeout=None,  # noqa: S113 - every call has a trio deadline
@@ -73,6 +77,15 @@ def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.Asyn
             "response": [_put_location_aside],
         },
     )
+
+
+class _NoCookies(CookieJar):
+    """Takes none, and looks at none: a policy that refuses them all would be asked only after each
+    was parsed, and the parser prints a traceback for an age that it cannot take.
+    """
+
+    def extract_cookies(self, *_: object) -> None:
+        """See `CookieJar`."""
 
 
 async def _put_location_aside(response: httpx.Response) -> None:
@@ -106,6 +119,8 @@ async def call(
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             # The type alone: httpx's messages can repeat the URL.
             raise NoAnswer(type(error).__name__) from None
+        except UnicodeError:  # half a character in it, or a name that DNS cannot hold
+            raise NoAnswer("its address cannot be written in a request") from None
     assert scope.cancelled_caught  # noqa: S101 - the body returns, raises, or was cancelled
     raise NoAnswer(f"no answer within {deadline:g} seconds")
 
@@ -122,7 +137,7 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
                 # Not `break`: that leaves generators below this one to the garbage collector, and
                 # the connection with them. Cancelled, they end in order at their next read.
                 enough.cancel()
-    text = bytes(body[:max_body]).decode(response.encoding or "utf-8", errors="replace")
+    text = bytes(body[:max_body]).decode(errors="replace")
     headers = response.headers.copy()
     if _LOCATION in response.extensions:
         headers[_LOCATION] = response.extensions[_LOCATION]

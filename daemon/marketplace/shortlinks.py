@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import urljoin
@@ -104,9 +105,14 @@ _MAX_TARGETS = 8
 
 
 def targets_in_page(html: str) -> list[str]:
-    """The addresses a page goes on to by itself, meta refresh first, as written in it."""
+    """The addresses a page goes on to by itself, meta refresh first, as written in it.
+
+    A page that the parser gives up on ends there.
+    """
     reader = _PageReader()
-    reader.feed(html)
+    # `<![x[` of no kind that it knows; `&#…;` of more digits than Python makes a number of.
+    with suppress(AssertionError, ValueError):
+        reader.feed(html)
     scripts = (_literal(match) for text in reader.scripts for match in _SCRIPT.finditer(text))
     return (reader.refreshes + list(scripts))[:_MAX_TARGETS]
 

@@ -70,6 +70,13 @@ async def test_cookies_are_never_kept() -> None:
     assert cookies == [None, None]
 
 
+async def test_a_cookie_that_cannot_be_read_is_not_looked_at() -> None:
+    # The standard library warns of it, and warnings are errors here.
+    ageless = f"SPC_F=1; Max-Age={'9' * 400}"
+    reply = await ask(lambda _: httpx.Response(200, headers={"Set-Cookie": ageless}))
+    assert reply.status == 200
+
+
 async def test_redirects_are_shown_and_not_followed() -> None:
     reply = await ask(lambda _: httpx.Response(302, headers={"Location": "/x"}))
     assert (reply.status, reply.headers["location"]) == (302, "/x")
@@ -145,10 +152,35 @@ async def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
     assert reply.text.endswith("b")
 
 
-async def test_an_unknown_charset_is_taken_for_utf8() -> None:
+@pytest.mark.parametrize(
+    "charset", ["nonsense", "undefined", "idna", "punycode", "base64", "zip", "utf-16", "\u00e9"]
+)
+async def test_every_charset_is_taken_for_utf8(charset: str) -> None:
+    header = f"text/html; charset={charset}".encode()
     reply = await ask(
         lambda _: httpx.Response(
-            200, content="à".encode(), headers={"Content-Type": "text/html; charset=nonsense"}
+            200, content="à".encode() + b"\xff", headers=[(b"Content-Type", header)]
         )
     )
-    assert reply.text == "à"
+    assert reply.text == "à\ufffd"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://shop.example/secret\ud83d",
+        "https://secret:\ud83d@shop.example/",
+        "https://xn--a/secret",
+    ],
+)
+async def test_an_address_that_cannot_be_written_gets_no_answer(url: str) -> None:
+    async with open_client(httpx.MockTransport(lambda _: httpx.Response(200))) as client:
+        with pytest.raises(NoAnswer) as caught:
+            await call(client, "GET", url, deadline=5, max_body=10)
+    assert str(caught.value) == "its address cannot be written in a request"
+
+
+async def test_nor_does_a_name_that_dns_cannot_hold() -> None:
+    async with open_client() as client:
+        with pytest.raises(NoAnswer, match="cannot be written"):
+            await call(client, "GET", f"http://{'a' * 64}.example/", deadline=5, max_body=10)

@@ -248,6 +248,22 @@ async def test_a_page_that_does_not(html: str) -> None:
     assert web.asked == [START]
 
 
+GIVEN_UP = ("<![foo[x]]>", "<![ 1", f"&#{'9' * 5000};")
+"""What Python's parser raises at."""
+
+
+@pytest.mark.parametrize("html", GIVEN_UP)
+async def test_a_page_that_the_parser_gives_up_on_leads_nowhere(html: str) -> None:
+    assert isinstance(await Web({START: page(html)}).resolve(), NotALink)
+
+
+@pytest.mark.parametrize("html", GIVEN_UP)
+async def test_and_what_it_said_before_that_counts(html: str) -> None:
+    assert (
+        await Web({START: page(f"<script>location='{PRODUCT}'</script>{html}")}).resolve() == ITEM
+    )
+
+
 async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:
     html = " " * MAX_BODY + f'<script>location="{PRODUCT}"</script>'
     assert isinstance(await Web({START: page(html)}).resolve(), NotALink)
