@@ -47,6 +47,7 @@ from daemon.front import Front, neighbourhood
 from daemon.logs import Event
 from daemon.marketplace.plain_http import open_client
 from daemon.metrics import Metrics
+from daemon.names import look_up_apart
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
 from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
@@ -97,6 +98,7 @@ async def serve(
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
+    look_up_apart()
     link = Link(given)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
         catalog = await trio.to_thread.run_sync(read_catalog, settings)

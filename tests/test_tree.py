@@ -86,6 +86,15 @@ async def test_it_answers_as_soon_as_it_says_so(tmp_path: Path) -> None:
         assert (await call(tmp_path / "state", "status"))["ok"] is True
 
 
+async def test_who_looks_up_a_name_takes_no_thread_of_its_parts(tmp_path: Path) -> None:
+    async with serving(settings(tmp_path)):
+        shared = trio.to_thread.current_default_thread_limiter()
+        shared.total_tokens = 1
+        async with shared:
+            with trio.fail_after(PATIENCE):
+                assert await trio.socket.getaddrinfo("localhost", 80)
+
+
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 async def test_an_ipv6_address_is_shown_as_a_url(tmp_path: Path) -> None:
     async with serving(settings(tmp_path, server={"bind": "[::1]:0"})) as url:

@@ -23,7 +23,8 @@ MEANWHILE = 3
 async def run_in_place(
     function: Callable[..., R], *args: object, limiter: trio.CapacityLimiter | None = None
 ) -> R:
-    """`trio.to_thread.run_sync`, with as much of its interface as the daemon uses."""
+    """`trio.to_thread.run_sync`, with as much of its interface as the daemon uses but for
+    look-ups of names, which no test with a mock clock makes."""
     await trio.lowlevel.checkpoint_if_cancelled()
     async with limiter or trio.to_thread.current_default_thread_limiter():
         with trio.CancelScope(shield=True):

@@ -1,0 +1,103 @@
+"""Names: who looks one up holds up others who do, and nobody else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from daemon.crews.connecting import resolve
+from daemon.crews.retrying import Silence
+from daemon.crews.sending import open_sender
+from daemon.marketplace.plain_http import NoAnswer, call, open_client
+from daemon.names import LOOK_UPS, look_up_apart
+
+HANG = 10.0
+"""Real seconds; whatever takes longer hangs."""
+URL = "http://localhost:1/"
+"""Nobody is there."""
+
+
+@pytest.fixture
+async def no_thread_free() -> AsyncIterator[None]:
+    """Of those that everybody shares."""
+    shared = trio.to_thread.current_default_thread_limiter()
+    shared.total_tokens = 1
+    async with shared:
+        yield
+
+
+async def look_up() -> None:
+    await trio.socket.getaddrinfo("localhost", 1)
+
+
+async def by_client() -> None:
+    async with open_client() as client:
+        with pytest.raises(NoAnswer, match="ConnectError"):
+            await call(client, "GET", URL, deadline=HANG, max_body=1)
+
+
+async def by_stream() -> None:
+    with pytest.raises(OSError, match="attempts to connect"):
+        await trio.open_tcp_stream("localhost", 1)
+
+
+async def by_webhook() -> None:
+    loopback = [ip_network("127.0.0.0/8"), ip_network("::1")]
+    async with open_sender(loopback, at_once=1) as sender:
+        outcome = await sender.post(URL, {}, b"")
+    assert isinstance(outcome, Silence)
+    assert "cannot be connected to" in outcome.why
+
+
+@pytest.mark.parametrize(
+    "way", [look_up, partial(resolve, "localhost"), by_client, by_stream, by_webhook]
+)
+async def test_a_look_up_needs_no_thread_of_everybodys(
+    no_thread_free: None, way: Callable[[], Awaitable[None]]
+) -> None:
+    look_up_apart()
+    with trio.fail_after(HANG):
+        await way()
+
+
+async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) -> None:
+    look_up_apart()
+    flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+    with trio.fail_after(HANG):
+        assert await trio.socket.getnameinfo(("127.0.0.1", 80), flags) == ("127.0.0.1", "80")
+
+
+async def test_those_that_were_given_up_hold_up_look_ups_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there, speak = threading.Semaphore(0), threading.Event()
+    really = socket.getaddrinfo
+
+    def silent(host: str | bytes | None, *more: Any, **options: Any) -> Any:
+        if host == b"localhost":  # trio looks by itself whether it is a number, and asks with text
+            there.release()
+            speak.wait()
+        return really(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    look_up_apart()
+    async with trio.open_nursery() as asking:
+        for _ in range(LOOK_UPS):
+            asking.start_soon(look_up)
+        for _ in range(LOOK_UPS):
+            assert await trio.to_thread.run_sync(partial(there.acquire, timeout=HANG))
+        asking.cancel_scope.cancel()
+    with trio.fail_after(HANG):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(look_up)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not there.acquire(blocking=False)
+            speak.set()
