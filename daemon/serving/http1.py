@@ -75,7 +75,7 @@ class Http1(H11Protocol):
         """Guard 1: neither `Upgrade: h2c` nor HTTP/2 by prior knowledge."""
 
     async def _create_stream(self, request: h11.Request) -> None:
-        """Guards 1, 6 and 8: no WebSocket, no odd target, no oversized head."""
+        """Guards 1, 6, 8, 12: no WebSocket, odd target, oversized head or body of doubtful end."""
         self._bodiless = request.method == b"HEAD"
         self._head = b""
         self._id = request_id(request.headers)
@@ -84,6 +84,8 @@ class Http1(H11Protocol):
             return await self._refuse(400)
         if _head_size(request) > self.config.h11_max_incomplete_size:
             return await self._refuse(431, path)
+        if not _ends_surely(request):
+            return await self._refuse(400, path)
         self.stream = Stream(
             self.app,
             self.config,
@@ -178,3 +180,11 @@ def _origin_form(target: bytes) -> bytes | None:
 def _head_size(request: h11.Request) -> int:
     fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in request.headers)
     return len(request.method) + len(request.target) + fields
+
+
+def _ends_surely(request: h11.Request) -> bool:
+    """Whether all who read it see the same end of its body (RFC 9112, section 6.1)."""
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" not in names:
+        return True
+    return b"content-length" not in names and request.http_version >= b"1.1"

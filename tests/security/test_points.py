@@ -260,7 +260,6 @@ HTTP = {
     "request smuggling: what can be read in two ways is refused, with all behind it": [
         "security/test_http.py::test_what_can_be_read_in_two_ways_is_refused_with_all_behind_it",
         "security/test_http.py::test_what_can_be_read_in_one_way_is_followed_by_the_next",
-        "security/test_http.py::test_a_length_beside_chunks_leaves_nothing_behind_it",
     ],
     "1000 idle connections shut nobody out, nor do hundreds that leave together": [
         "security/test_http.py::test_a_thousand_idle_connections_shut_nobody_out",

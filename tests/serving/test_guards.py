@@ -13,7 +13,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
 
-from daemon.serving import GuardedQuart, Served, bind, connection, serve
+from daemon.serving import GuardedQuart, Served, bind, connection, http1, serve
 from daemon.serving.connection import Connection
 from daemon.serving.http1 import Http1, Stream
 from daemon.serving.upstream import check_upstream
@@ -431,9 +431,6 @@ async def test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address(
     assert answer.body == b"127.0.0.1"
 
 
-# The names that all of this hangs on
-
-
 # 10. The reason phrase
 
 
@@ -456,6 +453,43 @@ async def test_without_the_guard_it_has_none(
     monkeypatch.delattr(Http1, "_send_h11_event")
     async with serving() as server:
         assert (await server.send_and_read(LAST_GET)).startswith(b"HTTP/1.1 200 \r\n")
+
+
+# 12. Where a body ends
+
+CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+LENGTH_AND_CHUNKS = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n" + CHUNKS
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        LENGTH_AND_CHUNKS,
+        LENGTH_AND_CHUNKS.replace(b"POST /echo", b"GET /small"),
+        b"POST /echo HTTP/1.0\r\n" + CHUNKS,
+        b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\n" + CHUNKS,
+    ],
+)
+async def test_a_body_whose_end_is_in_doubt_is_refused_with_what_is_behind_it(
+    serving: Serving, request_: bytes
+) -> None:
+    async with serving() as server:
+        for raw in (request_, request_ + GET):
+            answer = await server.ask(raw)
+            assert (answer.status, answer.headers["connection"]) == (400, "close")
+            assert b"200 OK" not in answer.body
+
+
+async def test_without_the_guard_what_is_behind_it_is_a_request(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "_ends_surely", lambda _: True)
+    async with serving() as server:
+        said = await server.send_and_read(LENGTH_AND_CHUNKS + LAST_GET)
+        assert said.count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+# The names that all of this hangs on
 
 
 def test_the_installed_upstream_is_the_one_this_is_written_for() -> None:
