@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel
-from quart import Quart, Response
+from quart import Response
 from quart.typing import ResponseReturnValue
 
 from daemon.api import bodies, parameters
 from daemon.api.parameters import Parameters
 from daemon.patience import PATIENCE, patience
+from daemon.serving import GuardedQuart
 
 C = TypeVar("C")
 P = TypeVar("P", bound=Parameters)
@@ -73,6 +74,7 @@ class Operation:
     ok: tuple[type[BaseModel], ...]
     media: str
     errors: tuple[int, ...]
+    head: bool
 
 
 class Api:
@@ -86,7 +88,7 @@ class Api:
 
     def __init__(
         self,
-        target: Quart,
+        target: GuardedQuart,
         *,
         failure: type[BaseModel],
         meanings: Mapping[int, str] | None = None,
@@ -116,6 +118,7 @@ class Api:
         media: str = ...,
         errors: Iterable[int] = (),
         seconds: float = ...,
+        head: bool = ...,
     ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
 
     @overload
@@ -173,6 +176,7 @@ class Api:
         errors: Iterable[int] = (),
         seconds: float = PATIENCE,
         also: str = "",
+        head: bool = True,
     ) -> Callable[[_Handler], _Handler]:
         """Serve the decorated handler at `path`, and document it.
 
@@ -182,7 +186,8 @@ class Api:
         `media`. `errors` are the statuses that are its own: those of its access and its body are
         added. It has `seconds` to answer, not counting those that its body takes to arrive, and is
         a 503 after that. The first line of its docstring is the summary, the rest the description.
-        `also` is a second path, which is served and not documented.
+        `also` is a second path, which is served and not documented. Where GET is served HEAD is as
+        well, unless `head` says no: for a GET that has an effect.
         """
 
         def declare(handler: _Handler) -> _Handler:
@@ -216,21 +221,29 @@ class Api:
                     tuple(model for model in models if issubclass(model, BaseModel)),
                     media,
                     tuple(errors),
+                    method == "GET" and head,
                 )
             )
             for place in filter(None, (path, also)):
-                self._serve(method, place, handler.__name__, view)
+                self._serve(method, place, handler.__name__, view, head=head)
             return handler
 
         return declare
 
     def methods(self, path: str) -> list[str]:
-        """The methods that are served at `path` so far, HEAD among them where GET is."""
-        declared = {operation.method for operation in self.operations if operation.path == path}
-        return sorted(declared | ({"HEAD"} if "GET" in declared else set()))
+        """The methods that are served at `path` so far, HEAD among them."""
+        declared = [operation for operation in self.operations if operation.path == path]
+        heads = {"HEAD" for operation in declared if operation.head}
+        return sorted({operation.method for operation in declared} | heads)
 
     def _serve(
-        self, method: str, path: str, name: str, view: Callable[..., Awaitable[ResponseReturnValue]]
+        self,
+        method: str,
+        path: str,
+        name: str,
+        view: Callable[..., Awaitable[ResponseReturnValue]],
+        *,
+        head: bool,
     ) -> None:
         self.paths.add(self._under + path)
         rule = _IN_BRACES.sub(r"<\1>", self._under + path)
@@ -244,4 +257,5 @@ class Api:
             defaults=self._given,
             strict_slashes=path != "/",
             provide_automatic_options=False,
+            head=head,
         )

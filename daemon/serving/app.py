@@ -112,11 +112,16 @@ class RequestTask(TrioASGIHTTPConnection):
 
 
 class Route(QuartRule):
-    """A rule that makes addresses only when it is asked for one.
+    """A rule that can do without HEAD, which Werkzeug serves wherever GET is.
 
-    Werkzeug compiles two functions for that with each rule, which takes eight times as long as all
-    else about it, and nobody asks.
+    It makes addresses only when it is asked for one: Werkzeug compiles two functions for that with
+    each rule, which takes eight times as long as all else about it, and nobody asks.
     """
+
+    def __init__(self, string: str, *, head: bool = True, **options: Any) -> None:
+        super().__init__(string, **options)
+        if not head and self.methods is not None:
+            self.methods.discard("HEAD")
 
     def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
         compile_builder = super()._compile_builder

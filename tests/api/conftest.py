@@ -187,7 +187,9 @@ class Conformity:
         `served_as` is the documented path, where it is not the one that was asked for.
         """
         await answer.aread()
-        method = {"HEAD": "GET"}.get(answer.request.method, answer.request.method).lower()
+        method = answer.request.method.lower()
+        if method == "head" and answer.status_code != 405:
+            method = "get"
         path = served_as or answer.request.url.path
         no_json = path.startswith(("/openapi.json", "/metrics", "/docs", "/dashboard"))
         if no_json and answer.status_code == 200:

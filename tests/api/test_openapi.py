@@ -85,6 +85,10 @@ def api(app: GuardedQuart) -> Api:
     async def health(_: None) -> Unknown:
         return Unknown()
 
+    @made.operation("GET", "/next", access=ANYONE, ok=Unknown, head=False)
+    async def take_next(_: None) -> Unknown:
+        return Unknown()
+
     return made
 
 
@@ -130,6 +134,8 @@ async def test_a_bad_body_never_reaches_the_handler(app: GuardedQuart, api: Api)
         ("OPTIONS", "/greet", {"POST"}),
         ("OPTIONS", "/health", {"GET", "HEAD"}),
         ("POST", "/health", {"GET", "HEAD"}),
+        ("POST", "/next", {"GET"}),
+        ("HEAD", "/next", {"GET"}),
     ],
 )
 async def test_another_method_is_told_which_are_allowed(
@@ -140,8 +146,16 @@ async def test_another_method_is_told_which_are_allowed(
     assert set(response.headers["Allow"].split(", ")) == allowed
 
 
-async def test_head_is_taken_where_get_is(app: GuardedQuart, api: Api) -> None:
+async def test_head_is_taken_where_get_is_and_has_no_effect(app: GuardedQuart, api: Api) -> None:
     assert (await app.test_client().head("/health")).status_code == 200
+    assert (await app.test_client().get("/next")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"), [("/health", ["GET", "HEAD"]), ("/next", ["GET"]), ("/greet", ["POST"])]
+)
+def test_it_knows_which_methods_it_serves(api: Api, path: str, methods: list[str]) -> None:
+    assert api.methods(path) == methods
 
 
 # What it says
@@ -150,7 +164,7 @@ async def test_head_is_taken_where_get_is(app: GuardedQuart, api: Api) -> None:
 def test_it_is_openapi_with_a_title(document: Any) -> None:
     assert document["openapi"] == "3.1.0"
     assert document["info"] == {"title": "Greetings", "version": "1.2"}
-    assert set(document["paths"]) == {"/greet", "/health"}
+    assert set(document["paths"]) == {"/greet", "/health", "/next"}
 
 
 def test_an_operation_is_described_by_its_docstring(document: Any) -> None:
@@ -343,7 +357,7 @@ async def test_the_base_address_knows_its_methods(app: GuardedQuart, towns: Api,
 async def test_what_is_served_in_two_places_is_documented_in_one(api: Api, towns: Api) -> None:
     document = document_of("t", "1", [api, towns])
     assert set(document["paths"]) == {
-        "/greet", "/health", "/towns/{town}/people/{name}", "/towns/{town}/people",
+        "/greet", "/health", "/next", "/towns/{town}/people/{name}", "/towns/{town}/people",
         "/towns/{town}/",
     }  # fmt: skip
 

@@ -84,6 +84,16 @@ async def test_each_setup_gives_another_secret(daemon: Daemon, token: str) -> No
     assert await begin(daemon, token) != await begin(daemon, token)
 
 
+async def test_head_leaves_the_secret_that_is_being_scanned(
+    daemon: Daemon, token: str, phone: Phone
+) -> None:
+    secret = await begin(daemon, token)
+    answer = await daemon.ask("HEAD", "/api/auth/2fa/setup", token=token)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+    body = {"secret": secret, "code": phone.shows(secret)}
+    assert (await daemon.post("/api/auth/2fa/enable", body, token=token)).status_code == 200
+
+
 # Enable
 
 

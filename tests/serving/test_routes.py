@@ -1,4 +1,4 @@
-"""Rules that match paths, and make addresses only when they are asked to."""
+"""Rules that match paths, with HEAD or without, and make addresses only when they are asked to."""
 
 from __future__ import annotations
 
@@ -41,3 +41,14 @@ async def test_nothing_is_compiled_for_addresses_that_nobody_asks_for(
     assert await answer.get_data(as_text=True) == "a: 3"
     with pytest.raises(AssertionError, match="it was compiled"):
         made.url_map.bind("here").build("part", {"name": "a", "number": 3})
+
+
+async def test_a_rule_for_get_can_do_without_head() -> None:
+    made = app()
+    view = made.view_functions["part"]
+    made.add_url_rule("/<name>/<int:number>", "one", view, methods=["GET"], head=False)
+    client = made.test_client()
+    assert (await client.get("/a/3")).status_code == 200
+    answer = await client.head("/a/3")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+    assert (await client.head("/things/a/parts/3")).status_code == 200

@@ -61,9 +61,13 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.session,
         ok=SetupResponse,
         errors=(400,),
+        head=False,  # nobody would see the secret that has taken the place of another
     )
     async def setup(session: Session) -> SetupResponse:  # noqa: ARG001 - having one is enough
-        """A new secret for an authenticator app, as text and as a QR code; for 10 minutes."""
+        """A new secret for an authenticator app, as text and as a QR code; for 10 minutes.
+
+        It takes the place of the one before.
+        """
         made = await auth.begin_setup()
         return SetupResponse(secret=made.secret, qr_code=made.qr_code)
 
