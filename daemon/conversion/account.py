@@ -169,6 +169,13 @@ class Account:
         """A cookie for it came in: a new one ends all trouble, the same one none."""
         if cookie.digest != self._digest:
             self._end_trouble()
+        elif self.check is not None:
+            # Whoever synced it was told that it is stored, and may take that for the pause's end.
+            text = (
+                "account %s stays paused: the cookie that was synced is the one that it was paused "
+                "with; sync a new one or run `smartlinkd account clear`"
+            )
+            logger.warning(text, self.shown)
 
     def _end_trouble(self) -> bool:
         had_one = self.state.standing is not Standing.ACTIVE

@@ -158,7 +158,7 @@ class Desk:
         raise still_queued()
 
     async def cookie_synced(self, cookie: Cookie) -> None:
-        """A new cookie was stored: its account is no longer paused."""
+        """A cookie was stored: when it is a new one, its account's trouble is over."""
         await self.mailbox.ask(_Desk.cookie_synced, cookie)
 
     async def clear_accounts(self) -> int:

@@ -19,7 +19,7 @@ class SessionLost(MarketplaceFailed):
     def __init__(self) -> None:
         super().__init__(
             "the affiliate portal wants a login: the cookie has expired or has no permission; log "
-            "in to the portal in an ordinary browser and sync the cookie again"
+            "in to the portal in an ordinary browser and sync the new cookie"
         )
 
 
@@ -30,7 +30,7 @@ class HumanCheck(MarketplaceFailed):
         super().__init__(
             "the affiliate portal asks for a human check (captcha or risk control), which this "
             "service never answers: open the portal in an ordinary browser and answer it there, "
-            "then sync the cookie again or run `smartlinkd account clear`"
+            "then sync the new cookie or, when it is still the same, run `smartlinkd account clear`"
         )
 
 

@@ -67,6 +67,30 @@ def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     ]
 
 
+def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
+    account: Account, told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    account.pause(HumanCheck(), COOKIE)
+    caplog.clear()
+    account.cookie_synced(parse_cookie(COOKIE.header()))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"account {SHOWN} stays paused" in record.message
+    assert NAME not in record.message
+    assert COOKIE.digest not in record.message
+    assert "first" not in record.message
+    assert standings(told) == [Standing.PAUSED]
+
+
+def test_a_cookie_that_is_only_out_of_session_is_no_pause(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    account.lost_session(SessionLost(), COOKIE)
+    caplog.clear()
+    account.cookie_synced(COOKIE)
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("standing", Standing)
 def test_each_standing_has_an_event_of_its_own(standing: Standing) -> None:
     """Which the log and the notices go by."""

@@ -22,7 +22,7 @@ LATER = {"error": True, "failCode": 40300}
 def is_human_check(answer: httpx.Response) -> bool:
     """A 502 that says what it is and what to do."""
     error = answer.json().get("error", "")
-    remedies = ("human check", "ordinary browser", "sync the cookie again", "account clear")
+    remedies = ("human check", "ordinary browser", "sync the new cookie", "account clear")
     return answer.status_code == 502 and all(words in error for words in remedies)
 
 

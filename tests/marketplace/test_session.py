@@ -119,7 +119,7 @@ def test_an_answer_is_what_it_says() -> None:
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
 def test_the_owner_is_told_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
-    assert "sync the cookie again" in str(error)
+    assert "sync the new cookie" in str(error)  # the same one ends no pause
 
 
 def test_a_human_check_can_be_cleared() -> None:

@@ -25,7 +25,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
 
     async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
-        # Both or neither, also when the client has gone: a stored cookie whose account stays
+        # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
         with trio.CancelScope(shield=True), patience():
             record = await vault.store(body.cookie.get_secret_value(), name)
