@@ -57,11 +57,11 @@ def check_program(program: str, environment: Mapping[str, str]) -> None:
 def _check_executable(path: Path, subject: str) -> None:
     """Raise a `Fault` unless we may execute this file. `subject` is how its sentence begins."""
     try:
-        is_file = path.is_file()
+        is_file, is_there = path.is_file(), path.exists()
     except (OSError, ValueError) as error:
         raise _no_access(subject, path, error) from None
     if not is_file:
-        if path.exists():
+        if is_there:
             raise Fault(f"{subject} is no file", "correct the path")
         raise Fault(f"{subject} does not exist", f"make {path}, or correct the path")
     if not os.access(path, os.X_OK):
@@ -79,21 +79,25 @@ def _check_interpreter(script: Path) -> None:
     if not first.startswith(b"#!") or not words[0]:
         return
     interpreter = os.fsdecode(words[0])  # with a \r, where that was an editor's end of a line
-    if not Path(interpreter).exists():
+    subject = f"begins with a script whose interpreter {interpreter!r}"
+    try:
+        is_there = Path(interpreter).exists()
+    except (OSError, ValueError) as error:
+        raise _no_access(subject, Path(interpreter), error) from None
+    if not is_there:
         raise Fault(
-            f"begins with a script whose interpreter {interpreter!r} does not exist",
-            f"install that, or correct the first line of {script}",
+            f"{subject} does not exist", f"install that, or correct the first line of {script}"
         )
 
 
 def check_folder(path: Path) -> None:
     """Raise a `Fault` unless we may look into this folder."""
     try:
-        is_folder = path.is_dir()
+        is_folder, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
         raise _no_access("names a folder that", path, error) from None
     if not is_folder:
-        there = "a file" if path.exists() else "a folder that does not exist"
+        there = "a file" if is_there else "a folder that does not exist"
         raise Fault(f"names {there}", "name the folder of the CrewAI project")
     if not os.access(path, os.R_OK | os.X_OK):
         raise Fault(f"names a folder that {_us()} may not read", LET_US_READ)
@@ -126,7 +130,8 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
 
 
 def _how_to_install(python: Path) -> str:
-    if (python.parent.parent / "pyvenv.cfg").exists():
+    # Not exists(), which raises for what cannot be looked at.
+    if os.access(python.parent.parent / "pyvenv.cfg", os.F_OK):
         return f"install it: {python} -m pip install crewai"
     # A distribution's Python takes no packages of pip's (PEP 668).
     return "make a virtual environment, install crewai there, and name its bin/python"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from daemon.crews import programs
 from daemon.crews.programs import check_folder, check_program, check_python
 
 Script = Callable[..., Path]
+
+LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: PATH_MAX without its NUL, and NAME_MAX
 
 
 @pytest.fixture
@@ -83,6 +86,43 @@ def test_a_script_that_nobody_can_read_is_told(
     )
 
 
+AS_NOBODY = """
+import os, sys
+sys.path[:0] = {path!r}
+from daemon.config.values import Fault
+from daemon.crews.programs import check_program
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    check_program({program!r}, {{}})
+except Fault as fault:
+    print(fault.fault, fault.remedy, sep="; ")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        (0o700, "the user nobody may not look at (Permission denied); let that user pass through"),
+        (0, "is below {home}, of which the service sees nothing; move it to /srv"),
+    ],
+)
+def test_a_script_whose_interpreter_is_closed_to_us_is_told(
+    open_folder: Path, mode: int, says: str
+) -> None:
+    """As it is when it was tried with a virtual environment in somebody's home."""
+    home, program = open_folder / "home", open_folder / "program"
+    (home / "venv").mkdir(parents=True)
+    (home / "venv" / "python").symlink_to("/bin/sh")
+    program.write_text(f"#!{home}/venv/python\n")
+    program.chmod(0o755)
+    home.chmod(mode)
+    code = AS_NOBODY.format(path=sys.path, program=str(program))
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    begins = f"begins with a script whose interpreter '{home}/venv/python' "
+    assert ended.stdout.startswith(begins + says.format(home=home))
+
+
 @pytest.mark.parametrize("first", [b"#!/usr/bin/env -S python3 -u", b"#!", b"", b"\x7fELF\xff"])
 def test_what_else_it_begins_with_is_its_own_affair(tmp_path: Path, first: bytes) -> None:
     path = tmp_path / "program"
@@ -133,6 +173,19 @@ def test_who_has_no_environment_of_its_own_is_told_to_make_one(tmp_path: Path) -
     with pytest.raises(Fault) as raised:
         check_python(python, {})
     assert raised.value.remedy.startswith("make a virtual environment")
+
+
+def test_a_place_beside_it_that_cannot_be_looked_at_is_none(tmp_path: Path) -> None:
+    """The path of its `pyvenv.cfg` is longer than a path may be, and its own is not."""
+    root = tmp_path
+    while (room := LONGEST_PATH - len(os.fsencode(root)) - len("/b/p")) > 1:
+        root /= "x" * min(room - 1, LONGEST_NAME)
+        root.mkdir()
+    python = root / "b" / "p"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'smartlinkd: crewai is not here'\n")
+    python.chmod(0o755)
+    assert fault(check_python, python, {}) == "has no package crewai"
 
 
 def test_an_interpreter_sees_nothing_of_our_environment(
