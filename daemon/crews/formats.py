@@ -38,8 +38,10 @@ def parse_yaml(text: str) -> object:
         raise NotReadable(f"is not YAML{where}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise NotReadable(f"is not YAML: {str(error).splitlines()[0]}") from None
-    except ValueError:
-        raise NotReadable("is not YAML: a value does not fit the tag that it has") from None
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+        # What PyYAML takes a value apart with fails in its own way for each tag.
+        why = "a value does not fit the tag that it has, or an escape in it is no character"
+        raise NotReadable(f"is not YAML: {why}") from None
     except RecursionError:
         raise NotReadable("is nested too deeply") from None
 
@@ -78,6 +80,11 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self._nodes = 0
         self._sizes: dict[int, int] = {}  # of finished nodes, by their id
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        """As PyYAML's, and text where that makes a number or a date of what has a tag."""
+        made = super().construct_object(node, deep)
+        return node.value if isinstance(node, yaml.ScalarNode) else made
 
     def compose_node(self, parent: yaml.Node | None, index: Hashable) -> yaml.Node | None:
         """As PyYAML's, and counting: an alias counts as much as what it stands for."""

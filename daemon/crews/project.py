@@ -84,7 +84,9 @@ class _Reading:
                 self._check_readable(package)  # it sees nothing in one that is closed to us
             fault, _, remedy = str(why).partition("; ")
             raise Fault(fault, remedy or "name the folder that `crewai create` has made") from None
-        except (OSError, RuntimeError):  # links that lead in a circle are both, by where they are
+        # Links that lead in a circle are one or the other, by where they are; so is TOML that is
+        # nested too deeply. A number in it may have more digits than Python writes.
+        except (OSError, RuntimeError, ValueError):
             raise Fault("cannot be looked through", "see to its pyproject.toml and src") from None
 
     def _read_json(self, path: Path) -> None:

@@ -14,6 +14,13 @@ def test_yaml_is_tables_and_text() -> None:
     assert found == {"a": {"role": "one two\n", "n": "1", "yes": "no", "list": ["x", "2020-01-01"]}}
 
 
+def test_what_has_a_tag_is_text_as_well() -> None:
+    """A number, for one, may have more digits than Python writes."""
+    many = "0x" + 4000 * "f"
+    found = parse_yaml(f"? !!int {many}\n: !!float 1.0\n!!binary YQ==: !!timestamp 2020-01-01")
+    assert found == {many: "1.0", "YQ==": "2020-01-01"}
+
+
 def test_yaml_merges_as_projects_do() -> None:
     assert parse_yaml("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3") == {
         "a": {"x": "1", "y": "2"},
@@ -33,6 +40,12 @@ def test_empty_yaml_is_nothing() -> None:
         ("a: &a [*a]", "values"),
         ("!!python/object/apply:os.system ['true']", "constructor"),
         ("a: !!int hunter2", "does not fit the tag"),
+        ("a: !!bool hunter2", "does not fit the tag"),
+        ('a: !!int ""', "does not fit the tag"),
+        ("a: !!timestamp hunter2", "does not fit the tag"),
+        ("a: !!timestamp {!!value x: hunter2}", "does not fit the tag"),
+        ("a: !!float " + 200 * "1:" + "1", "does not fit the tag"),
+        ('a: "\\UFFFFFFFF"', "an escape in it is no character"),
         ("a: b\n---\nc: d", "another document"),
         ("\0", "is not YAML"),
         (5000 * "[", "nested too deeply"),

@@ -110,6 +110,11 @@ def test_one_of_the_two_files_is_enough(classic: Path) -> None:
         ({"pyproject.toml": '[tool.crewai]\ntype = "flow"'}, "this project is a flow"),
         ({"pyproject.toml": "["}, "pyproject.toml"),
         ({"pyproject.toml": (MAX_FILE + 1) * "#"}, "pyproject.toml is longer than 262144 bytes"),
+        ({"pyproject.toml": "x = " + 9999 * "["}, "cannot be looked through"),
+        (
+            {"pyproject.toml": f"[tool.crewai]\ndefinition = 0x{9999 * 'f'}"},
+            "cannot be looked through",
+        ),
         ({"crew.json": "{"}, "crew.json is not JSON in line 1"),
         ({"crew.json": b"\xff"}, "crew.json is not UTF-8 text"),
         (
