@@ -105,7 +105,7 @@ def given_input(value: object) -> InputEntry:
         return InputEntry(name, required, description=description)
     if required:
         raise Fault("is required and has a default", "keep one of the two")
-    return InputEntry(name, False, _json(value["default"]), description)
+    return InputEntry(name, False, given_default(value["default"]), description)
 
 
 def input_name(value: object) -> str:
@@ -125,32 +125,42 @@ def each_once(names: Sequence[str]) -> None:
         raise Fault("names one twice", "keep one of them")
 
 
+def given_default(value: object, level: int = 0) -> JsonValue:
+    """A default, which goes to the worker as JSON. `level` is that of the list or table it is in.
+
+    TOML has dates and infinities besides, and a JSON crew's own file the latter.
+    """
+    if level > DEEPEST_DEFAULT:
+        raise Fault(f"has a default that is nested more than {DEEPEST_DEFAULT} levels deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Fault("has a default that is no number in JSON", "write it as text, in quotes")
+    if isinstance(value, str):
+        return whole(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {whole(str(key)): given_default(inner, level + 1) for key, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [given_default(inner, level + 1) for inner in cast("Sequence[object]", value)]
+    raise Fault("has a default that JSON cannot hold", "write a date as text, in quotes")
+
+
+def whole(given: str) -> str:
+    """Text that UTF-8 can write. JSON, with its escapes, can say other."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise Fault("must not hold half of a character", "write it anew") from None
+    return given
+
+
 def _for_a_process(value: object) -> str:
     """Text that the kernel passes on to a program."""
     given = text(value)
     if "\0" in given:
         raise Fault("must not hold a NUL character", "take it out: no program can be given one")
-    try:
-        size = len(given.encode())
-    except UnicodeEncodeError:
-        raise Fault("must not hold half of a character", "write it anew") from None
-    if size > LONGEST_ARGUMENT:
+    if len(whole(given).encode()) > LONGEST_ARGUMENT:
         raise Fault(
             f"must be at most {LONGEST_ARGUMENT} bytes", "put it into a file, and name that"
         )
     return given
-
-
-def _json(value: object, level: int = 0) -> JsonValue:
-    """A default, which goes to the worker as JSON: TOML has dates and infinities besides."""
-    if level > DEEPEST_DEFAULT:
-        raise Fault(f"has a default that is nested more than {DEEPEST_DEFAULT} levels deep")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Fault("has a default that is no number in JSON", "write it as text, in quotes")
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _json(inner, level + 1) for key, inner in value.items()}
-    if isinstance(value, Sequence):
-        return [_json(inner, level + 1) for inner in cast("Sequence[object]", value)]
-    raise Fault("has a default that JSON cannot hold", "write a date as text, in quotes")

@@ -41,7 +41,8 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.fault}; {self.remedy}"
+        """One line, whatever the files are called that it is about."""
+        return _printable(f"{self.key}: {self.fault}; {self.remedy}")
 
 
 class ConfigError(Exception):
@@ -131,6 +132,13 @@ def from_pydantic(
         fault = broken.fault if isinstance(broken, Fault) else _fault(detail, field)
         own_remedy = broken.remedy if isinstance(broken, Fault) else ""
         yield Problem(shown_name, fault, own_remedy or remedy(section, str(key), example_of(field)))
+
+
+def _printable(text: str) -> str:
+    """Text with a backslash where a terminal would be told something, and UTF-8 has nothing."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def _elsewhere(key: str, sections: Sections) -> str:

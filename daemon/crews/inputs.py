@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from daemon.config.crew_values import InputEntry
+from daemon.config.crew_values import InputEntry, given_default, whole
 from daemon.config.problems import shown
 from daemon.config.values import Fault
 from daemon.crews.crew import Input
@@ -102,7 +102,11 @@ class Search:
             self.faults.append(Fault(f"{where} is no table", "write it as { name: default }"))
             return
         for name, value in values.items():
-            self._found[name] = Input(name, required=False, default=value)
+            try:
+                self._found[name] = Input(whole(name), required=False, default=given_default(value))
+            except Fault as fault:
+                remedy = fault.remedy or "make several inputs of it"
+                self.faults.append(Fault(f"{where}: {shown(name)} {fault.fault}", remedy))
         self._keep_bound(where)
 
     def _look(self, where: str, entry: object, fields: Iterable[str]) -> None:

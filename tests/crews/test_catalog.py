@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,21 @@ def test_all_faults_of_a_crew_are_told_at_once(
     assert set(gone) == {'crew "gone": project'}
     assert set(wrong) == {f'crew "wrong": {key}' for key in ("max_running", "tools[0]", "command")}
     assert set(blind) == {'crew "blind": environment.PATH'}
+
+
+def test_what_is_told_is_a_line_of_text_whatever_files_are_called(
+    crewai: Callable[..., Table], tmp_path: Path
+) -> None:
+    """A name may be bytes that are no UTF-8, or what a terminal takes for an order."""
+    package = os.fsencode(tmp_path / "project/src") + b"/\xff\n\x1b[2J"
+    (tmp_path / "project/src/news").rename(os.fsdecode(package))
+    tasks = Path(os.fsdecode(package), "config", "tasks.yaml")
+    tasks.write_text("find: [")
+    (news,) = read(crewai()).broken
+    told = [str(problem) for problem in news.problems]
+    assert [each.split(" is not")[0] for each in told] == [
+        r'crew "news": project: src/\udcff\n\x1b[2J/config/tasks.yaml'
+    ]
 
 
 # --- what two cannot both have -------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from daemon.config.crew_values import InputEntry
@@ -79,6 +81,26 @@ def test_a_json_crews_inputs_are_defaults() -> None:
         "new": (True, None),
     }
     assert search.faults == []
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "fault"),
+    [
+        ("a", "\ud800", "inputs: a must not hold half of a character"),
+        ("a", [{"\ud800": 1}], "inputs: a must not hold half of a character"),
+        ("\ud800", 1, 'inputs: "\\ud800" must not hold half of a character'),
+        ("a", float("inf"), "inputs: a has a default that is no number in JSON"),
+        ("a", json.loads(30 * "[" + 30 * "]"), "inputs: a has a default that is nested more than"),
+    ],
+)
+def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, fault: str) -> None:
+    """Python's reader of JSON takes it, and what lists crews could not write it again."""
+    search = Search()
+    search.crew("crew.json", {"agents": ["a"], "tasks": [{}], "inputs": {name: default, "b": 1}})
+    assert search.inputs == (Input("b", required=False, default=1),)
+    (found,) = search.faults
+    assert found.fault.startswith(f"crew.json: {fault}")
+    assert found.remedy
 
 
 def test_what_was_commented_out_is_passed_over() -> None:
