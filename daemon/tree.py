@@ -71,8 +71,9 @@ LAST_WRITES = 5.0
 written down of a worker that was stopped."""
 
 DISK_PATIENCE = 60.0
-"""Seconds more than others that what writes may hang: in one transaction, on a disk that stalls. To
-start the daemon anew mends no disk, and ends what crews are working on."""
+"""Seconds more than others that what writes may hang: in one transaction, on a disk that stalls; so
+may whoever waits for that. To start the daemon anew mends no disk, and ends what crews are working
+on."""
 
 
 @dataclass(frozen=True)
@@ -303,9 +304,21 @@ def _over(crews: Crews) -> Supervisor:
         "crews",
         [
             _actor("journal", crews.journal, busy=DISK_PATIENCE),
-            # All its hands may be at work on stops, each of which takes as long as its worker.
-            _actor("executor", executor, stop=executor.stop_all, grace=grace, busy=grace),
-            ChildSpec("webhooks", crews.webhooks.run, pulses=(crews.webhooks.pulse,)),
+            # All its hands may be at work on stops, each of which takes as long as its worker, and
+            # is then recorded.
+            _actor(
+                "executor",
+                executor,
+                stop=executor.stop_all,
+                grace=grace,
+                busy=grace + DISK_PATIENCE,
+            ),
+            ChildSpec(
+                "webhooks",
+                crews.webhooks.run,
+                pulses=(crews.webhooks.pulse,),
+                busy=DISK_PATIENCE,  # it asks the journal what is due
+            ),
         ],
         strategy=Strategy.REST_FOR_ONE,
     )

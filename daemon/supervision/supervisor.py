@@ -130,10 +130,11 @@ class Supervisor:
         return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
 
     def allow(self, name: str, seconds: float) -> None:
-        """Give a child so much grace from now on, and for its hands to be busy; never less than it
-        had, which it may have promised to others."""
+        """Give a child so much grace from now on, and its hands as much longer to be busy; never
+        less than it had, which it may have promised to others."""
         (child,) = (each for each in self._children if each.spec.name == name)
-        grace, busy = max(child.spec.grace, seconds), max(child.spec.busy, seconds)
+        more = max(0.0, seconds - child.spec.grace)
+        grace, busy = child.spec.grace + more, child.spec.busy + more
         child.spec = replace(child.spec, grace=grace, busy=busy)
 
     async def ending(self) -> None:

@@ -100,9 +100,34 @@ async def test_those_whose_work_is_long_may_have_all_hands_busy_that_long(daemon
         busy = {each.name: each.busy for each in supervisor.vitals() if each.busy}
     assert busy == {
         **dict.fromkeys(("browser", BY_ITSELF), 77 + 5.0),
-        **dict.fromkeys(("pauses", "journal"), 60.0),
-        "executor": 5.0,
+        **dict.fromkeys(("pauses", "journal", "webhooks"), 60.0),
+        "executor": 5.0 + 60.0,
     }
+
+
+async def test_whoever_stands_still_with_the_journal_may_do_so_as_long_as_it(
+    daemon: Planted,
+) -> None:
+    let_go = threading.Event()
+
+    async def keep(mailbox: BlockingMailbox[Any]) -> None:
+        with suppress(Refused):
+            await mailbox.ask(lambda _: let_go.wait(HANG))
+
+    async with daemon() as supervisor, trio.open_nursery() as nursery:
+        journal = vital(supervisor, "journal")
+        nursery.start_soon(keep, journal.pulse.prompt.__self__)  # type: ignore[attr-defined]
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        for _ in range(2):  # the first has the loop of the webhooks ask the journal
+            since = trio.current_time()
+            for each in supervisor.vitals():
+                each.pulse.prompt()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        still = {each.name: each.busy for each in supervisor.vitals() if each.pulse.last < since}
+        del still[BY_ITSELF]
+        assert still == dict.fromkeys(("journal", "webhooks"), tree.DISK_PATIENCE)
+        nursery.cancel_scope.cancel()
+        let_go.set()
 
 
 @pytest.mark.parametrize("name", ACTORS)
