@@ -24,7 +24,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import trio
 
@@ -42,9 +41,6 @@ from daemon.service_manager.link import Link
 from daemon.supervision.actor import ActorGone
 
 logger = logging.getLogger(__name__)
-
-AGAIN: Final = 1.0
-"""Seconds between two tries to have a part take its share."""
 
 Reread = Callable[[], Settings]
 """Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
@@ -119,8 +115,8 @@ class Reloader:
 
 
 async def _insist(take: Callable[[], Awaitable[None]]) -> None:
-    """Ask until it was taken: a part that is busy, or is being restarted, takes it a little later.
-    One that is gone for good is gone with the daemon."""
+    """Ask until it was taken: a part that is busy, is being restarted or finds the disk full takes
+    it when it said. One that is gone for good is gone with the daemon."""
     while True:
         try:
             return await take()
@@ -128,7 +124,7 @@ async def _insist(take: Callable[[], Awaitable[None]]) -> None:
             return None
         except Unavailable as refusal:
             logger.info("a changed configuration has to wait: %s", refusal)
-            await trio.sleep(AGAIN)
+            await trio.sleep(refusal.retry_after)
 
 
 def _check_still_runs(old: Catalog, new: Catalog) -> None:

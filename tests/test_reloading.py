@@ -16,11 +16,13 @@ from typing import Any
 import httpx
 import pytest
 import trio
+from trio.testing import MockClock
 
-from daemon import tree
+from daemon import reloading, tree
 from daemon.auth.passwords import hash_password
 from daemon.config import load
 from daemon.control import call
+from daemon.errors import Unavailable
 from daemon.service_manager.given import Given
 from daemon.supervision.supervisor import Supervisor
 
@@ -275,6 +277,20 @@ async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
             assert "need a restart: cookie.sync_key" in said
             assert "k" * 43 not in said
         assert logging.getLogger("daemon").level == logging.DEBUG
+
+
+async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
+    autojump_clock: MockClock,
+) -> None:
+    asked: list[float] = []
+
+    async def take() -> None:
+        asked.append(trio.current_time())
+        if len(asked) < 3:
+            raise Unavailable("the disk is full", retry_after=30)
+
+    await reloading._insist(take)
+    assert [at - asked[0] for at in asked] == [0, 30, 60]
 
 
 async def test_the_service_manager_is_told(daemon: Daemon) -> None:

@@ -15,7 +15,13 @@ from pydantic import SecretStr
 
 from daemon.auth.doorkeeper import AT_ONCE, Doorkeeper, LoggedIn, SecondStep, Session
 from daemon.auth.second_factor import Setup
-from daemon.auth.state import load, load_signing_secret, parse_signing_secret
+from daemon.auth.state import (
+    begin_with_password,
+    load,
+    load_signing_secret,
+    parse_signing_secret,
+)
+from daemon.auth.tokens import password_digest
 from daemon.supervision.actor import Mailbox
 
 __all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
@@ -57,6 +63,8 @@ class Auth:
         secret = self._signing_secret
         if secret is None:
             secret = await trio.to_thread.run_sync(load_signing_secret, self._directory)
+        digest = password_digest(secret, self._password_hash)
+        saved = await trio.to_thread.run_sync(begin_with_password, self._directory, saved, digest)
         doorkeeper = Doorkeeper(
             self._directory, saved, secret, self._password_hash, self._wall_clock
         )
@@ -66,7 +74,8 @@ class Auth:
     async def take_password(self, password_hash: SecretStr) -> None:
         """Have another password from now on, which ends every session and every login half done.
 
-        The hash has passed `check_hash`.
+        The hash has passed `check_hash`. Raises `Unavailable` when it could not be saved that they
+        have ended: it is in force all the same, but with the old hash they would be back.
         """
         self._password_hash = password_hash  # also for the next incarnation
         await self.mailbox.ask(Doorkeeper.take_password, password_hash)

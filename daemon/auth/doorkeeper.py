@@ -8,8 +8,9 @@ are fewer places than hands: who finds none is told to come again.
 Everything that changes what is saved (and every one-time code, since an accepted one is a change)
 is done one at a time, under a lock. The order is always the same: check, save, then change what
 is in memory, with nothing between the last two that can be cancelled. So a change that was not
-saved has not happened, and one that was saved is in force, also when the asker has gone. The
-files are tiny but the disk may be slow, so they are written in a thread.
+saved has not happened, and one that was saved is in force, also when the asker has gone. Only a new
+password is in force at once, and then it is saved that the sessions have ended. The files are tiny
+but the disk may be slow, so they are written in a thread.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.passwords import Passwords
 from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
-from daemon.auth.state import Saved, new_epoch, save
+from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
-from daemon.auth.tokens import Tokens, refusal
+from daemon.auth.tokens import Tokens, password_digest, refusal
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
@@ -210,13 +211,18 @@ class Doorkeeper:
 
     async def revoke_all(self) -> None:
         async with self._change():
-            await self._save(replace(self._saved, epoch=new_epoch(), spared=None))
+            await self._save(all_ended(self._saved))
             logger.warning("every session ended by the operator")
 
     async def take_password(self, password_hash: SecretStr) -> None:
         async with self._change():  # so that no login half done ends in a session of the new one
+            # Before anything is saved: no full disk keeps a password good that was replaced.
             self._tokens = Tokens(self._signing_secret, password_hash)
             self._passwords = Passwords(password_hash)
+            await self._save(all_ended(self._saved))
+            digest = password_digest(self._signing_secret, password_hash)
+            with saving():
+                await trio.to_thread.run_sync(save_password, self._directory, digest)
             logger.warning("the password was changed: every session has ended")
 
     def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:

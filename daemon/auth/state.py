@@ -1,4 +1,4 @@
-"""What has to survive a restart: the signing secret, and `auth.json`.
+"""What has to survive a restart: the signing secret, `auth.json`, and which password it was with.
 
 `auth.json` holds the second factor and which tokens are good. Both are in one file because
 switching the second factor on changes both, and one rename is the only way to change two things
@@ -8,6 +8,13 @@ only when the disk has it.
 A token is good when it carries the current `epoch`, or when it is the one that is `spared`. An
 epoch is a random word and not a number that counts up: when the file is lost, the next one cannot
 bring back tokens that were ended before.
+
+Another password is another epoch too, or its tokens would be good again as soon as the old hash is
+back in the configuration. So that a start finds out, `password-digest` has what the tokens carry of
+the hash; with the signing secret beside it that lets nobody try a password, since the salt is in
+the hash alone. It is a file of its own, and `auth.json` as it was: an older daemon refuses fields
+that it does not know, and so an upgrade could not be taken back. The epoch is always saved first:
+what fails between the two ends the sessions once more.
 
 A file that is there but cannot be trusted (damaged, of another version, open to other users) is
 never taken for an empty one, since that would switch the second factor off. The daemon then
@@ -20,6 +27,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,8 +41,11 @@ logger = logging.getLogger(__name__)
 
 STATE_FILE: Final = "auth.json"
 SECRET_FILE: Final = "signing-secret"  # noqa: S105 - a file's name
+PASSWORD_FILE: Final = "password-digest"  # noqa: S105 - a file's name
 MAX_FILE: Final = 16 * 1024
 """Bytes read of `auth.json`; it has some 6 KiB at the most."""
+MAX_PASSWORD_FILE: Final = 1024
+"""Bytes read of `password-digest`; it has 33."""
 
 _SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - what it is called
 
@@ -88,6 +99,39 @@ def load(directory: Path) -> Saved:
 def save(directory: Path, saved: Saved) -> None:
     """Replace the saved state. Raises `NotSaved`, or `OSError` as `replace_file` does."""
     replace_file(directory / STATE_FILE, _SAVED.dump_json(saved) + b"\n")
+
+
+def all_ended(saved: Saved) -> Saved:
+    """The state with which no token is good that was made until now."""
+    return replace(saved, epoch=new_epoch(), spared=None)
+
+
+def begin_with_password(directory: Path, saved: Saved, digest: str) -> Saved:
+    """The state to begin with: no session is left when the password is not the one of last time.
+
+    Raises `StateUnusable`, `NotSaved`, or `OSError` as `replace_file` does.
+    """
+    known = read_private(directory / PASSWORD_FILE, most=MAX_PASSWORD_FILE)
+    if known == _content(digest):
+        return saved
+    if known is not None:  # else this is the first start, or an older daemon did not save it
+        saved = all_ended(saved)
+        save(directory, saved)
+        logger.warning(
+            "the password, or the signing secret, is not the one of the last start: "
+            "every session has ended"
+        )
+    save_password(directory, digest)
+    return saved
+
+
+def save_password(directory: Path, digest: str) -> None:
+    """Remember which password it is. Raises `NotSaved`, or `OSError` as `replace_file` does."""
+    replace_file(directory / PASSWORD_FILE, _content(digest))
+
+
+def _content(digest: str) -> bytes:
+    return digest.encode() + b"\n"
 
 
 def load_signing_secret(directory: Path) -> SecretBytes:

@@ -11,7 +11,7 @@ The claims are read by a strict model: all are there and of their type, or there
 The time claims are checked here, since the library would ask the machine's clock.
 
 `password` binds a token to the password it was given for: an HMAC of the configured hash under
-the signing secret, so it tells nothing about the hash, and another password ends every token.
+the signing secret, so it tells nothing about the hash, and no token is good beside another one.
 `epoch` names the era of tokens in which it was made; `daemon/auth/state.py` says which are valid.
 
 Rejected: the library's own `jwt.decode`. It reads the clock itself, checks a claim's type only
@@ -70,6 +70,12 @@ class Claims(BaseModel):
     password: str
 
 
+def password_digest(secret: SecretBytes, password_hash: SecretStr) -> str:
+    """What stands for a configured hash where the hash itself must not be."""
+    message = b"password\0" + password_hash.get_secret_value().encode()
+    return hmac.digest(secret.get_secret_value(), message, "sha256")[:16].hex()
+
+
 def refusal(purpose: Purpose) -> NotAllowed:
     """The one error for every token that is not good, whatever is wrong with it."""
     return NotAllowed(_REFUSAL[purpose])
@@ -80,8 +86,7 @@ class Tokens:
 
     def __init__(self, secret: SecretBytes, password_hash: SecretStr) -> None:
         self._secret = secret
-        message = b"password\0" + password_hash.get_secret_value().encode()
-        self._password = hmac.digest(secret.get_secret_value(), message, "sha256")[:16].hex()
+        self._password = password_digest(secret, password_hash)
         # By their digests, oldest first: whoever asks once, asks again, and no token is kept.
         self._known: dict[bytes, Claims] = {}
 

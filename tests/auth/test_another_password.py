@@ -1,9 +1,13 @@
-"""The password is changed while the daemon runs: whoever is in is out, in the midst of anything."""
+"""The password is changed, while the daemon runs or between two starts: whoever is in is out.
+
+In the midst of anything, and for good.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,11 +16,18 @@ from pydantic import SecretStr
 from daemon.auth import passwords
 from daemon.auth.actor import Auth, LoggedIn
 from daemon.auth.passwords import hash_password
-from daemon.errors import NotAllowed, WrongCredential
+from daemon.auth.state import load
+from daemon.errors import NotAllowed, Unavailable, WrongCredential
+from daemon.state import NotSaved
 
 HERE = "192.0.2.1"
+OLD = hash_password("the right one")
 NEW = SecretStr(hash_password("open barley"))
 COMPARE = passwords._matches
+
+Log_in = Callable[[Auth], Awaitable[str]]
+New_auth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
 @pytest.fixture
@@ -92,3 +103,97 @@ async def test_the_next_incarnation_has_it_too(
         await handle.take_password(NEW)
     async with running(handle):
         assert isinstance(await handle.login("open barley", HERE), LoggedIn)
+
+
+async def test_the_old_one_put_back_brings_no_session_back(auth: Auth, log_in: Log_in) -> None:
+    await auth.take_password(SecretStr(OLD))
+    token = await log_in(auth)
+    await auth.take_password(NEW)
+    await auth.take_password(SecretStr(OLD))
+    with pytest.raises(NotAllowed):
+        await auth.check_session(token)
+    await auth.check_session(await log_in(auth))
+
+
+@pytest.mark.parametrize("between", ["a start", "a reload"])
+async def test_nor_does_it_at_a_later_start(
+    new_auth: New_auth,
+    running: Running,
+    log_in: Log_in,
+    between: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running(new_auth(password_hash=OLD)) as auth:
+        token = await log_in(auth)
+        if between == "a reload":
+            await auth.take_password(NEW)
+    if between == "a start":
+        async with running(new_auth(password_hash=NEW.get_secret_value())):
+            pass
+    caplog.clear()
+    async with running(new_auth(password_hash=OLD)) as auth:
+        with pytest.raises(NotAllowed):
+            await auth.check_session(token)
+    assert caplog.messages == [
+        "the password, or the signing secret, is not the one of the last start: "
+        "every session has ended"
+    ]
+
+
+async def test_a_new_one_ends_the_session_that_was_spared(
+    new_auth: New_auth,
+    running: Running,
+    enable: Callable[[Auth], Awaitable[tuple[str, str]]],
+    tmp_path: Path,
+) -> None:
+    async with running(new_auth(password_hash=OLD)) as auth:
+        await enable(auth)
+    assert load(tmp_path).spared is not None
+    async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
+        assert load(tmp_path).spared is None
+        assert await auth.second_factor_enabled()
+
+
+async def test_sessions_outlast_a_start_with_the_same_one_and_an_upgrade(
+    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+) -> None:
+    """An older daemon did not save which password it is."""
+    async with running(new_auth(password_hash=OLD)) as auth:
+        token = await log_in(auth)
+    for older in (False, True):
+        if older:
+            (tmp_path / "password-digest").unlink()
+        async with running(new_auth(password_hash=OLD)) as auth:
+            await auth.check_session(token)
+    assert (tmp_path / "password-digest").exists()
+
+
+async def test_on_a_full_disk_it_is_in_force_and_taken_again(
+    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+) -> None:
+    async with running(new_auth(password_hash=OLD)) as auth:
+        token = await log_in(auth)
+        (tmp_path / ".auth.json.new").mkdir()  # where a new content is written first
+        with pytest.raises(Unavailable) as refused:
+            await auth.take_password(NEW)
+        (tmp_path / ".auth.json.new").rmdir()
+        assert refused.value.retry_after == 30
+        with pytest.raises(WrongCredential):
+            await auth.login("the right one", HERE)
+        with pytest.raises(NotAllowed):
+            await auth.check_session(token)
+        await auth.take_password(NEW)
+    async with running(new_auth(password_hash=OLD)) as auth:
+        with pytest.raises(NotAllowed):
+            await auth.check_session(token)
+
+
+async def test_what_could_not_be_saved_of_it_keeps_the_next_start_from_going_on(
+    new_auth: New_auth, running: Running, tmp_path: Path
+) -> None:
+    async with running(new_auth(password_hash=OLD)):
+        pass
+    (tmp_path / ".auth.json.new").mkdir()
+    with pytest.RaisesGroup(pytest.RaisesExc(NotSaved, match=r"auth\.json could not be written")):
+        async with running(new_auth(password_hash=NEW.get_secret_value())):
+            pass

@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from daemon.auth import state
 from daemon.auth.second_factor import SecondFactor
 from daemon.auth.state import (
     Saved,
+    begin_with_password,
     load,
     load_signing_secret,
     new_epoch,
     parse_signing_secret,
     save,
+    save_password,
 )
-from daemon.state import StateUnusable
+from daemon.state import NotSaved, StateUnusable
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 STATE = Saved(
@@ -109,6 +112,49 @@ def test_admits_the_current_epoch_and_the_spared_token() -> None:
     assert STATE.admits(jti="two", epoch="first")
     assert STATE.admits(jti="one", epoch="older")
     assert not STATE.admits(jti="two", epoch="older")
+
+
+def test_the_first_password_and_the_same_one_again_change_nothing(tmp_path: Path) -> None:
+    save(tmp_path, STATE)
+    for _ in range(2):
+        assert begin_with_password(tmp_path, STATE, "d" * 32) is STATE
+    assert load(tmp_path) == STATE
+    assert (tmp_path / "password-digest").read_text() == "d" * 32 + "\n"
+    assert mode(tmp_path / "password-digest") == 0o600
+
+
+@pytest.mark.parametrize("known", ["e" * 32 + "\n", "d" * 31, "d" * 5000, "", b"\xff"])
+def test_another_password_or_a_damaged_file_ends_every_session(
+    tmp_path: Path, known: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(tmp_path, STATE)
+    write(tmp_path / "password-digest", known)
+
+    begun = begin_with_password(tmp_path, STATE, "d" * 32)
+
+    assert begun == load(tmp_path)
+    assert (begun.spared, begun.second_factor) == (None, STATE.second_factor)
+    assert not begun.admits(jti="one", epoch="first")
+    assert (tmp_path / "password-digest").read_text() == "d" * 32 + "\n"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_the_epoch_is_saved_before_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way round a failure between the two would leave the sessions."""
+    save(tmp_path, STATE)
+    save_password(tmp_path, "e" * 32)
+
+    def full(*_: object) -> None:
+        raise NotSaved("no room")
+
+    monkeypatch.setattr(state, "save_password", full)
+    with pytest.raises(NotSaved):
+        begin_with_password(tmp_path, STATE, "d" * 32)
+
+    assert load(tmp_path).epoch != "first"
+    assert (tmp_path / "password-digest").read_text() == "e" * 32 + "\n"
 
 
 def good() -> dict[str, object]:
