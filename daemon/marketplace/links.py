@@ -79,7 +79,7 @@ _SHORT_PATH = re.compile(r"/([A-Za-z0-9_-]{1,64})/?")
 # shp.ee/dlink… signs a phone in: whoever opens it has used it up.
 _LOGIN_PATH = re.compile(r"(?:^|/)dlink", re.IGNORECASE)
 # Where the real link is a parameter: path → its name.
-_EARNER = re.compile(r"an_[0-9]{1,20}")
+_EARNER = re.compile(r"[?&]utm_source=(an_[0-9]{1,20})(?=[&#]|$)")
 
 _WRAPPERS = {"/universal-link": "redir", "/an_redir": "origin_link"}
 
@@ -127,9 +127,8 @@ def follow(url: str, market: Market) -> Product | Page | NotALink:
 
 def earner(long_link: str) -> str | None:
     """By which name the account that earns is known (`an_…`), as an affiliate long link says."""
-    address = _take_apart(long_link)
-    said = None if isinstance(address, NotALink) else _field(address.query, "utm_source")
-    return said if said and _EARNER.fullmatch(said) else None
+    found = _EARNER.search(long_link)
+    return found[1] if found else None
 
 
 def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | NotALink:
@@ -197,12 +196,9 @@ def _is_wrapper(address: _Address) -> bool:
 def _wrapped(address: _Address) -> str | None:
     if not _is_wrapper(address):
         return None
-    return _field(address.query, _WRAPPERS[address.path.rstrip("/")])
-
-
-def _field(query: str, name: str) -> str | None:
+    name = _WRAPPERS[address.path.rstrip("/")]
     try:
-        fields = parse_qsl(query, max_num_fields=_MAX_QUERY_FIELDS)
+        fields = parse_qsl(address.query, max_num_fields=_MAX_QUERY_FIELDS)
     except ValueError:  # more fields than that
         return None
     return next((value for key, value in fields if key == name), None)
