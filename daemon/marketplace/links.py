@@ -78,9 +78,9 @@ _PRODUCT_PATHS = (
 _SHORT_PATH = re.compile(r"/([A-Za-z0-9_-]{1,64})/?")
 # shp.ee/dlink… signs a phone in: whoever opens it has used it up.
 _LOGIN_PATH = re.compile(r"(?:^|/)dlink", re.IGNORECASE)
-# Where the real link is a parameter: path → its name.
 _EARNER = re.compile(r"[?&]utm_source=(an_[0-9]{1,20})(?=[&#]|$)")
 
+# Where the real link is a parameter: path → its name.
 _WRAPPERS = {"/universal-link": "redir", "/an_redir": "origin_link"}
 
 
