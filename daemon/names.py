@@ -21,9 +21,9 @@ from typing import Any, Final
 import trio
 
 LOOK_UPS: Final = 64
-"""Threads. All who look up at once are some 30: the connections of `plain_http.py` and of webhooks.
-As many again are left for look-ups that nobody waits for any more: glibc takes up to 30 s for one
-(three silent servers, two tries of 5 s each; resolv.conf(5)), and some deadlines are 8."""
+"""Threads. A short host whose name servers are silent takes some 30: eight hops at a time, each
+given up after 8 s, while glibc gives up after 30 (three servers, two tries of 5 s each;
+resolv.conf(5)). As many are left for all others: 16 webhook calls at once, an API, other hosts."""
 
 
 def look_up_apart() -> None:

@@ -9,7 +9,7 @@ import httpx
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
-from daemon.marketplace.shortlinks import resolve
+from daemon.marketplace.shortlinks import Lanes, resolve
 
 logger = logging.getLogger(__name__)
 
@@ -20,10 +20,11 @@ class HttpResolver:
     def __init__(self, client: httpx.AsyncClient, market: Market) -> None:
         self._client = client
         self._market = market
+        self._lanes = Lanes(market)
 
     async def resolve(self, short: Short) -> Product | int:
         """See `Resolver`."""
-        found = await resolve(self._client, short, self._market)
+        found = await resolve(self._client, short, self._market, self._lanes)
         if isinstance(found, Product):
             return found
         logger.info("short link %s: %s", short.url, found.why)

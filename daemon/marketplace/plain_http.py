@@ -10,8 +10,11 @@ A body is read as UTF-8, whatever charset its header names: addresses and JSON a
 Whoever answers would choose the codec otherwise, and some of Python's raise, are none for text, or
 take seconds ("punycode", for a page of our bound).
 
-Deadlines are trio's own, one around each call from the first byte to the last: httpx's timeouts
-start anew with every chunk, so that a drip of bytes would never end.
+Deadlines are trio's own, one around each call from the look-up of the name to the last byte:
+httpx's timeouts start anew with every chunk, so that a drip of bytes would never end. That deadline
+would also run while somebody waited for a place in the pool, behind whoever is slow. So nobody
+does: connections are as many as there are calls, and those who call bound them (hops of short links
+by host, links of the Open API by the submit, product data by its reads at once).
 """
 
 from __future__ import annotations
@@ -28,8 +31,7 @@ from daemon.trust import NoAuthorities, Trust
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
-# Connections to a handful of hosts; more at once would be no use to fifteen links.
-_LIMITS = httpx.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=30)
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=30)
 
 
 class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
@@ -108,6 +110,7 @@ async def call(
 ) -> Reply:
     """One request and its answer, in `deadline` seconds, `max_body` bytes of the body read.
 
+    In the seconds is all: the look-up of the name, the connection, TLS, and the answer.
     Raises `NoAnswer`, whose text says what happened and holds neither URL nor headers.
     """
     with trio.move_on_after(deadline) as scope:

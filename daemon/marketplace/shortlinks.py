@@ -6,6 +6,9 @@ the journey ends at the first address that *is* a product link: the product page
 fetched. Most hops are HTTP redirects; some are pages that go on by a meta refresh or by a script
 that assigns a literal address. No script is ever run here.
 
+A host that does not answer holds up its own short links and no others: so many hops go to a host at
+a time, and the others wait for it before their own time begins to count.
+
 Two kinds of failure are kept apart, because a client drops the first and tries the second again: a
 link that leads to no product, and a link of which nothing is known because somebody did not answer.
 """
@@ -20,9 +23,10 @@ from html.parser import HTMLParser
 from urllib.parse import urljoin
 
 import httpx
+import trio
 
 from daemon.marketplace.links import NotALink, Page, Product, Short, follow
-from daemon.marketplace.markets import Market
+from daemon.marketplace.markets import Market, host_and_port
 from daemon.marketplace.plain_http import NoAnswer, Reply, call
 from daemon.marketplace.session import sign_of_url
 
@@ -30,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 MAX_HOPS = 5  # real chains have one to three
 MAX_BODY = 256 * 1024  # a page that goes on by itself says so at its top
-HOP_DEADLINE = 8.0  # seconds; five of them fit a request's deadline of a minute
+HOPS_AT_ONCE = 8  # to one host; whoever asks for fifteen links of it waits for two rounds
+HOP_DEADLINE = 8.0  # seconds, from the look-up of the host's name to the last byte
+DEADLINE = 40.0  # seconds for all hops and what they wait for; a request has a minute
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -42,18 +48,49 @@ class Unresolved:
     why: str
 
 
+class Lanes:
+    """Where hops wait for each other: a lane to each short host, and one to the shop, its
+    sub-domains included. A hop goes nowhere else (see `links.follow`).
+    """
+
+    def __init__(self, market: Market) -> None:
+        self._to_shop = trio.CapacityLimiter(HOPS_AT_ONCE)
+        self._to_short_hosts = {
+            host_and_port(url): trio.CapacityLimiter(HOPS_AT_ONCE) for url in market.short_urls
+        }
+
+    def to(self, url: str) -> trio.CapacityLimiter:
+        """That of the host of `url`."""
+        return self._to_short_hosts.get(host_and_port(url), self._to_shop)
+
+
 async def resolve(
-    client: httpx.AsyncClient, short: Short, market: Market, *, hop_deadline: float = HOP_DEADLINE
+    client: httpx.AsyncClient,
+    short: Short,
+    market: Market,
+    lanes: Lanes,
+    *,
+    hop_deadline: float = HOP_DEADLINE,
 ) -> Product | NotALink | Unresolved:
     """The product that a short link stands for.
 
-    `client` is one of `plain_http.open_client`. Never raises for anything the network does; takes
-    at most `MAX_HOPS` times `hop_deadline` seconds.
+    `client` is one of `plain_http.open_client`; `lanes` are one for all who resolve short links of
+    the `market`. Never raises for anything the network does. Takes at most `DEADLINE` seconds, and
+    each hop `hop_deadline` of them, in which the wait for its lane does not count.
     """
+    with trio.move_on_after(DEADLINE):
+        return await _follow(client, short, market, lanes, hop_deadline)
+    return Unresolved(f"no answer within {DEADLINE:g} seconds")
+
+
+async def _follow(
+    client: httpx.AsyncClient, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+) -> Product | NotALink | Unresolved:
     here, seen = short.url, {short.url}
     for _ in range(MAX_HOPS):
         try:
-            reply = await call(client, "GET", here, deadline=hop_deadline, max_body=MAX_BODY)
+            async with lanes.to(here):
+                reply = await call(client, "GET", here, deadline=hop_deadline, max_body=MAX_BODY)
         except NoAnswer as silence:
             return Unresolved(str(silence))
         found = _next(reply, here, market)

@@ -17,7 +17,7 @@ from daemon.marketplace.links import NotALink, Product, Short, parse
 from daemon.marketplace.markets import Market, market
 from daemon.marketplace.open_api import OpenApi
 from daemon.marketplace.plain_http import open_client
-from daemon.marketplace.shortlinks import Unresolved, resolve
+from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
 from daemon.marketplace.third_party import ThirdParty
 from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
 from daemon.sandbox.running import Sandbox
@@ -59,7 +59,9 @@ async def test_every_code_of_the_short_link_host() -> None:
             found[code.code] = type(short)
             if isinstance(short, Short):
                 deadline = 0.5 if code.code == "slow" else 5
-                result = await resolve(world.client, short, world.market, hop_deadline=deadline)
+                result = await resolve(
+                    world.client, short, world.market, Lanes(world.market), hop_deadline=deadline
+                )
                 found[code.code] = type(result)
         counted = dict(world.sandbox.state.counters)
     expected = {code.code: Product if code.good else NotALink for code in CODES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import httpx
 import pytest
@@ -13,6 +14,8 @@ from daemon import __version__
 from daemon.marketplace.plain_http import NoAnswer, Reply, call, open_client
 
 URL = "https://shop.example/secret-path?secret=1"
+MANY = 150
+"""Connections; more than httpx's own limit."""
 
 
 async def ask(handler: object, **options: object) -> Reply:
@@ -111,6 +114,26 @@ async def test_the_deadline_is_for_the_whole_answer(autojump_clock: trio.testing
     with pytest.raises(NoAnswer, match="no answer within 5 seconds"):
         await ask(lambda _: httpx.Response(200, stream=Drip()))
     assert trio.current_time() == pytest.approx(5, abs=0.01)
+
+
+async def test_nobody_waits_for_connections_of_others(nursery: trio.Nursery) -> None:
+    connected = trio.Semaphore(0)
+
+    async def hang(stream: trio.SocketStream) -> None:
+        async with stream:
+            connected.release()
+            await trio.sleep_forever()
+
+    (listener,) = await nursery.start(partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+    async with open_client() as client, trio.open_nursery() as asking:
+        for _ in range(MANY):
+            asking.start_soon(partial(call, client, "GET", url, deadline=60, max_body=1))
+        with trio.fail_after(5):
+            for _ in range(MANY):
+                await connected.acquire()
+        asking.cancel_scope.cancel()
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_deadline_of_the_callers_stays_the_callers(

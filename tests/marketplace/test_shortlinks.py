@@ -13,7 +13,15 @@ import trio.testing
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import open_client
-from daemon.marketplace.shortlinks import MAX_BODY, Unresolved, resolve, targets_in_page
+from daemon.marketplace.shortlinks import (
+    DEADLINE,
+    HOPS_AT_ONCE,
+    MAX_BODY,
+    Lanes,
+    Unresolved,
+    resolve,
+    targets_in_page,
+)
 
 VN = market("vn")
 START = "https://s.shopee.vn/abc"
@@ -53,7 +61,7 @@ class Web:
 
     async def resolve(self) -> Resolved:
         async with open_client(httpx.MockTransport(self)) as client:
-            return await resolve(client, Short(START), VN)
+            return await resolve(client, Short(START), VN, Lanes(VN))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -199,9 +207,62 @@ async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockCl
         raise AssertionError
 
     async with open_client(httpx.MockTransport(slow)) as client:
-        found = await resolve(client, Short(START), VN, hop_deadline=8)
+        found = await resolve(client, Short(START), VN, Lanes(VN), hop_deadline=8)
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
+
+
+class Dead:
+    """A web with one host that says nothing; all others redirect to the product."""
+
+    def __init__(self, host: str) -> None:
+        self.under_way = self.most = 0
+        self._host = host
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host != self._host:
+            return to(PRODUCT)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.under_way -= 1
+        raise AssertionError
+
+
+async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    dead, lanes = Dead("s.shopee.vn"), Lanes(VN)
+    ended: dict[float, int] = {}
+    silences = set()
+    async with open_client(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
+
+        async def one(number: int) -> None:
+            short = Short(f"https://s.shopee.vn/a{number}")
+            found = await resolve(client, short, VN, lanes)
+            assert isinstance(found, Unresolved)
+            silences.add(found.why)
+            now = round(trio.current_time(), 3)
+            ended[now] = ended.get(now, 0) + 1
+
+        for number in range(6 * HOPS_AT_ONCE):
+            nursery.start_soon(one, number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, lanes) == ITEM
+        assert trio.current_time() == 0
+    assert dead.most == HOPS_AT_ONCE
+    # Who waited has its eight seconds all the same, and nobody waits for longer than DEADLINE.
+    rounds = dict.fromkeys((8.0, 16.0, 24.0, 32.0), HOPS_AT_ONCE)
+    assert ended == rounds | {DEADLINE: 2 * HOPS_AT_ONCE}
+    assert {"no answer within 8 seconds", "no answer within 40 seconds"} >= silences
+
+
+def test_all_of_the_shops_hosts_are_one_to_wait_for() -> None:
+    lanes = Lanes(VN)
+    assert lanes.to("https://shopee.vn/a") is lanes.to("https://m.shopee.vn/b")
+    assert lanes.to("https://shopee.vn/a") is not lanes.to("https://s.shopee.vn/a")
 
 
 @pytest.mark.parametrize(

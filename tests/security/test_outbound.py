@@ -24,7 +24,7 @@ from daemon.errors import Invalid
 from daemon.marketplace.links import NotALink, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import open_client
-from daemon.marketplace.shortlinks import Unresolved, resolve
+from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
 from tests.fakes.certificate import certificate_for
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def test_a_short_link_leads_out_of_the_market_in_no_way(url: str, way: str
             return WAYS["page"](url)
 
     async with open_client(httpx.MockTransport(answer)) as client:
-        assert isinstance(await resolve(client, SHORT, VN), NotALink)
+        assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), NotALink)
     assert asked == [SHORT.url]
 
 
@@ -168,7 +168,7 @@ async def test_a_name_of_the_market_that_leads_inside_tells_nothing_there(
     trio.socket.set_custom_hostname_resolver(names)
     async with open_client() as client:
         with trio.fail_after(10):
-            assert isinstance(await resolve(client, SHORT, VN), Unresolved)
+            assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), Unresolved)
     nursery.cancel_scope.cancel()
     assert names.asked == [b"s.shopee.vn"]
     assert victim.connections > 0

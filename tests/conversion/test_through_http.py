@@ -1,0 +1,38 @@
+"""Short links over HTTP, as the desk has them resolved."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import httpx
+import trio
+import trio.testing
+
+from daemon.conversion.through_http import HttpResolver
+from daemon.marketplace.codes import FailCode
+from daemon.marketplace.links import Short
+from daemon.marketplace.markets import market
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.shortlinks import HOPS_AT_ONCE
+
+
+async def test_all_links_of_a_silent_host_wait_for_each_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    codes: list[object] = []
+
+    async def silent(_: httpx.Request) -> httpx.Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def one(resolver: HttpResolver, number: int) -> None:
+        codes.append(await resolver.resolve(Short(f"https://s.shopee.vn/a{number}")))
+
+    async with open_client(httpx.MockTransport(silent)) as client:
+        resolver = HttpResolver(client, market("vn"))
+        async with trio.open_nursery() as nursery:
+            for number in range(HOPS_AT_ONCE + 1):
+                nursery.start_soon(partial(one, resolver, number))
+            await trio.sleep(10)
+            assert len(codes) == HOPS_AT_ONCE
+    assert codes == [FailCode.UNKNOWN] * (HOPS_AT_ONCE + 1)
