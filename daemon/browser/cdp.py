@@ -48,6 +48,7 @@ from daemon.browser.errors import (
     shown,
 )
 from daemon.browser.events import Event, Events, JsonObject
+from daemon.halves import load_json
 from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
@@ -339,7 +340,8 @@ class Connection:
         """Dispatch until the end. Returns why it ended."""
         while True:
             try:
-                message = json.loads(await websocket.get_message())
+                frame = await websocket.get_message()
+                message = load_json(frame if isinstance(frame, str) else frame.decode())
             except ConnectionClosed as closed:
                 return f"{closed.reason.name} ({closed.reason.code})" if closed.reason else "closed"
             except (ValueError, RecursionError):

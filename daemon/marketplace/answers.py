@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from daemon.marketplace import codes, links
 from daemon.marketplace.codes import FailCode
@@ -25,7 +24,7 @@ from daemon.marketplace.errors import (
 )
 from daemon.marketplace.markets import Market
 from daemon.marketplace.session import NO_PERMISSION, RISK_CONTROL, read_json
-from daemon.marketplace.values import to_dict, to_int
+from daemon.marketplace.values import is_web_address, to_dict, to_int
 
 # Sends the reader to a landing page instead of the product.
 _LANDING = "lp=aff"
@@ -96,7 +95,7 @@ def _refusal(code: int | None, message: str) -> MarketplaceFailed:
 
 def clean_short_link(value: object, market: Market) -> str | None:
     """A usable affiliate short link, without the landing page's parameter; None when it is none."""
-    if not isinstance(value, str) or not _is_web_address(value):
+    if not isinstance(value, str) or not is_web_address(value):
         return None
     if isinstance(links.parse(value, market), links.Product):
         return None  # a long link
@@ -114,7 +113,7 @@ def _row(row: object, asked: links.Product, market: Market) -> Row:
         return Row(None, None, fail_code, portal_code)
     short_link = clean_short_link(row.get("shortLink"), market)
     long_link = row.get("longLink")
-    if not isinstance(long_link, str) or not _is_web_address(long_link):
+    if not isinstance(long_link, str) or not is_web_address(long_link):
         long_link = None
     leads_to = links.parse(long_link, market) if long_link else None
     astray = isinstance(leads_to, links.Product) and leads_to.item_id != asked.item_id
@@ -129,11 +128,3 @@ def _code(row: dict[str, Any]) -> tuple[int | None, FailCode]:
     if said is not None and code is None:
         return None, FailCode.UNKNOWN  # neither a number nor nothing
     return code, codes.from_portal(code)
-
-
-def _is_web_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in text

@@ -62,8 +62,9 @@ class NotALink:
     why: str
 
 
-# RFC 3986 section 3, less what nobody sends. `\s` covers every alphabet's spaces.
-_FORBIDDEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\]")
+# RFC 3986 section 3, less what nobody sends. `\s` covers every alphabet's spaces; of half a
+# character (a lone surrogate) no address can be made.
+_FORBIDDEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _PARTS = re.compile(r"([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:@\[\]]+))(?::([0-9]{1,5}))?")
@@ -165,7 +166,9 @@ def _take_apart(text: str) -> _Address | NotALink:
     if len(text) > MAX_LINK:
         return NotALink("it is too long")
     if _FORBIDDEN.search(text):
-        return NotALink("it has a space, a backslash or a control character in it")
+        return NotALink(
+            "it has a space, a backslash, half a character or a control character in it"
+        )
     scheme = _SCHEME.match(text)
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         return NotALink("its scheme is not http or https")

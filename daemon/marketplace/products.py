@@ -22,6 +22,7 @@ from daemon.marketplace.session import read_json
 from daemon.marketplace.values import (
     as_text,
     half_up,
+    is_web_address,
     not_negative,
     to_decimal,
     to_dict,
@@ -192,6 +193,6 @@ def _positive(value: Decimal | None) -> Decimal | None:
 def _image(value: object, market: Market) -> str | None:
     """A picture is named by its hash; some sources give the whole address."""
     text = to_text(value)
-    if text is None or text.startswith(("https://", "http://")):
+    if text is None or is_web_address(text):
         return text
     return market.image_url + text if _IMAGE_HASH.fullmatch(text) else None

@@ -185,4 +185,5 @@ def _literal(match: re.Match[str]) -> str:
         code = escape[1] or escape[2]
         return chr(int(code, 16)) if code else escape[3]
 
-    return _ESCAPE.sub(plain, match[1] or match[2])
+    units = _ESCAPE.sub(plain, match[1] or match[2]).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "surrogatepass")  # two halves are one character

@@ -22,6 +22,7 @@ from daemon.marketplace.products import FIELD_NAMES, ProductData, link_of
 from daemon.marketplace.values import (
     as_text,
     half_up,
+    is_web_address,
     json_object,
     not_negative,
     to_decimal,
@@ -127,7 +128,7 @@ def _percent(value: object) -> str | None:
 
 def _web_address(value: object) -> str | None:
     text = to_text(value)
-    return text if text and text.startswith(("https://", "http://")) else None
+    return text if text and is_web_address(text) else None
 
 
 def _truth(value: object) -> bool | None:

@@ -6,9 +6,11 @@ shortest decimal spelling, which is what the sender wrote.
 
 from __future__ import annotations
 
-import json
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from daemon.halves import LOST, load_json
 
 N = TypeVar("N", int, Decimal)
 
@@ -22,7 +24,7 @@ _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows f
 def json_object(text: str) -> dict[str, Any] | None:
     """The JSON object that `text` is; None for anything else."""
     try:
-        value = json.loads(text)
+        value = load_json(text)
     except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
         return None
     return value if isinstance(value, dict) else None
@@ -37,6 +39,16 @@ def to_text(value: object) -> str | None:
     """`value` if it is a string with something in it, trimmed, and cut where it is absurd."""
     text = value.strip()[:_MAX_TEXT] if isinstance(value, str) else ""
     return text or None
+
+
+def is_web_address(text: str) -> bool:
+    """Whether a client could open it: a URL of http or https with no part of it lost."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    is_whole = " " not in text and LOST not in text
+    return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def to_decimal(value: object) -> Decimal | None:

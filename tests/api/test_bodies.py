@@ -70,6 +70,7 @@ def test_the_fault_is_told(body: bytes, fault: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"{", b'{"links": [""],}', b"{'links': []}", b'"\xff"', b'{"links": ["\\ud800"]}',
+     b'{"links": ["\\ude00"]}', b'{"\\ud83d": 1}', b'{"links": ["\xed\xa0\xbd"]}',
      b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}", b'{"links": [""]} x', b"\0"],
 )  # fmt: skip
 def test_what_is_not_json_is_said_to_be(body: bytes) -> None:

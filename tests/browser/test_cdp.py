@@ -70,6 +70,15 @@ async def test_a_call_gets_its_result(
     assert "sessionId" not in command
 
 
+async def test_half_a_character_of_a_page_is_lost_and_nothing_else(
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
+    await peer.answer({"hint": "Sai \U0001f600\ud83d"})
+    await asker.done.wait()
+    assert asker.result == {"hint": "Sai \U0001f600\ufffd"}
+
+
 async def test_answers_find_their_callers_in_any_order(
     conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

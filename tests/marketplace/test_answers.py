@@ -114,6 +114,7 @@ def test_a_row_that_is_none_is_an_unknown_error(row: Any) -> None:
         "javascript:alert(1)",
         "https://",
         "https://[",
+        SHORT + "\ud83d",
         long_link(101),
         "https://shopee.vn/product/11/101",
         "https://shopee.vn/universal-link?redir=https%3A%2F%2Fshopee.vn%2Fproduct%2F11%2F101",
@@ -129,7 +130,7 @@ def test_a_long_link_never_stands_in_for_the_short_one() -> None:
     assert only(good(101, shortLink=strange, longLink=strange)).short_link is None
 
 
-@pytest.mark.parametrize("long", ["", None, 5, "not a link", "javascript:x"])
+@pytest.mark.parametrize("long", ["", None, 5, "not a link", "javascript:x", f"{SHORT}/\ud83d"])
 def test_a_missing_long_link_costs_nothing(long: Any) -> None:
     assert only(good(101, longLink=long)) == Row(SHORT, None, FailCode.SUCCESS, 0)
 
@@ -176,6 +177,12 @@ def test_the_message_of_an_error_is_bounded() -> None:
     with pytest.raises(PortalError) as caught:
         read_answer({"errors": [{"message": "x" * 100_000}]})
     assert len(caught.value.detail) <= 300
+
+
+def test_half_a_character_in_it_is_shown_as_one_that_is_lost() -> None:
+    with pytest.raises(PortalError) as caught:
+        read_answer({"errors": [{"message": "refused \ud83d"}]})
+    assert caught.value.detail == "refused \ufffd"
 
 
 def test_rows_count_more_than_errors_beside_them() -> None:

@@ -214,6 +214,8 @@ def test_look_alikes_are_no_links(authority: str) -> None:
         "https://shopee.vn/a-i.1.2x",
         "https://shopee.vn/a-I.1.2",
         "https://shopee.vn/x/a-i.1.2",
+        # half a character
+        "https://shopee.vn/x-\ud83d-i.1.2",
         # almost a short link
         "https://s.shopee.vn/",
         "https://s.shopee.vn",

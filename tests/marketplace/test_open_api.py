@@ -64,7 +64,7 @@ class Api:
         self.requests.append(request)
         if isinstance(self.answer, str):
             return httpx.Response(self.status, text=self.answer)
-        return httpx.Response(self.status, json=self.answer)
+        return httpx.Response(self.status, text=json.dumps(self.answer))
 
     @property
     def query(self) -> str:
@@ -127,7 +127,17 @@ async def test_a_link_is_asked_for_with_its_sub_ids() -> None:
     )
 
 
-@pytest.mark.parametrize("answer", [made(""), made(None), made(ITEM.url(VN)), {"data": None}, {}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        made(""),
+        made(None),
+        made("https://s.shopee.vn/\ud83d"),
+        made(ITEM.url(VN)),
+        {"data": None},
+        {},
+    ],
+)
 async def test_no_short_link_is_an_unknown_error(answer: object) -> None:
     assert await Api(answer).link() == Row(None, None, FailCode.UNKNOWN)
 

@@ -277,6 +277,7 @@ def test_all_of_the_shops_hosts_are_one_to_wait_for() -> None:
         f'<script type="text/javascript">document.location.assign("{PRODUCT}")</script>',
         '<script>location.href="https:\\/\\/shopee.vn\\/product\\/88201679\\/23456789012"</script>',
         '<script>location="https:\\u002f\\x2fshopee.vn/product/88201679/23456789012"</script>',
+        '<script>location="https://shopee.vn/\\ud83d\\ude00-i.88201679.23456789012"</script>',
         '<script>location.href="/app";</script>'
         f'<script>setTimeout(() => location.replace("{PRODUCT}"), 10)</script>',
         "<!doctype html><body>" + "<p>" * 5000 + f'<script>location="{PRODUCT}"</script>',
@@ -299,6 +300,7 @@ async def test_a_page_that_goes_on_by_itself(html: str) -> None:
         f'<script>mylocation = "{PRODUCT}"</script>',
         "<script>location = target</script>",
         '<script>location.href = "https://evil.com/product/1/2"</script>',
+        '<script>location.href = "https://shopee.vn/\\ud83d"</script>',
         "",
         "\x00" * 100,
     ],

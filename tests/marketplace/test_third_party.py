@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -47,7 +48,9 @@ async def ask(
         (requests if requests is not None else []).append(request)
         if isinstance(answer, str):
             return httpx.Response(status, text=answer)
-        return httpx.Response(status, json=answer, headers={"Location": "https://evil.example/"})
+        return httpx.Response(
+            status, text=json.dumps(answer), headers={"Location": "https://evil.example/"}
+        )
 
     async with open_client(httpx.MockTransport(handler)) as client:
         return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
@@ -101,7 +104,9 @@ def test_a_field_that_is_none_of_ours_is_refused() -> None:
         ("isXtra", False, False),
         ("image", "javascript:alert(1)", None),
         ("image", {"url": "x"}, None),
+        ("image", "https://x.example/\ud83d", None),
         ("name", "  ", None),
+        ("name", "a\ud83d", "a\ufffd"),
         ("sales", [], None),
         ("productLink", "https://evil.com/product/1/2", WHOLE["productLink"]),
         ("productLink", None, WHOLE["productLink"]),
