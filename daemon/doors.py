@@ -29,10 +29,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Doors:
-    """Listening sockets; an address may have several. `crews` are by the crew's name."""
+    """Listening sockets; an address may have several. `crews` are by the crew's name, and
+    `crew_binds` what they were opened for."""
 
     main: Sequence[socket]
     crews: Mapping[str, Sequence[socket]]
+    crew_binds: Mapping[str, Bind]
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -59,10 +61,9 @@ def open_doors(
     `given` are the service manager's sockets, which go before what is configured.
     """
     with ExitStack() as opened:
-        doors = Doors(
-            _open(main, given.main, "server.bind", opened), _crew_doors(crews, given.crews, opened)
-        )
-        yield doors
+        own = _open(main, given.main, "server.bind", opened)
+        of_crews = _crew_doors(crews, given.crews, opened)
+        yield Doors(own, of_crews, {name: crews[name] for name in of_crews})
 
 
 def _open(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from daemon.auth.actor import Auth
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
+from daemon.config.values import Bind
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.errors import Unavailable
 from daemon.front import Front
@@ -72,11 +73,15 @@ class Takers:
 class Reloader:
     """A supervised part: it waits for SIGHUP."""
 
-    def __init__(self, reread: Reread, settings: Settings, takers: Takers) -> None:
-        """`settings` are those that the daemon has been started with."""
+    def __init__(
+        self, reread: Reread, settings: Settings, takers: Takers, crew_binds: Mapping[str, Bind]
+    ) -> None:
+        """`settings` are those that the daemon has been started with, `crew_binds` the addresses
+        of their own that crews got then."""
         self._reread = reread
         self._settings = settings
         self._takers = takers
+        self._crew_binds = crew_binds
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Reload at every SIGHUP. Several that come during one reload are one more."""
@@ -91,13 +96,12 @@ class Reloader:
         try:
             found = changes(self._settings, await trio.to_thread.run_sync(self._reread))
             catalog = await trio.to_thread.run_sync(read_catalog, found.settings)
-            old = self._takers.crews.executor.catalog
-            _check_still_runs(old, catalog)
+            _check_still_runs(self._takers.crews.executor.catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
             return
         await self._take(found, catalog)
-        _tell(found, old, catalog)
+        _tell(found, catalog, self._moved(catalog))
 
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
@@ -112,6 +116,12 @@ class Reloader:
         await _insist(partial(crews.executor.take, catalog))
         await _insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
+
+    def _moved(self, catalog: Catalog) -> list[str]:
+        """The crews whose own address is not the one that they are to have."""
+        here, wanted = self._crew_binds, catalog.binds()
+        names = [name for name in {**here, **wanted} if here.get(name) != wanted.get(name)]
+        return [f"bind of crew {name}" for name in names]
 
 
 async def _insist(take: Callable[[], Awaitable[None]]) -> None:
@@ -143,21 +153,14 @@ def _tell_refused(error: ConfigError) -> None:
     logger.error(text, len(error.problems), extra=Event.CONFIG_REFUSED())
 
 
-def _tell(found: Changes, old: Catalog, new: Catalog) -> None:
+def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     for warning in found.settings.warnings:
         logger.warning("%s", warning)
-    for broken in new.broken:
+    for broken in catalog.broken:
         for problem in broken.problems:
             logger.error("a crew cannot run: %s", problem)
-    waiting = [*found.waiting, *_moved(old, new)]
+    waiting = [*found.waiting, *moved]
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
     taken = ", ".join(found.taken) or "nothing has changed in it"
     logger.info("the configuration is reloaded: %s", taken, extra=Event.CONFIG_RELOADED())
-
-
-def _moved(old: Catalog, new: Catalog) -> list[str]:
-    """The crews whose own address is another one: the doors are opened at the start."""
-    before, after = old.binds(), new.binds()
-    names = [name for name in before | after if before.get(name) != after.get(name)]
-    return [f"bind of crew {name}" for name in names]

@@ -161,7 +161,7 @@ def _plant(
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
 
     takers = Takers(parts.auth, parts.crews, front, link, graces)
-    reloader = Reloader(reread, settings, takers) if reread is not None else None
+    reloader = Reloader(reread, settings, takers, doors.crew_binds) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",
         [

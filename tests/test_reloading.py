@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -263,6 +263,35 @@ async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: D
         assert "is reloaded: crews" in said
         token, kickoff_id = await daemon.kickoff("two")
         assert (await daemon.end_of("two", token, kickoff_id))["result"] == "done"
+
+
+async def test_a_crews_own_address_is_named_for_as_long_as_it_is_another_one(
+    daemon: Daemon,
+) -> None:
+    ports = []
+    with ExitStack() as held:
+        for _ in range(3):
+            free = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports.append(free.getsockname()[1])
+    here, there, taken = (f"127.0.0.1:{port}" for port in ports)
+    with socket.create_server(("127.0.0.1", ports[2])):
+        daemon.write(crew("one", bind=here), crew("two", bind=taken))
+        async with running(daemon):
+
+            async def named(**binds: str) -> list[str]:
+                daemon.write(*(crew(name, bind=bind) for name, bind in binds.items()))
+                said = await daemon.hang_up()
+                return [name for name in ("one", "two", "new") if f"bind of crew {name}" in said]
+
+            for _ in range(2):
+                assert await named(one=there) == ["one"]
+            assert await named(one=here) == []  # where it answers all the time
+            for _ in range(2):
+                assert await named() == ["one"]  # the address is open still
+            assert await named(one=here) == []
+            for _ in range(2):
+                assert await named(one=here, new=there) == ["new"]
+                assert await named(one=here, two=taken) == ["two"]  # it never got it
 
 
 async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
