@@ -55,7 +55,7 @@ def _links(given: object) -> tuple[str, ...]:
             "links: give product or short links, as a list of texts or as one text with a link "
             "on each line"
         )
-    return tuple(dict.fromkeys(given))
+    return tuple(given)
 
 
 def _sub_ids(given: object) -> tuple[str, ...]:

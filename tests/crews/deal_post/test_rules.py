@@ -27,7 +27,7 @@ def success(short: str, product: dict[str, Any] | None = None) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("given", "links"),
     [
-        (["a", "b", "a"], ("a", "b")),
+        (["a", "b", "a"], ("a", "b", "a")),
         ("a\nb\n", ("a", "b")),
         ("  a  \r\n\r\n b", ("a", "b")),
     ],

@@ -95,6 +95,16 @@ async def test_the_links_and_sub_ids_are_passed_on(run_crew: RunCrew, links: lis
     assert call.arguments == {"links": links, "subIds": ["tiktok", ""]}
 
 
+async def test_how_many_links_there_may_be_is_for_the_tool_to_say(
+    run_crew: RunCrew, links: list[str]
+) -> None:
+    """`/api/convert` counts them as they are sent, too, and converts each once."""
+    run = await run_crew({"links": links[:1] * 16}, refusal="links: at most 15")
+    [call] = run.calls
+    assert call.arguments["links"] == links[:1] * 16
+    assert run.error == "the links could not be converted: links: at most 15"
+
+
 async def test_the_analyst_says_why(run_crew: RunCrew, links: list[str]) -> None:
     run = await run_crew({"links": links})
     assert [(step.result, step.thought) for step in run.steps("analyst")] == [
