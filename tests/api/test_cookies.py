@@ -107,7 +107,7 @@ async def test_an_account_has_a_name(
         ("SPC_U=1\t", "cookie: holds a control character"),
         ("SPC_U=\x7f", "cookie: holds a control character"),
         ("; ".join(f"n{n}={'x' * 650}" for n in range(101)), "more than the 65536"),
-        ("SPC_U=1; n=" + "x" * 4096, "cookie: pair 2 is over the 4096 bytes"),
+        ("SPC_U=1; n=" + "x" * 4095, "cookie: pair 2 is over the 4096 bytes"),
         ("; ".join(f"n{n}=x" for n in range(151)), "cookie: 151 pairs"),
     ],
     ids=[
@@ -137,7 +137,7 @@ async def test_this_is_no_cookie(daemon: Daemon, cookie: str, error: str) -> Non
     "cookie",
     [
         "; ".join(f"{n:03}={'x' * 651}" for n in range(100))[:65536],
-        "n=" + "x" * 4095,
+        "n=" + "x" * 4094,
         "; ".join(f"n{n}=x" for n in range(150)),
         "n=",
         "a=b=c",
