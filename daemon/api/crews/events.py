@@ -139,7 +139,8 @@ class _Stream(ResponseBody):
 
 def encode(event: Event) -> bytes:
     """One event as it is sent. JSON has no line breaks of its own, so its data is one line."""
-    data = to_json(EventData(type=event.type, timestamp=event.timestamp, data=event.data))
+    about = {} if event.data is None else event.data  # as webhooks have it
+    data = to_json(EventData(type=event.type, timestamp=event.timestamp, data=about))
     for sign, escaped in _BREAKS_FOR_SOME.items():
         data = data.replace(sign, escaped)
     return b"id: %d\ndata: %s\n\n" % (event.sequence, data)

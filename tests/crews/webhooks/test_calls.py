@@ -131,6 +131,12 @@ def test_an_event() -> None:
     }
 
 
+def test_an_event_with_nothing_to_say_has_an_empty_object() -> None:
+    """As `/events` has it."""
+    (call,) = calls_for(About(ID, META, (STREAM,)), NewEvent("crew_kickoff_started", NOW), None)
+    assert json.loads(call.body)["events"][0]["data"] == {}
+
+
 def test_every_event_has_an_id_of_its_own() -> None:
     one, other = (bodies(None, STREAM)[0]["events"][0]["id"] for _ in range(2))
     assert one != other
