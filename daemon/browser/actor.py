@@ -38,6 +38,12 @@ R = TypeVar("R")
 JOBS_AT_ONCE = 16
 """Pieces of work under way at the same time, over all accounts."""
 
+LEAST_QUEUE = 2 * JOBS_AT_ONCE
+"""Pieces of work that may wait however short the queue is to be. What comes in one moment waits
+before the first of it is begun, also while nothing is under way: an account that has its links made
+asks for a submit and three readings at once, and what is refused of these is a product without its
+data."""
+
 FIRST_STEPS = 45.0
 """Seconds beyond `start_timeout` that a launch may take to its first beat, or to be cleared away:
 the deadlines of what is asked of a new browser, added up."""
@@ -89,8 +95,9 @@ class Browser:
         chance: random.Random | None = None,
         down: Down = tell_nobody,
     ) -> None:
-        """`down` is told when Chromium cannot be kept up, and when it can be again."""
-        self.mailbox = Mailbox[_Browser]("browser", size=queue)
+        """`queue` pieces of work may wait, but never fewer than `LEAST_QUEUE`. `down` is told when
+        Chromium cannot be kept up, and when it can be again."""
+        self.mailbox = Mailbox[_Browser]("browser", size=max(queue, LEAST_QUEUE))
         self.pulse = Pulse(_not_idle, of="upkeep")
         """Of the loop that keeps Chromium up, which goes round by itself."""
         self._settings = settings

@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.browser.actor import (
     FIRST_STEPS,
     JOBS_AT_ONCE,
+    LEAST_QUEUE,
     LOOK_EVERY,
     Browser,
     BrowserNotReady,
@@ -31,7 +32,7 @@ from tests.fakes.scrape import observed
 if TYPE_CHECKING:
     from tests.browser.conftest import PlayedChromiums
 
-QUEUE = 2
+QUEUE = LEAST_QUEUE + 2
 HEALTHY = 60.0
 RECYCLE_AFTER = 1_000.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
@@ -54,7 +55,7 @@ def ready(browser: Browser) -> bool:
     return browser.ready
 
 
-def a_browser() -> Browser:
+def a_browser(queue: int = QUEUE) -> Browser:
     settings = GenerationSettings(
         launch=LaunchSettings(),
         contexts=2,
@@ -62,7 +63,7 @@ def a_browser() -> Browser:
         recycle_after=RECYCLE_AFTER,
         recycle_memory=1 << 30,
     )
-    return Browser(settings, queue=QUEUE, backoff=BACKOFF)
+    return Browser(settings, queue=queue, backoff=BACKOFF)
 
 
 @asynccontextmanager
@@ -75,8 +76,8 @@ async def running(browser: Browser) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def ready_browser(chromiums: PlayedChromiums) -> AsyncIterator[Browser]:
-    browser = a_browser()
+async def ready_browser(chromiums: PlayedChromiums, queue: int = QUEUE) -> AsyncIterator[Browser]:
+    browser = a_browser(queue)
     async with running(browser):
         await trio.sleep(chromiums.launch_takes + A_MOMENT)
         assert browser.ready
@@ -204,6 +205,19 @@ async def test_too_much_work_is_refused_at_once(
             await browser.use(place(), nothing)
         for work in works:
             work.end.set()
+            await work.done.wait()
+        assert {work.error for work in works} == {None}
+
+
+async def test_what_comes_in_one_moment_is_done_however_short_the_queue_is(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums, queue=1) as browser:
+        works = [Work() for _ in range(LEAST_QUEUE)]
+        for n, work in enumerate(works):
+            work.end.set()
+            nursery.start_soon(work.run, browser, str(n // 4))  # of each account a submit, 3 reads
+        for work in works:
             await work.done.wait()
         assert {work.error for work in works} == {None}
 
