@@ -5,8 +5,10 @@ that; and whoever makes a slip in the file wants to hear of it, and not to lose 
 works by the old one.
 
 The choice: all or nothing, then part by part. A file that the daemon would not start with, or with
-which a crew could not run that can run now, is told in the log and changes nothing. Otherwise each
-part takes what is its own, in one step. What needs a restart (`daemon/config/changes.py`) is named.
+which a crew could not run that can run now, is told in the log and changes nothing. That is also
+one without a crew that is there now, while an entry in it has no name of its own: a crew that is
+taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
+takes what is its own, in one step. What needs a restart (`daemon/config/changes.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
@@ -138,10 +140,12 @@ async def _insist(take: Callable[[], Awaitable[None]]) -> None:
 
 
 def _check_still_runs(old: Catalog, new: Catalog) -> None:
-    """Raises `ConfigError` for what is wrong with crews that can run now."""
-    problems = [
-        problem for each in new.broken if each.name in old.crews for problem in each.problems
-    ]
+    """Raises `ConfigError` for what is wrong with crews that can run now, or with what may be one
+    that is there now."""
+    faulty = [each for each in new.broken if each.name in old.crews]
+    if set(old.names()) - set(new.names()):
+        faulty += new.nameless()
+    problems = [problem for each in faulty for problem in each.problems]
     if problems:
         raise ConfigError(problems)
 

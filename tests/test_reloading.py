@@ -254,6 +254,38 @@ async def test_a_crew_that_runs_is_not_broken_by_it(daemon: Daemon) -> None:
         assert (await daemon.end_of("one", token, kickoff_id))["result"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("right", "slip"),
+    [
+        ('name = "one"', 'name = "One"'),
+        ('name = "one"', 'name = "two"'),
+        ('name = "one"\n', ""),
+        ("[[crews]]", "[crews]"),
+    ],
+)
+async def test_a_slip_in_a_crews_name_ends_nothing_that_waits_for_it(
+    daemon: Daemon, right: str, slip: str
+) -> None:
+    two = [crew("two")] if right.startswith("name") else []
+    daemon.write(crew("one", WAIT, max_running=1), *two)
+    async with running(daemon):
+        await daemon.kickoff("one")
+        token, waiting = await daemon.kickoff("one")
+        daemon.file.write_text(daemon.file.read_text().replace(right, slip, 1))
+        assert "not reloaded: crews" in await daemon.hang_up()
+        found = (await daemon.get(f"/crews/one/status/{waiting}", token)).json()
+        assert found["state"] == "PENDING"
+
+
+async def test_a_slip_in_the_name_of_a_new_crew_refuses_nothing(daemon: Daemon) -> None:
+    daemon.write(crew("one"))
+    async with running(daemon):
+        daemon.write(crew("one"), crew("Two"), crew("three"))
+        said = await daemon.hang_up()
+        assert "a crew cannot run: crews[1].name: " in said
+        assert "is reloaded: crews" in said
+
+
 async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: Daemon) -> None:
     daemon.write()
     async with running(daemon):

@@ -64,6 +64,15 @@ class Catalog:
         """The names that can be called: of all crews, broken ones with a good name included."""
         return tuple(self._addressable())
 
+    def is_gone(self, name: str) -> bool:
+        """Whether nothing in the configuration can be the crew that was called so. An entry without
+        a name of its own may be, by a slip."""
+        return name not in self._addressable() and not self.nameless()
+
+    def nameless(self) -> list[BrokenCrew]:
+        """The broken ones that have no name of their own."""
+        return [each for each in self.broken if each.name is None]
+
     def users(self) -> dict[str, tuple[str, ...]]:
         """The names of each crew's users, of all crews that can be called."""
         return {name: crew.users for name, crew in self._addressable().items()}

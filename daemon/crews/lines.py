@@ -125,8 +125,8 @@ class Lines:
 
     async def take(self, catalog: Catalog) -> None:
         """Go by another catalog from now on. What runs, runs on as it was started; what waits, is
-        run as its crew is then. Of a crew that is broken now it waits until that is mended, and of
-        one that there is no more it ends."""
+        run as its crew is then. Of a crew that is broken now, or may be, it waits until that is
+        mended, and of one that is gone it ends."""
         for name, crew in catalog.crews.items():
             if name in self._lines:
                 line = self._lines[name]
@@ -150,15 +150,15 @@ class Lines:
     async def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
         """What becomes of executions whose crew cannot run: those that wait, wait for a start at
         which a broken one is mended."""
-        is_broken = crew in self._catalog.names()
+        is_gone = self._catalog.is_gone(crew)
         waiting = [each for each in executions if each.state is State.PENDING]
-        if is_broken and waiting:
+        if waiting and not is_gone:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
         for execution in executions:
             if execution.state is not State.PENDING:
-                why = INTERRUPTED if is_broken else f"{INTERRUPTED}, and {NO_CREW}"
+                why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
                 await self._end(execution.id, Status.INTERRUPTED, why)
-            elif not is_broken:
+            elif is_gone:
                 await self._end(execution.id, Status.INTERRUPTED, NEVER_RUN)
 
     async def _take_up(
@@ -187,7 +187,7 @@ class Lines:
     async def _close(self, line: _Line) -> None:
         async with line.door:
             line.held = True
-            if line.crew.name in self._catalog.names():
+            if not self._catalog.is_gone(line.crew.name):
                 return
             for kickoff_id in line.waiting:
                 self._ending[kickoff_id] = trio.Event()
@@ -197,7 +197,7 @@ class Lines:
 
     def _drop_if_over(self, line: _Line) -> None:
         name = line.crew.name
-        if name not in self._catalog.names() and not line.running and not line.waiting:
+        if self._catalog.is_gone(name) and not line.running and not line.waiting:
             self._lines.pop(name, None)
 
     async def _again(self, line: _Line, interrupted: Summary) -> bool:
@@ -350,7 +350,7 @@ class Lines:
         return line
 
     async def _waits_for_a_crew(self, kickoff_id: str) -> bool:
-        """Whether it has yet to run, in a crew that has no line since it is broken."""
+        """Whether it has yet to run, in a crew that has no line since it is not mended."""
         return (await self._workplace.read(kickoff_id)).state is State.PENDING
 
     def _start_more(self, line: _Line) -> None:

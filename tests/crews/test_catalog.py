@@ -183,6 +183,26 @@ def test_a_broken_crew_keeps_its_name_from_a_later_one() -> None:
     assert catalog.names() == ("a",)
 
 
+@pytest.mark.parametrize(
+    "crews",
+    [
+        [command("Post")],
+        [command("a"), command("a")],
+        [{"runner": "command"}],
+        {"name": "post"},
+    ],
+)
+def test_a_crew_is_not_gone_while_an_entry_has_no_name_of_its_own(crews: object) -> None:
+    catalog = read_catalog(build({"auth": {"password_hash": HASH}, "crews": crews}))
+    assert [crew.name for crew in catalog.nameless()] == [None]
+    assert not catalog.is_gone("post")
+
+
+def test_a_crew_is_gone_when_no_entry_can_be_it() -> None:
+    catalog = read(command("a"), command("b", command=["/nowhere"]))
+    assert [catalog.is_gone(name) for name in ("a", "b", "post")] == [False, False, True]
+
+
 def test_there_is_one_default() -> None:
     catalog = read(command("a"), command("b", default=True), command("c", default=True))
     assert catalog.default == "b"

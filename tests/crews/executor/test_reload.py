@@ -99,6 +99,19 @@ async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
     assert (await house.end_of(waiting)).state is State.SUCCESS
 
 
+async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=1))
+    running, waiting = await one_running_one_waiting(house)
+    await house.executor.take(Catalog({}, (BrokenCrew(None, ()),)))
+    house.gate.open()
+    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.look(waiting)).state is State.PENDING
+    await house.executor.take(having(crew(max_running=1)))
+    assert (await house.end_of(waiting)).state is State.SUCCESS
+
+
 async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:

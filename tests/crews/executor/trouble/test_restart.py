@@ -169,6 +169,24 @@ async def test_those_of_a_broken_crew_wait_until_it_is_mended(
     assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
+async def test_those_of_a_crew_that_a_nameless_one_may_be_wait_until_it_is_mended(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("old", max_running=1))
+    begun, waits = [await house.kickoff(*WAITS, crew="old") for _ in range(2)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(broken=(BrokenCrew(None, ()),))
+    assert (await house.end_of(begun, "old")).error == INTERRUPTED
+    assert (await house.look(waits, "old")).state is State.PENDING
+    await house.stop()
+
+    house = await open_house(crew("old"))
+    house.gate.open()
+    assert (await house.end_of(waits, "old")).state is State.SUCCESS
+
+
 async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:
     one = crew(max_running=1, on_restart="rerun")
     house = await open_house(one)
