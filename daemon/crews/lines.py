@@ -119,7 +119,7 @@ class Lines:
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
             line = self._lines.get(crew)
             if line is None:
-                self._errands.start_soon(self._leave, crew, list(executions))
+                self._leave(crew, list(executions))
             else:
                 await self._errands.start(self._take_up, line, list(executions))
 
@@ -147,19 +147,26 @@ class Lines:
             for run in line.running.values():
                 run.leave_off()
 
-    async def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
+    def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
         """What becomes of executions whose crew cannot run: those that wait, wait for a start at
         which a broken one is mended."""
         is_gone = self._catalog.is_gone(crew)
-        waiting = [each for each in executions if each.state is State.PENDING]
-        if waiting and not is_gone:
+        begun = [each.id for each in executions if each.state is not State.PENDING]
+        waiting = [each.id for each in executions if each.state is State.PENDING]
+        self._interrupt(begun, f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED)
+        if is_gone:
+            self._interrupt(waiting, NEVER_RUN)
+        elif waiting:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
-        for execution in executions:
-            if execution.state is not State.PENDING:
-                why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
-                await self._end(execution.id, Status.INTERRUPTED, why)
-            elif is_gone:
-                await self._end(execution.id, Status.INTERRUPTED, NEVER_RUN)
+
+    def _interrupt(self, ids: Sequence[str], why: str) -> None:
+        """End executions that have no worker, one by one. From now on nobody takes them up."""
+        self._ending.update({each: trio.Event() for each in ids})
+        self._errands.start_soon(self._end_each, ids, why)
+
+    async def _end_each(self, ids: Sequence[str], why: str) -> None:
+        for each in ids:
+            await self._end(each, Status.INTERRUPTED, why)
 
     async def _take_up(
         self, line: _Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -176,7 +183,8 @@ class Lines:
         """Go on with what has waited for this crew since before it had a line."""
         async with line.door:
             task_status.started()
-            ending = set(self._ending)  # by a stop, which cannot have come since: see `stop`
+            # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
+            ending = set(self._ending)
             found = await self._workplace.insist("going on", self._journal.unfinished)
             for execution in sorted(found, key=attrgetter("sequence")):
                 waits = execution.state is State.PENDING and execution.id not in ending
@@ -189,9 +197,7 @@ class Lines:
             line.held = True
             if not self._catalog.is_gone(line.crew.name):
                 return
-            for kickoff_id in line.waiting:
-                self._ending[kickoff_id] = trio.Event()
-                self._errands.start_soon(self._end, kickoff_id, Status.INTERRUPTED, NEVER_RUN)
+            self._interrupt(list(line.waiting), NEVER_RUN)
             line.waiting.clear()
         self._drop_if_over(line)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Crew
@@ -14,7 +15,7 @@ from daemon.errors import NotFound, Unavailable
 from daemon.journal.model import State, Status
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+    from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
 
 WAITS = ("started", "call gate", "hear", "result ok")
 BROKEN = Catalog({}, (BrokenCrew("c", (), ("an", "bo")),))
@@ -142,6 +143,33 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     assert ran[1].started_at is not None
     assert ran[0].started_at < ran[1].started_at
     assert (await house.look(stopped)).status is Status.STOPPED
+
+
+async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
+    open_house: OpenHouse,
+    new_house: NewHouse,
+    crew: MakeCrew,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was gone at the start, and what waited for it is being ended, one after the other."""
+    before = await open_house(crew(max_running=1))
+    ids = [*await one_running_one_waiting(before), *[await before.kickoff() for _ in range(3)]]
+    await before.kill()
+    house = new_house(crew("other"))
+    record, may_record = house.journal.record, trio.Event()
+
+    async def record_late(*args: Any) -> None:
+        await may_record.wait()
+        await record(*args)
+
+    monkeypatch.setattr(house.journal, "record", record_late)
+    await nursery.start(house.serve)
+    await house.executor.take(having(crew(), crew("other")))
+    await wait_all_tasks_blocked()
+    may_record.set()
+    assert {(await house.end_of(each)).status for each in ids} == {Status.INTERRUPTED}
+    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
 
 
 async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
