@@ -47,6 +47,7 @@ from daemon.crews.tools import Tool
 from daemon.crews.worker import CannotStart, Stopped, Worker, start_worker
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.journal.actor import Journal
+from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     Created,
     Execution,
@@ -223,7 +224,7 @@ class Run:
         self.ended = trio.Event()
         """Nothing of it is there any more; its end is recorded, unless it was left off."""
         self.outcome: Status | None = None
-        """What its end was recorded as."""
+        """What it has recorded its end as."""
         self._crew = crew
         self._workplace = workplace
         self._turn = turn
@@ -291,6 +292,10 @@ class Run:
     async def _end(self, ending: Ending) -> None:
         try:
             await self._workplace.end(self._crew.name, self._book.subject, ending)
+        except AlreadyFinished:
+            # A fault of ours, and no reason to interrupt all others. It has the one end it may.
+            logger.exception("execution %s was ended by somebody else while it ran", self.id)
+            return
         except Invalid as fault:
             ending = failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
             await self._workplace.end(self._crew.name, self._book.subject, ending)

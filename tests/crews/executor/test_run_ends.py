@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from daemon.crews.ledger import about, ended, failure
 from daemon.journal import executions
 from daemon.journal.model import State, Status
 
@@ -93,6 +95,23 @@ async def test_a_result_that_cannot_be_kept_ends_it_honestly(
     assert (end.status, end.result) == (Status.ERROR, None)
     assert "what the worker said cannot be kept: result: 16 bytes" in (end.error or "")
     assert (await house.end_of(await house.kickoff("started", "result short"))).error is None
+
+
+async def test_one_that_was_ended_behind_its_back_ends_alone(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    other, kickoff_id = [
+        await house.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)
+    ]
+    await house.gate.reaches(2)
+    subject = about(await house.look(kickoff_id))
+    end = ended(subject, failure(Status.STOPPED, "by nobody we know"), datetime.now(UTC))
+    await house.journal.record(kickoff_id, end.change, end.events, end.deliveries)
+    house.gate.open()
+    assert (await house.end_of(other)).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.look(kickoff_id)).error == "by nobody we know"
+    assert f"execution {kickoff_id} was ended by somebody else while it ran" in caplog.text
 
 
 async def test_the_owner_finds_a_failed_workers_words_in_the_log(
