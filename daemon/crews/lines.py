@@ -127,15 +127,16 @@ class Lines:
         """Go by another catalog from now on. What runs, runs on as it was started; what waits, is
         run as its crew is then. Of a crew that is broken now, or may be, it waits until that is
         mended, and of one that is gone it ends."""
+        # In one go: an end or a kickoff in between would find the one without the other.
         for name, crew in catalog.crews.items():
-            if name in self._lines:
-                line = self._lines[name]
-                line.crew, line.held = crew, False
-                self._start_more(line)
-            else:
+            line = self._lines.get(name)
+            if line is None:
                 line = self._lines[name] = _Line(crew)
-                await self._errands.start(self._take_up_mended, line)
-        self._catalog = catalog  # after their lines are there, and before others are closed
+                line.door.acquire_nowait()  # a kickoff comes after what has waited
+                self._errands.start_soon(self._take_up_mended, line)
+            line.crew, line.held = crew, False
+            self._start_more(line)
+        self._catalog = catalog
         for line in list(self._lines.values()):
             if line.crew.name not in catalog.crews:
                 await self._close(line)
@@ -179,10 +180,9 @@ class Lines:
                 line.waiting[execution.id] = None
                 self._start_more(line)
 
-    async def _take_up_mended(self, line: _Line, task_status: trio.TaskStatus[None]) -> None:
-        """Go on with what has waited for this crew since before it had a line."""
-        async with line.door:
-            task_status.started()
+    async def _take_up_mended(self, line: _Line) -> None:
+        """Go on with what has waited for this crew since before it had a line. Closes its door."""
+        try:
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
             ending = set(self._ending)
             found = await self._workplace.insist("going on", self._journal.unfinished)
@@ -191,6 +191,8 @@ class Lines:
                 if waits and execution.crew == line.crew.name:
                     line.waiting[execution.id] = None
             self._start_more(line)
+        finally:
+            line.door.release()
 
     async def _close(self, line: _Line) -> None:
         async with line.door:

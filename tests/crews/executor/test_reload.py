@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Crew
-from daemon.crews.lines import NEVER_RUN, CrewLoad
+from daemon.crews.lines import NEVER_RUN, CrewLoad, Lines
 from daemon.errors import NotFound, Unavailable
 from daemon.journal.model import State, Status
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
 
 WAITS = ("started", "call gate", "hear", "result ok")
+HANG = 20.0  # seconds; what takes that long hangs
 BROKEN = Catalog({}, (BrokenCrew("c", (), ("an", "bo")),))
 
 
@@ -85,6 +86,28 @@ async def test_a_crew_taken_out_and_put_back_runs_on(open_house: OpenHouse, crew
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
     assert (await house.end_of(new)).state is State.SUCCESS
+
+
+async def test_a_crew_is_put_back_beside_a_new_one_as_its_last_execution_ends(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That end let go of the line that the crew had been given back, and a kickoff found none."""
+    house = await open_house(crew(max_running=1))
+    running, _ = await one_running_one_waiting(house)
+    await house.executor.take(having(crew("other")))
+    take_up = Lines._take_up_mended
+
+    async def take_up_late(*args: Any, **named: Any) -> None:
+        house.gate.open()
+        while (load := house.executor.load().get("c")) and load.running:
+            await trio.lowlevel.checkpoint()
+        await take_up(*args, **named)
+
+    monkeypatch.setattr(Lines, "_take_up_mended", take_up_late)
+    with trio.fail_after(HANG):
+        await house.executor.take(having(crew(), crew("new")))
+        assert (await house.end_of(running)).state is State.SUCCESS
+        assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
 
 
 async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
