@@ -19,10 +19,11 @@ import trio
 from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller, Crew
+from daemon.crews.crew import Caller
 from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
+from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run, Workplace
-from daemon.errors import Invalid, Unavailable, Unprocessable
+from daemon.errors import Invalid, Unprocessable
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     IdempotencyKey,
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
-FULL_RETRY_AFTER = 10
-"""Seconds after which a client may find room in a full queue."""
 EVENTS_AT_ONCE = 500
 
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
@@ -66,28 +65,6 @@ class CrewLoad:
     waiting: int
 
 
-@dataclass
-class _Line:
-    """A crew's executions, by id, in the order of their turn."""
-
-    crew: Crew
-    waiting: dict[str, None] = field(default_factory=dict)
-    running: dict[str, Run] = field(default_factory=dict)
-    door: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
-    """Held from the look for room to the entry, so that the line has the order of the journal."""
-    held: bool = False
-    """Nothing more is started: its crew was broken, or taken out, by a reload."""
-
-    @property
-    def full(self) -> bool:
-        return not self.has_place and len(self.waiting) >= self.crew.queue
-
-    @property
-    def has_place(self) -> bool:
-        """One more may run."""
-        return not self.held and len(self.running) < self.crew.max_running
-
-
 class Lines:
     """The lines of all crews that can run."""
 
@@ -104,7 +81,7 @@ class Lines:
         self._journal = workplace.journal
         self._running = running
         self._errands = errands
-        self._lines = {name: _Line(crew) for name, crew in catalog.crews.items()}
+        self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
         # Executions that are ended without having run, until that is written down.
         self._ending: dict[str, trio.Event] = {}
 
@@ -131,7 +108,7 @@ class Lines:
         for name, crew in catalog.crews.items():
             line = self._lines.get(name)
             if line is None:
-                line = self._lines[name] = _Line(crew)
+                line = self._lines[name] = Line(crew)
                 line.door.acquire_nowait()  # a kickoff comes after what has waited
                 self._errands.start_soon(self._take_up_mended, line)
             line.crew, line.held = crew, False
@@ -170,7 +147,7 @@ class Lines:
             await self._end(each, Status.INTERRUPTED, why)
 
     async def _take_up(
-        self, line: _Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
+        self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
     ) -> None:
         async with line.door:
             task_status.started()
@@ -180,7 +157,7 @@ class Lines:
                 line.waiting[execution.id] = None
                 self._start_more(line)
 
-    async def _take_up_mended(self, line: _Line) -> None:
+    async def _take_up_mended(self, line: Line) -> None:
         """Go on with what has waited for this crew since before it had a line. Closes its door."""
         try:
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
@@ -194,7 +171,7 @@ class Lines:
         finally:
             line.door.release()
 
-    async def _close(self, line: _Line) -> None:
+    async def _close(self, line: Line) -> None:
         async with line.door:
             line.held = True
             if not self._catalog.is_gone(line.crew.name):
@@ -203,12 +180,12 @@ class Lines:
             line.waiting.clear()
         self._drop_if_over(line)
 
-    def _drop_if_over(self, line: _Line) -> None:
+    def _drop_if_over(self, line: Line) -> None:
         name = line.crew.name
         if self._catalog.is_gone(name) and not line.running and not line.waiting:
             self._lines.pop(name, None)
 
-    async def _again(self, line: _Line, interrupted: Summary) -> bool:
+    async def _again(self, line: Line, interrupted: Summary) -> bool:
         """Put it back to its beginning, or end it, as its crew says."""
         rerun = line.crew.on_restart == "rerun"
         if not rerun or await self._reruns(interrupted.id) >= MAX_RERUNS:
@@ -306,14 +283,14 @@ class Lines:
     # Work
 
     async def _enter(
-        self, line: _Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None
+        self, line: Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None
     ) -> str:
         """Put a new execution into the journal, then into its line. Closes the door behind it."""
         try:
             self._catalog.crew(line.crew.name)  # it may be another catalog by now
             if line.full and (earlier := await self._created_by(caller, key)) is not None:
                 return earlier  # by the one that took the last place just now
-            _refuse_when_full(line)
+            line.check_room()
             now = self._workplace.wall()
             new = NewExecution(
                 id=str(uuid4()),
@@ -349,7 +326,7 @@ class Lines:
             return None
         return await self._journal.created_by(caller.crew, caller.user, key)
 
-    async def _settled_line(self, crew: str) -> _Line | None:
+    async def _settled_line(self, crew: str) -> Line | None:
         """A crew's line, when nothing is on its way into it."""
         line = self._lines.get(crew)
         if line is not None:
@@ -361,7 +338,7 @@ class Lines:
         """Whether it has yet to run, in a crew that has no line since it is not mended."""
         return (await self._workplace.read(kickoff_id)).state is State.PENDING
 
-    def _start_more(self, line: _Line) -> None:
+    def _start_more(self, line: Line) -> None:
         """Start the next ones, as many as may run."""
         while line.waiting and line.has_place:
             kickoff_id = next(iter(line.waiting))
@@ -369,11 +346,11 @@ class Lines:
             turn = self._workplace.wall()
             self._start(line, Run(kickoff_id, line.crew, self._workplace, turn=turn))
 
-    def _start(self, line: _Line, run: Run) -> None:
+    def _start(self, line: Line, run: Run) -> None:
         line.running[run.id] = run
         self._running.start_soon(self._carry_out, line, run)
 
-    async def _carry_out(self, line: _Line, run: Run) -> None:
+    async def _carry_out(self, line: Line, run: Run) -> None:
         await run.carry_out()
         del line.running[run.id]
         self._start_more(line)
@@ -388,12 +365,3 @@ class Lines:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
         if execution_id in self._ending:
             self._ending.pop(execution_id).set()
-
-
-def _refuse_when_full(line: _Line) -> None:
-    if line.full:
-        raise Unavailable(
-            f"the queue of crew {line.crew.name} is full: {len(line.waiting)} executions wait; "
-            "try again later",
-            retry_after=FULL_RETRY_AFTER,
-        )

@@ -1,0 +1,46 @@
+"""A crew's own line: what runs of it, what waits for its turn, and whether there is room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+
+from daemon.crews.crew import Crew
+from daemon.crews.run import Run
+from daemon.errors import Unavailable
+
+FULL_RETRY_AFTER = 10
+"""Seconds after which a client may find room in a full queue."""
+
+
+@dataclass
+class Line:
+    """A crew's executions, by id, in the order of their turn."""
+
+    crew: Crew
+    waiting: dict[str, None] = field(default_factory=dict)
+    running: dict[str, Run] = field(default_factory=dict)
+    door: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
+    """Held from the look for room to the entry, so that the line has the order of the journal."""
+    held: bool = False
+    """Nothing more is started: its crew was broken, or taken out, by a reload."""
+
+    @property
+    def full(self) -> bool:
+        """No more can come in."""
+        return not self.has_place and len(self.waiting) >= self.crew.queue
+
+    @property
+    def has_place(self) -> bool:
+        """One more may run."""
+        return not self.held and len(self.running) < self.crew.max_running
+
+    def check_room(self) -> None:
+        """Raise `Unavailable` when no more can come in."""
+        if self.full:
+            raise Unavailable(
+                f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait; "
+                "try again later",
+                retry_after=FULL_RETRY_AFTER,
+            )
