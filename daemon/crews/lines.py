@@ -117,6 +117,7 @@ class Lines:
         for line in list(self._lines.values()):
             if line.crew.name not in catalog.crews:
                 await self._close(line)
+        self._errands.start_soon(self._leave_gone)
 
     def leave_off(self) -> None:
         """Have all workers end; what they worked on stays unfinished in the journal."""
@@ -136,6 +137,19 @@ class Lines:
             self._interrupt(waiting, NEVER_RUN)
         elif waiting:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
+
+    async def _leave_gone(self) -> None:
+        """End what has waited for a crew that had no line, and that is gone by a reload."""
+        ending = set(self._ending)  # which may be written down by the time that we know
+        found = await self._workplace.insist("a reload", self._journal.unfinished)
+        ending |= self._ending.keys()
+        waiting = [each for each in found if each.state is State.PENDING and each.id not in ending]
+        gone = [
+            each.id
+            for each in waiting  # or has its turn this moment, in a line that runs on
+            if each.crew not in self._lines and self._catalog.is_gone(each.crew)
+        ]
+        self._interrupt(gone, NEVER_RUN)
 
     def _interrupt(self, ids: Sequence[str], why: str) -> None:
         """End executions that have no worker, one by one. From now on nobody takes them up."""

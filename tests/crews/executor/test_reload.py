@@ -168,6 +168,25 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     assert (await house.look(stopped)).status is Status.STOPPED
 
 
+@pytest.mark.parametrize("name", ["c", None])
+async def test_a_crew_that_was_broken_at_the_start_ends_what_waits_when_it_is_taken_out(
+    open_house: OpenHouse, crew: MakeCrew, name: str | None
+) -> None:
+    before = await open_house(crew(max_running=1))
+    _, waiting = await one_running_one_waiting(before)
+    stopped = await before.kickoff()
+    await before.kill()
+    house = await open_house(crew("other"), broken=(BrokenCrew(name, ()),))
+    await house.stop_one(stopped)
+    await house.executor.take(Catalog({"other": crew("other")}, (BrokenCrew(name, ()),)))
+    await wait_all_tasks_blocked()
+    assert (await house.look(waiting)).state is State.PENDING
+    await house.executor.take(having(crew("other")))
+    ended = await house.end_of(waiting)
+    assert (ended.status, ended.error) == (Status.INTERRUPTED, NEVER_RUN)
+    assert (await house.look(stopped)).status is Status.STOPPED
+
+
 async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
     open_house: OpenHouse,
     new_house: NewHouse,
