@@ -11,10 +11,10 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from daemon.config import Bind
 from daemon.installation.place import UNIT, Place
@@ -31,6 +31,8 @@ HEALTH_LIMIT: Final = 5.0
 
 # What is listened at, and where that is reached from here.
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
+# pip may have needed the proxy that root's environment names. None leads to this machine's daemon.
+_DIRECT: Final = build_opener(ProxyHandler({}))
 
 
 class NotInstalled(Exception):  # noqa: N818 - it names what is the matter
@@ -134,9 +136,9 @@ def _health(bind: Bind) -> dict[str, object]:
     """What it says of itself; nothing while it does not answer."""
     there = Bind(_EVERYWHERE.get(bind.host, bind.host), bind.port)
     try:
-        with urlopen(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
+        with _DIRECT.open(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
             health = json.load(answer)
-    except (URLError, OSError, ValueError):
+    except (OSError, HTTPException, ValueError):  # it may end in the midst of its answer
         return {}
     return health if isinstance(health, dict) else {}
 

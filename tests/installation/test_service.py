@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -104,6 +108,67 @@ def test_one_that_does_not_answer_is_not_proven(
         deaf.bind(("127.0.0.1", 0))  # and nobody listens there
         with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
             service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]))
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[Bind]:
+    """Where everybody gets these bytes, and their end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    caller, _ = listener.accept()
+                except OSError:
+                    return
+                with caller:
+                    caller.recv(4096)
+                    caller.sendall(answer)
+
+        server = Thread(target=serve)
+        server.start()
+        try:
+            yield Bind("127.0.0.1", listener.getsockname()[1])
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            server.join()
+
+
+HEALTHY = b'HTTP/1.1 200 OK\r\n\r\n{"ok": true, "browserReady": true}'
+
+
+def test_it_is_asked_directly_whatever_proxy_the_environment_names(
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl("")
+    for name in [each for each in os.environ if each.lower() == "no_proxy"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setattr(urllib.request, "_opener", None)  # that of a program that has just begun
+    monkeypatch.setattr(service, "ANSWERS_WITHIN", 5.0)
+    with answering(HEALTHY) as bind:
+        assert service.prove(place, bind) is True
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + b'{"ok": true',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 503 Busy\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\n\r\n\xff",
+    ],
+)
+def test_one_that_breaks_off_or_says_something_else_has_not_answered(
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
+    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
+    with answering(answer) as bind, pytest.raises(NotInstalled, match="is active and does not ans"):
+        service.prove(place, bind)
 
 
 def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl) -> None:
