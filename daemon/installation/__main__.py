@@ -7,6 +7,10 @@ is the one without a name, or the instance NAME; `--bind` is for a configuration
 yet. Instances share the version: those that run are started anew with it, once it is proven by this
 one.
 
+Whatever ends it has it go back: a fault of the new version or of this machine (a full disk, no
+process left), which is told in a line; a signal; a bug of ours, which is told with its traceback.
+Each step back is tried, also when one before it has failed.
+
 Exit codes: 0, all is proven to work; 1, it is not, and what was there runs as before; 2, wrong
 usage; 128 and its number, a signal ended it, with the same outcome as 1.
 """
@@ -16,7 +20,8 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -52,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as by:
         print("install: interrupted", file=sys.stderr)
         return 128 + int(by.args[0])
-    except NotInstalled as why:
+    except (NotInstalled, OSError) as why:
         print(f"install: {why}", file=sys.stderr)
         return 1
     except ConfigError as error:
@@ -81,7 +86,8 @@ def _undisturbed() -> Iterator[None]:
 def install(place: Place, wish: Bind | None, source: Path) -> None:
     """Install this version, whose units are in `source`; a new configuration gets `wish`.
 
-    Raises `NotInstalled`, `ConfigError`.
+    Raises `NotInstalled`, `ConfigError`, or `OSError` before anything was touched but the
+    configuration.
     """
     configuration.see_to(
         place, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
@@ -110,15 +116,16 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
         for unit in service.others(place):
             before.followed.append(unit)
             service.restart(unit)
-    except (NotInstalled, KeyboardInterrupt) as why:
+    except BaseException as why:
         with _undisturbed():
             how = _back(place, before, moved=moved)
-        if isinstance(why, KeyboardInterrupt):
-            print(how, file=sys.stderr)
-            raise
-        raise NotInstalled(f"{why}\n{how}") from None
-    _tidy(place)
-    _explain(place, bind, ready=ready)
+        if isinstance(why, NotInstalled | OSError):
+            raise NotInstalled(f"{why}\n{how}") from None
+        print(how, file=sys.stderr)
+        raise
+    with _undisturbed():  # there is no way back from here
+        _tidy(place)
+        _explain(place, bind, ready=ready)
 
 
 @dataclass(frozen=True)
@@ -164,36 +171,54 @@ def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
 
 
 def _back(place: Place, before: Before, *, moved: bool) -> str:
-    """Return to what was before; how things are then, in a sentence."""
-    version = before.version
-    try:
-        if not before.there:  # the version is for others, if there is any
-            service.systemctl("disable", "--now", "--quiet", place.service, place.socket)
-        units.put(place, before.units)
-        if version is None:
-            place.current.unlink(missing_ok=True)
-        else:
-            service.switch(place, version)
-        if before.there:
-            service.start(place, moved=moved)
-        else:
-            service.systemctl("daemon-reload")
-        for unit in before.followed:
-            service.restart(unit)
-    except NotInstalled as why:
-        return f"The version before ({version}) does not start either:\n{why}"
+    """Return to what was before, as far as that goes; how things are then, in a sentence."""
+    faults = []
+    for step in _steps_back(place, before, moved=moved):
+        try:
+            step()
+        except (NotInstalled, OSError) as fault:
+            faults.append(str(fault))
+        except Exception as bug:  # noqa: BLE001 - told below, and it hides nothing
+            faults.append("".join(traceback.format_exception(bug)).rstrip())
+    if faults:
+        return "\n".join(["Not all of it could be taken back, since this failed, too:", *faults])
     if before.there:
-        return f"The version before ({version}) is running again."
+        return f"The version before ({before.version}) is running again."
     return "It was stopped again. Mend what is said above, and run this again."
 
 
+def _steps_back(place: Place, before: Before, *, moved: bool) -> Iterator[Callable[[], object]]:
+    """In their order."""
+    if not before.there:  # the version is for others, if there is any
+        yield partial(service.systemctl, "disable", "--now", "--quiet", place.service, place.socket)
+    yield partial(units.put, place, before.units)
+    yield partial(_switch_back, place, before.version)
+    if before.there:
+        yield partial(service.start, place, moved=moved)
+    else:
+        yield partial(service.systemctl, "daemon-reload")
+    for unit in before.followed:
+        yield partial(service.restart, unit)
+
+
+def _switch_back(place: Place, version: Path | None) -> None:
+    if version is None:
+        place.current.unlink(missing_ok=True)
+    elif service.current(place) != version:  # a full disk that kept us from leaving it has no room
+        service.switch(place, version)
+
+
 def _tidy(place: Place) -> None:
-    for folder in service.old_versions(place):
-        shutil.rmtree(folder)
-    place.command.parent.mkdir(parents=True, exist_ok=True)
-    if place.command.is_symlink() or not place.command.exists():
-        place.command.unlink(missing_ok=True)
-        place.command.symlink_to(place.current / "bin/smartlinkd")
+    """What may as well be done by the next installation, or by hand."""
+    try:
+        for folder in service.old_versions(place):
+            shutil.rmtree(folder)
+        place.command.parent.mkdir(parents=True, exist_ok=True)
+        if place.command.is_symlink() or not place.command.exists():
+            place.command.unlink(missing_ok=True)
+            place.command.symlink_to(place.current / "bin/smartlinkd")
+    except OSError as fault:
+        print(f"warning: {fault}")
 
 
 def _explain(place: Place, bind: Bind, *, ready: bool) -> None:

@@ -115,8 +115,11 @@ def prove(place: Place, bind: Bind) -> bool:
 
 
 def last_words(unit: str) -> str:
-    """The end of its log."""
-    ended = _run("journalctl", "--no-pager", "--quiet", "-n", str(LAST_LINES), "-u", unit)
+    """The end of its log, or why that is not here: it is told beside what is worse."""
+    try:
+        ended = _run("journalctl", "--no-pager", "--quiet", "-n", str(LAST_LINES), "-u", unit)
+    except OSError as fault:
+        return f"its log cannot be read: {fault}"
     return ended.stdout.rstrip()
 
 

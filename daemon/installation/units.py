@@ -31,16 +31,26 @@ def found(place: Place) -> Files:
 
 
 def put(place: Place, files: Files) -> None:
-    """Have these there, and no others of ours."""
+    """Have these there, and no others of ours.
+
+    Nothing is changed before all that is new has been written: on a full disk, `OSError` leaves
+    them as they were.
+    """
+    changed = {path: text for path, text in files.items() if not _is(path, text)}
+    try:
+        for path, text in changed.items():
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            _fresh(path).write_text(text, encoding="utf-8")
+            _fresh(path).chmod(0o644)
+    except BaseException:
+        for path in changed:
+            _fresh(path).unlink(missing_ok=True)
+        raise
     for path in _all(place):
         if path not in files:
             path.unlink(missing_ok=True)
-    for path, text in files.items():
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(0o644)
-        fresh.rename(path)
+    for path in changed:
+        _fresh(path).rename(path)
 
 
 def address(place: Place) -> Path:
@@ -51,6 +61,14 @@ def address(place: Place) -> Path:
 def _all(place: Place) -> Iterator[Path]:
     yield from (place.units / name for name in NAMES)
     yield address(place)
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.exists() and _text(path) == text
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
 
 
 def _text(path: Path) -> str:

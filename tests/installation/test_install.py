@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,7 +26,8 @@ OLD, NEW = "2026-01-01.abcDEF", "2026-01-02.abcDEF"
 
 @dataclass
 class Machine:
-    """One with a version that runs; `fault` is what the start of the new one raises.
+    """One with a version that runs; `fault` is what the start of the new one raises, and `relapse`
+    that of the old one.
 
     `there` are the services that run, and `signals` comes while one starts by the old version.
     """
@@ -32,6 +35,7 @@ class Machine:
     place: Place
     calls: list[str]
     fault: BaseException | None = None
+    relapse: BaseException | None = None
     there: list[str] = field(default_factory=list)
     signals: list[signal.Signals] = field(default_factory=list)
 
@@ -57,6 +61,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         if made.version() == OLD:
             for each in made.signals:
                 signal.raise_signal(each)
+            if made.relapse is not None:
+                raise made.relapse
         elif made.fault is not None:
             raise made.fault
 
@@ -82,6 +88,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of the tests are back afterwards."""
+    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
+    yield
+    for each, handler in before:
+        signal.signal(each, handler)
+
+
 def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
     machine.install()
     assert machine.calls == [f"start {NEW}"]
@@ -90,7 +105,9 @@ def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
     assert machine.place.command.readlink() == machine.place.current / "bin/smartlinkd"
 
 
-@pytest.mark.parametrize("fault", [NotInstalled("it does not answer"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "fault", [NotInstalled("it does not answer"), KeyboardInterrupt(), ZeroDivisionError("a bug")]
+)
 def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     machine: Machine, fault: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +120,110 @@ def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
     assert units.found(machine.place) == before
+
+
+def no_process_left() -> OSError:
+    return BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "systemctl")
+
+
+def no_room() -> OSError:
+    return OSError(errno.ENOSPC, "No space left on device", "current")
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_machine_that_has_nothing_left_has_it_taken_back_and_told_in_a_line(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    machine.fault = no_process_left()
+    assert installation.main(["--units", str(SOURCE)]) == 1
+    assert capsys.readouterr().err == (
+        "install: [Errno 11] Resource temporarily unavailable: 'systemctl'\n"
+        f"The version before ({machine.place.versions / OLD}) is running again.\n"
+    )
+    assert machine.calls == [f"start {NEW}", f"start {OLD}"]
+    assert machine.version() == OLD
+
+
+def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = units.found(machine.place)
+
+    def switch(*_: object) -> None:
+        raise no_room()
+
+    monkeypatch.setattr(service, "switch", switch)
+    with pytest.raises(NotInstalled, match=r"(?s)No space left on device.*is running again"):
+        machine.install()
+    assert (machine.version(), units.found(machine.place)) == (OLD, before)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_fault_before_anything_is_touched_is_told_in_a_line(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_there(_: Place) -> bool:
+        raise no_process_left()
+
+    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(service, "is_there", is_there)
+    assert installation.main(["--units", str(SOURCE)]) == 1
+    assert "Resource temporarily unavailable: 'systemctl'\n" in capsys.readouterr().err
+    assert (machine.calls, machine.version()) == ([], OLD)
+
+
+@pytest.mark.parametrize(
+    ("relapse", "told"),
+    [
+        (NotInstalled("it does not come up"), "\nit does not come up"),
+        (no_process_left(), "\n[Errno 11] Resource temporarily unavailable: 'systemctl'"),
+        (ZeroDivisionError("another bug"), ", in start\n"),
+    ],
+    ids=["not installed", "no process left", "a bug"],
+)
+def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, relapse: Exception, told: str
+) -> None:
+    (machine.place.units / "smartlinkd.service").write_text("of the version before")
+    machine.there.append("smartlinkd@a.service")
+    machine.relapse = relapse
+
+    def restart(unit: str) -> None:
+        machine.calls.append(f"restart {unit} {machine.version()}")
+        if machine.version() == NEW:
+            raise NotInstalled("it does not start")
+
+    monkeypatch.setattr(service, "restart", restart)
+    with pytest.raises(NotInstalled) as raised:
+        machine.install()
+    text = str(raised.value)
+    assert text.startswith(
+        "it does not start\nNot all of it could be taken back, since this failed"
+    )
+    assert told in text
+    assert machine.calls == [
+        *(f"start {NEW}", f"restart smartlinkd@a.service {NEW}"),
+        *(f"start {OLD}", f"restart smartlinkd@a.service {OLD}"),
+    ]
+    assert (machine.place.units / "smartlinkd.service").read_text() == "of the version before"
+
+
+@pytest.mark.usefixtures("handlers")
+def test_one_that_is_proven_stays_whatever_comes_while_it_tidies_up(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rmtree(_: Path) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise no_room()
+
+    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert installation.main(["--units", str(SOURCE)]) == 0
+    said = capsys.readouterr().out
+    assert "warning: [Errno 28] No space left on device: 'current'\n" in said
+    assert "is running at" in said
+    assert (machine.calls, machine.version()) == ([f"start {NEW}"], NEW)
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
@@ -169,15 +290,6 @@ def test_those_that_share_the_version_follow_once_it_is_proven(
     machine.there.append("smartlinkd@a.service")
     machine.install()
     assert machine.calls == [f"start {NEW}", "prove", f"restart smartlinkd@a.service {NEW}"]
-
-
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """Those of the tests are back afterwards."""
-    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
-    yield
-    for each, handler in before:
-        signal.signal(each, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -77,6 +77,16 @@ def test_a_start_that_fails_is_told_with_its_last_words(place: Place, systemctl:
         service.start(place)
 
 
+def test_a_log_that_cannot_be_read_hides_no_fault(
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = systemctl('case "$*" in *restart*) echo "Job failed" >&2; exit 1;; esac')
+    (calls.parent / "journalctl").unlink()
+    monkeypatch.setenv("PATH", str(calls.parent))
+    with pytest.raises(NotInstalled, match=r"(?s): Job failed\nits log cannot be read: .*journalc"):
+        service.start(place)
+
+
 def test_the_others_that_share_the_version_are_those_that_run(
     place: Place, systemctl: Systemctl
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,29 @@ def test_those_before_can_be_put_back(place: Place, before: dict[str, str]) -> N
     assert units.found(place) != found
     units.put(place, found)
     assert (units.found(place), names(place)) == (found, set(before))
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_a_disk_that_is_full_leaves_those_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    units.put(place, {place.units / "smartlinkd.service": "of the version before"})
+    found, there, writes = units.found(place), names(place), 0
+    write = Path.write_text
+
+    def filling(path: Path, text: str, **how: Any) -> int:
+        nonlocal writes
+        writes += 1
+        if writes >= at:
+            write(path, "")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, text, **how)
+
+    monkeypatch.setattr(Path, "write_text", filling)
+    with pytest.raises(OSError, match="No space left"):
+        units.put(place, units.wanted(place, SOURCE, BIND))
+    assert (units.found(place), names(place)) == (found, there)
+    units.put(place, found)  # what is there as it should be takes no room
 
 
 def test_an_instances_address_is_its_own(place: Place) -> None:
