@@ -42,7 +42,7 @@ function line(type, timestamp, data) {
     " ",
     element("span", { class: "faint" }, gist(data)),
   ];
-  if (data === null || Object.keys(data).length === 0) return element("li", {}, ...words);
+  if (Object.keys(data).length === 0) return element("li", {}, ...words);
   const more = element("details", {}, element("summary", {}, ...words));
   // Made when it is looked at: some are large, and there may be many.
   more.addEventListener("toggle", () => more.append(element("pre", {}, shown(data))), { once: true });
@@ -51,7 +51,7 @@ function line(type, timestamp, data) {
 
 // What of the data says the most, in a line.
 function gist(data) {
-  const words = TELLING.map((key) => data?.[key]).filter((value) => typeof value === "string");
+  const words = TELLING.map((key) => data[key]).filter((value) => typeof value === "string");
   const text = [...new Set(words)].join(" · ").replace(/\s+/g, " ");
   return text.length > GIST ? `${text.slice(0, GIST)}…` : text;
 }
