@@ -13,7 +13,8 @@ executions are being stopped.
 
 from __future__ import annotations
 
-import shutil
+import logging
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -43,9 +44,12 @@ from daemon.journal.model import (
     Summary,
     WebhookTarget,
 )
+from daemon.processes.guardian import remove_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.supervisor import sole_error
+
+logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Summary)
 
@@ -223,11 +227,15 @@ def _there(found: S | None) -> S:
 
 def _make_empty(runs: Path) -> None:
     """Folders of workers are removed with them; what a loss of power left behind goes now."""
+    why = remove_folder(os.fsencode(runs))
     try:
-        shutil.rmtree(runs, ignore_errors=True)
         runs.mkdir(mode=0o700, exist_ok=True)
+        left = sorted(each.name for each in runs.iterdir())
     except OSError as error:
         raise StateUnusable(
             f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
             "state directory writable for the daemon's user"
         ) from None
+    if left:
+        told = "%s still holds %s, which a worker has left (one of %d): %s"
+        logger.warning(told, runs, left[0], len(left), why)

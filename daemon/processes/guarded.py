@@ -23,7 +23,6 @@ import errno
 import logging
 import os
 import pwd
-import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -34,7 +33,7 @@ from pathlib import Path
 import trio
 
 from daemon.processes.background import background
-from daemon.processes.guardian import Order
+from daemon.processes.guardian import Order, remove_folder
 from daemon.processes.guardians import Guardian, Guardians, guardians
 from daemon.processes.tail import Tail
 
@@ -340,5 +339,5 @@ async def _see_removed(folder: Path) -> None:
 
 def _removed(folder: Path) -> bool:
     if folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(os.fsencode(folder))
     return not folder.exists()

@@ -46,7 +46,6 @@ import errno
 import os
 import resource
 import select
-import stat
 import time
 
 from .children import children, drain, kill, prctl, read_all, reap
@@ -55,6 +54,7 @@ from .usage import memory_used, until_full
 TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 else:
     # All that is needed of it, without its enumerations, which take longer than the rest together.
     import _signal as signal
@@ -327,24 +327,49 @@ def end_tree(wake: int) -> str:
 
 
 def remove_folder(folder: bytes) -> str:
-    """Remove `folder` and all in it, following no symbolic link. What is left; mostly empty."""
+    """Remove `folder` and what it holds, following no symbolic link. What is left; mostly empty.
+
+    One thing that cannot be removed does not keep the others.
+    """
+    faults: list[str] = []
     try:
-        for _, folders, _, here in os.fwalk(folder):  # some programs write-protect what they keep
-            for name in folders:
-                if stat.S_ISDIR(os.lstat(name, dir_fd=here).st_mode):
-                    os.chmod(name, 0o700, dir_fd=here)
+        let_us_change(folder)
+        for _, folders, _, here in os.fwalk(folder):
+            faults += [why for name in folders if (why := fault_of(let_us_change, name, here))]
         for _, folders, files, here in os.fwalk(folder, topdown=False):
-            for name in files:
-                os.unlink(name, dir_fd=here)
-            for name in folders:
-                try:
-                    os.rmdir(name, dir_fd=here)
-                except NotADirectoryError:  # a symbolic link to one
-                    os.unlink(name, dir_fd=here)
+            faults += [why for name in files + folders if (why := fault_of(remove, name, here))]
         os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
+    except (OSError, RecursionError) as fault:  # the latter where it is too deep for fwalk()
+        faults.append(str(fault))
+    return f"the folder cannot be removed: {faults[0]}" if faults else ""
+
+
+def fault_of(change: Callable[[bytes, int], None], name: bytes, above: int) -> str:
+    """Why a change was refused; mostly empty."""
+    try:
+        change(name, above)
     except OSError as fault:
-        return f"the folder cannot be removed: {fault}"
+        return str(fault)
     return ""
+
+
+def let_us_change(folder: bytes, above: int | None = None) -> None:
+    """Take its write-protection from a folder: some programs protect what they keep."""
+    try:
+        here = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    except NotADirectoryError:
+        return  # a symbolic link to one
+    try:
+        os.chmod(b"/proc/self/fd/%d" % here, 0o700)  # noqa: PTH101 - pathlib costs 10 ms here
+    finally:
+        os.close(here)
+
+
+def remove(name: bytes, above: int) -> None:
+    try:
+        os.unlink(name, dir_fd=above)
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=above)
 
 
 def report(status: int, line: str) -> None:

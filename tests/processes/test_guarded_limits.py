@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import daemon
-from daemon.processes.guarded import ExitStatus, Limits, guarded, user_named
+from daemon.processes.guarded import ExitStatus, Limits, guarded
 from daemon.processes.guardian import FIRST_CHOICE
 from daemon.processes.tail import CUT, KEPT
 from daemon.processes.usage import until_full
@@ -270,40 +270,3 @@ async def test_its_guardian_is_not() -> None:
         ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, limits=ROOMY
     ) as process:
         assert badness(parent(process.pid)) == badness()
-
-
-# Its folder
-
-AS_NOBODY = """
-import os, sys
-from daemon.processes.guardian import remove_folder
-
-os.setgid(int(sys.argv[2]))
-os.setuid(int(sys.argv[2]))
-sys.exit(remove_folder(os.fsencode(sys.argv[1])) or 0)
-"""
-
-
-@as_root
-def test_a_folder_with_write_protected_ones_in_it_is_removed(open_folder: Path) -> None:
-    folder, other = open_folder / "its", open_folder / "other"
-    inner = folder / "a" / "b"
-    inner.mkdir(parents=True)
-    (inner / "file").write_text("x")
-    other.mkdir()
-    (folder / "a" / "link").symlink_to(other)
-    nobody = user_named("nobody").uid
-    for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
-        os.chown(path, nobody, nobody)
-    inner.chmod(0o000)
-    (folder / "a").chmod(0o500)
-    other.chmod(0o500)
-    done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, str(folder), str(nobody)],
-        cwd=Path(daemon.__file__).parents[1],
-        check=False,
-        timeout=20,
-    )
-    assert done.returncode == 0
-    assert not folder.exists()
-    assert other.stat().st_mode & 0o777 == 0o500

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -280,13 +279,3 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     house = await open_house(crew())
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
     assert (await house.story(kickoff_id)).count("crew_kickoff_started") == 1
-
-
-async def test_folders_that_a_loss_of_power_left_behind_are_removed(
-    open_house: OpenHouse, folder: Path
-) -> None:
-    left = folder / "runs" / "smartlinkd-crew-left"
-    left.mkdir(parents=True)
-    (left / "file").write_text("x")
-    await open_house()
-    assert not left.exists()

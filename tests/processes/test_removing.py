@@ -1,0 +1,103 @@
+"""The folder of a command that has ended is removed, whatever the command did to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import daemon
+from daemon.processes.guarded import user_named
+from daemon.processes.guardian import remove_folder
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
+
+AS_NOBODY = """
+import os, sys
+from daemon.processes.guardian import remove_folder
+
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+sys.exit(remove_folder(os.fsencode(sys.argv[1])) or 0)
+"""
+GUARDED_AS_NOBODY = """
+import os, sys
+from pathlib import Path
+import trio
+from daemon.processes.guarded import guarded
+
+async def main():
+    async with guarded([""], environment={}, working_folder=Path("/"), remove=Path(sys.argv[1])):
+        pass
+
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+try:
+    trio.run(main)
+except ValueError as fault:  # there is no such program, and so no guardian
+    sys.exit(Path(sys.argv[1]).exists() and "it is left")
+"""
+
+
+@pytest.fixture
+def protected(open_folder: Path) -> Path:
+    """A folder of nobody's that is write-protected, and what it holds is, too."""
+    folder, other = open_folder / "its", open_folder / "other"
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    other.mkdir()
+    (folder / "a" / "link").symlink_to(other)
+    nobody = user_named("nobody").uid
+    for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
+        os.chown(path, nobody, nobody)
+    inner.chmod(0o000)
+    (folder / "a").chmod(0o500)
+    folder.chmod(0o500)
+    other.chmod(0o500)
+    return folder
+
+
+def as_nobody(code: str, folder: Path) -> str:
+    """Run this with that folder. What it says of what is left."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), str(user_named("nobody").uid)],
+        cwd=Path(daemon.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    return done.stderr.strip()
+
+
+@as_root
+@pytest.mark.parametrize("code", [AS_NOBODY, GUARDED_AS_NOBODY])
+def test_a_folder_with_write_protected_ones_in_it_is_removed(protected: Path, code: str) -> None:
+    assert as_nobody(code, protected) == ""
+    assert not protected.exists()
+    assert (protected.parent / "other").stat().st_mode & 0o777 == 0o500
+
+
+@as_root
+def test_what_cannot_be_removed_keeps_nothing_else(protected: Path) -> None:
+    kept = protected / "a" / "kept"
+    kept.mkdir()
+    (kept / "by root").touch()
+    told = as_nobody(AS_NOBODY, protected)
+    assert told.startswith("the folder cannot be removed: [Errno 1]")
+    left = [str(path.relative_to(protected)) for path in sorted(protected.rglob("*"))]
+    assert left == ["a", "a/kept", "a/kept/by root"]
+
+
+def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
+    folder = open_folder / "its"
+    deep = "/".join(sys.getrecursionlimit() * "x")
+    subprocess.run(["mkdir", "-p", folder / deep], check=True)
+    try:
+        assert "recursion" in remove_folder(os.fsencode(folder))
+    finally:
+        subprocess.run(["rm", "-r", folder], check=True)
