@@ -155,7 +155,7 @@ async def read_product_fetch(
         answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
     except SessionLost:
         raise ProductsRefused("the portal wants a login for it") from None
-    return _product(answer, market, default_cap)
+    return _product(answer, market, product, default_cap)
 
 
 async def read_product_page(
@@ -183,7 +183,7 @@ async def read_product_page(
             raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
     if response.lost and response.status not in NO_PERMISSION:
         raise PortalDown(f"its answer about a product broke off ({response.lost})")
-    return _product(response, market, default_cap)
+    return _product(response, market, product, default_cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,12 +354,15 @@ def _rows(response: PageResponse, products: Sequence[links.Product], market: Mar
     return rows
 
 
-def _product(response: PageResponse, market: Market, default_cap: int) -> ProductData:
+def _product(
+    response: PageResponse, market: Market, asked: links.Product, default_cap: int
+) -> ProductData:
     return parse_portal_product(
         response.status,
         response.url,
         response.mime_type,
         response.body,
+        asked=asked,
         market=market,
         default_cap=default_cap,
     )

@@ -33,6 +33,9 @@ from daemon.marketplace.values import (
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
 _SCALE = Decimal(100000)
+# Times the price: more than any rate, and little enough for every price to be multiplied by it and
+# rounded (see `values.py`).
+_MAX_RATE = Decimal(10)
 _REDIRECTS = range(300, 400)
 _IMAGE_HASH = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -107,13 +110,20 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
 
 
 def parse_portal_product(
-    status: int, url: str, mime_type: str, body: str, *, market: Market, default_cap: int
+    status: int,
+    url: str,
+    mime_type: str,
+    body: str,
+    *,
+    asked: links.Product,
+    market: Market,
+    default_cap: int,
 ) -> ProductData:
-    """The product out of the portal's `/api/v3/offer/product` answer.
+    """What the portal's `/api/v3/offer/product` answers of the product that was `asked` for.
 
     Raises `ProductsRefused` for a refusal of any kind, also one that looks like a lost session: the
-    links decide whether the session lives. Raises `HumanCheck`, `PortalDown`, and `NotThere` when
-    the portal knows no such product.
+    links decide whether the session lives. Raises `HumanCheck`, `PortalDown` (also for an answer
+    about another product), and `NotThere` when the portal knows no such product.
     """
     try:
         answer = read_json(status, url, mime_type, body)
@@ -130,6 +140,11 @@ def parse_portal_product(
     card = to_dict(data.get("batch_item_for_item_card_full"))
     if not card:
         raise NotThere
+    link = link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market)
+    said = card.get("itemid")
+    is_other = said is not None and to_int(said) != asked.item_id
+    if is_other or (link is not None and link.item_id != asked.item_id):
+        raise PortalDown("it was asked about one product and answered about another")
     detail = to_dict(data.get("commission_rate_detail"))
     facts = Facts(
         name=card.get("name"),
@@ -140,7 +155,7 @@ def parse_portal_product(
         sales=not_negative(to_int(card.get("historical_sold"))),
         rates=_portal_rates(detail, to_dict(data.get("commission_rate"))),
         cap=_positive(_scaled(detail.get("commission_cap"))),
-        link=link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market),
+        link=link,
     )
     return product_data(facts, market, default_cap=default_cap)
 
@@ -148,10 +163,11 @@ def parse_portal_product(
 def split_rates(total: Decimal | None, seller: Decimal | None) -> Rates | None:
     """The two rates out of the whole and the seller's part of it.
 
-    No seller's part is none paid. A whole below its part is a contradiction, so nothing is known.
+    No seller's part is none paid. A whole below its part is a contradiction, and one above
+    `_MAX_RATE` no rate, so nothing is known.
     """
     seller = seller or Decimal(0)
-    if total is None or not 0 <= seller <= total:
+    if total is None or not 0 <= seller <= total <= _MAX_RATE:
         return None
     return Rates(platform=total - seller, seller=seller)
 

@@ -14,8 +14,9 @@ from daemon.halves import LOST, load_json
 
 N = TypeVar("N", int, Decimal)
 
-# Larger than any amount there is, in either direction of the point. "1e999999999" is eleven
-# characters that would cost a gigabyte as a whole number.
+# Larger than any amount there is, in either direction of the point, and small enough to be rounded:
+# what has more than 28 digits then, decimal raises for. "1e999999999" is eleven characters that
+# would cost a gigabyte as a whole number.
 _MAX_LENGTH = 40
 _MAX_EXPONENT = 20
 _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows fewer
@@ -86,7 +87,10 @@ def to_percent(value: object) -> Decimal | None:
 
 
 def half_up(number: Decimal) -> int:
-    """The nearest whole number, halves away from zero, as people round money."""
+    """The nearest whole number, halves away from zero, as people round money.
+
+    Raises for nothing that `to_decimal` gives, or a thousand times that; nor does `as_text`.
+    """
     return int(number.quantize(Decimal(1), ROUND_HALF_UP))
 
 

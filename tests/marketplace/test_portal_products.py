@@ -53,6 +53,14 @@ async def test_product_data_by_the_page_is_what_the_page_is_told() -> None:
     assert tab.followed[0] == ("GET", "/api/v3/offer/product")
 
 
+@pytest.mark.parametrize("read", [read_fetch, read_page])
+async def test_data_of_another_product_is_none_of_the_one_that_was_asked_for(read: Any) -> None:
+    body = PRODUCT_BODY.replace('"name"', '"itemid": 102, "name"')
+    response = Response(url=PRODUCT_CALL, body=body)
+    tab = Tab(call=called(body, url=PRODUCT_CALL), answers=[(0, response)])
+    await raised(PortalDown, read(tab))
+
+
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from daemon.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
+from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.products import ProductData, parse_portal_product
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"
 JSON = "application/json"
+ASKED = Product(88201679, 23456789012)
 CAP = 30_000  # what a configuration would give; no answer here has it
 
 CARD: dict[str, Any] = {
@@ -58,7 +60,7 @@ def answer(
 
 def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
     return parse_portal_product(
-        status, CALL, JSON, json.dumps(found), market=market(code), default_cap=CAP
+        status, CALL, JSON, json.dumps(found), asked=ASKED, market=market(code), default_cap=CAP
     )
 
 
@@ -171,6 +173,7 @@ def test_the_default_rate_is_the_whole_and_not_the_platforms() -> None:
         {"default_commission_rate": "5000"},  # less than the seller's part of it
         {"seller_commission_rate": "-1"},
         {"default_commission_rate": "-5"},
+        {"default_commission_rate": "1000001"},  # ten times the price, and more
     ],
 )
 def test_rates_that_contradict_themselves_are_not_known(detail: dict[str, Any]) -> None:
@@ -201,6 +204,38 @@ def test_the_link_is_canonical_wherever_it_comes_from(link: object) -> None:
 @pytest.mark.parametrize("shop_id", [..., None, 0, -1, "x"])
 def test_without_its_numbers_there_is_no_link(shop_id: object) -> None:
     assert read(answer({"shopid": shop_id}, product_link=None)).product_link is None
+
+
+@pytest.mark.parametrize("item_id", [5, "5", "x", "", [], 0])
+def test_data_of_another_product_is_no_answer(item_id: object) -> None:
+    with pytest.raises(PortalDown, match="about another"):
+        read(answer({"itemid": item_id}, product_link=None))
+
+
+@pytest.mark.parametrize("item_id", [..., 23456789012])
+def test_nor_is_one_that_leads_to_another(item_id: object) -> None:
+    with pytest.raises(PortalDown, match="about another"):
+        read(answer({"itemid": item_id}, product_link="https://shopee.vn/product/88201679/5"))
+
+
+@pytest.mark.parametrize("item_id", [..., None, "23456789012"])
+def test_an_answer_need_not_say_what_it_is_about(item_id: object) -> None:
+    assert read(answer({"itemid": item_id})) == read(answer())
+
+
+ABSURD = ("9e20", 9e20, "9" * 21, f"{'9' * 21}.{'9' * 18}", 10**22, "1e-20", f"0.{'9' * 38}")
+
+
+@pytest.mark.parametrize("number", ABSURD)
+@pytest.mark.parametrize("rate", [*ABSURD, "18000"])
+def test_no_number_is_too_much(number: object, rate: object) -> None:
+    card = {"price": number, "historical_sold": number, "item_rating": {"rating_star": number}}
+    rates = dict.fromkeys(DETAIL, rate) | {"commission_cap": number}
+    found = read(answer(card, rates))
+    assert found.name == CARD["name"]
+    assert found.model_dump_json()
+    shown = dict.fromkeys(SHOWN, f"{rate}%")
+    assert read(answer(card, dict.fromkeys(DETAIL, ...), shown)).name == CARD["name"]
 
 
 def test_another_markets_money_is_in_its_own_whole_units() -> None:
@@ -246,13 +281,17 @@ def test_a_refusal_of_product_data(status: int, found: object) -> None:
 
 def test_a_page_in_the_answers_place_is_a_refusal() -> None:
     with pytest.raises(ProductsRefused):
-        parse_portal_product(200, CALL, "text/html", "<html>", market=VN, default_cap=CAP)
+        parse_portal_product(
+            200, CALL, "text/html", "<html>", asked=ASKED, market=VN, default_cap=CAP
+        )
 
 
 def test_a_login_in_the_answers_place_is_a_refusal() -> None:
     login = "https://shopee.vn/buyer/login?next=x"
     with pytest.raises(ProductsRefused):
-        parse_portal_product(200, login, "text/html", "<html>", market=VN, default_cap=CAP)
+        parse_portal_product(
+            200, login, "text/html", "<html>", asked=ASKED, market=VN, default_cap=CAP
+        )
 
 
 @pytest.mark.parametrize("status", [200, 403, 429])

@@ -116,6 +116,14 @@ def test_a_number_as_text(number: str, places: int, text: str) -> None:
     assert as_text(Decimal(number), places=places) == text
 
 
+@pytest.mark.parametrize("text", ["9" * 21, f"{'9' * 21}.{'9' * 18}", "9.9e20", "-9.9e20"])
+def test_the_largest_that_are_read_can_be_rounded(text: str) -> None:
+    number = to_decimal(text)
+    assert number is not None
+    assert abs(half_up(number * 1000)) >= 10**23
+    assert as_text(number * 1000, places=2)
+
+
 def test_text_is_trimmed_and_never_empty() -> None:
     assert to_text("  a b ") == "a b"
     assert to_text("   ") is None
