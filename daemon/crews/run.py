@@ -8,9 +8,11 @@ worker is left.
 The choice: one task owns the execution and its worker. Whoever wants something of it leaves a word
 (`cut_short`, `leave_off`, `answer`), and the task does it. What is to be recorded is tried until
 the journal takes it: a full disk holds up the worker, as a slow reader holds up a pipe, and loses
-nothing.
+nothing. A word that comes while its worker is being started ends that at once: there is nobody yet
+who would need a grace.
 
-The clock of the deadline stands still while a human is asked, which has a deadline of its own.
+The clock of the deadline begins with the worker's start, and stands still while a human is asked,
+which has a deadline of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,7 +47,7 @@ from daemon.crews.protocol import (
     quoted,
 )
 from daemon.crews.tools import Tool
-from daemon.crews.worker import CannotStart, Stopped, Worker, start_worker
+from daemon.crews.worker import CannotStart, Worker, start_worker
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished
@@ -77,6 +80,7 @@ a full disk, or a journal that waits for us to end before it starts again, it wo
 """
 
 NOT_KEPT = "what the worker said cannot be kept"
+NOT_STARTED = "its worker was still being started"
 
 T = TypeVar("T")
 
@@ -230,7 +234,10 @@ class Run:
         self._turn = turn
         self._entered = entered
         self._life = trio.CancelScope()
+        self._start = trio.CancelScope()
         self._talk = trio.CancelScope()
+        self._stage = self._start
+        """The one of the two that a word cuts short."""
         self._has_worker = False
         self._cut: Ending | None = None
         self._left_off = False
@@ -242,12 +249,12 @@ class Run:
         """Have it end as this, unless it comes to an end of its own first."""
         if self._cut is None:
             self._cut = failure(status, error)
-        self._talk.cancel()
+        self._stage.cancel()
 
     def leave_off(self) -> None:
         """Have its worker end, and record nothing: the next start decides what becomes of it."""
         self._left_off = True
-        self._talk.cancel()
+        self._stage.cancel()
         self._hurry()
 
     async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
@@ -322,32 +329,37 @@ class Run:
             return failure(Status.ERROR, "internal error; the daemon's log has it")
 
     async def _work(self, given: dict[str, JsonValue]) -> Ending | None:
-        if self._talk.cancel_called:  # before its worker was there
+        if self._start.cancel_called:  # before its worker was there
             return self._cut_ending(None)
         inputs = Inputs(inputs=self._crew.complete(given), tools=self._crew.tools)
+        deadline = self._start.deadline = trio.current_time() + self._crew.deadline
         self._has_worker = True
         try:
-            async with start_worker(
-                self._crew.worker, self.id, inputs, runs=self._workplace.runs
-            ) as worker:
-                self._talk.deadline = trio.current_time() + self._crew.deadline
-                with self._talk:
-                    return await self._converse(worker)
-                how = await worker.stop()
-                logger.info("execution %s was cut short: %s", self.id, how.value)
-                if worker.final is not None:  # it had said all, and was slow to leave
-                    return _ending_of(worker.final)
-                return self._cut_ending(how)
+            with self._start:
+                async with start_worker(
+                    self._crew.worker, self.id, inputs, runs=self._workplace.runs
+                ) as worker:
+                    self._stage = self._talk
+                    self._talk.deadline, self._start.deadline = deadline, inf
+                    with self._talk:
+                        return await self._converse(worker)
+                    how = await worker.stop()
+                    logger.info("execution %s was cut short: %s", self.id, how.value)
+                    if worker.final is not None:  # it had said all, and was slow to leave
+                        return _ending_of(worker.final)
+                    return self._cut_ending(how.value)
+            logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
+            return self._cut_ending(NOT_STARTED)
         finally:
             self._has_worker = False
             self._hurry()
 
-    def _cut_ending(self, how: Stopped | None) -> Ending | None:
-        """The end of one that was not let come to its own."""
+    def _cut_ending(self, how: str | None) -> Ending | None:
+        """The end of one that was not let come to its own; `how` is what became of its worker."""
         if self._left_off:
             return None
         cut = self._cut or failure(Status.TIMED_OUT, self._too_late())
-        return cut if how is None else replace(cut, error=f"{cut.error}; {how.value}")
+        return cut if how is None else replace(cut, error=f"{cut.error}; {how}")
 
     def _too_late(self) -> str:
         crew = self._crew

@@ -39,6 +39,10 @@ from daemon.processes.tail import Tail
 
 logger = logging.getLogger(__name__)
 
+START_LIMIT = 60.0
+"""Seconds from the order until the program runs. It takes milliseconds, and as long as a disk that
+stalls where the program's file is on one; but whoever is to start it may hang for ever."""
+
 # A guardian gives its tree 5 s to die (and needs milliseconds); then it is killed itself.
 LEAVE_LIMIT = 10.0
 KILLED_GUARDIAN_LIMIT = 1.0
@@ -150,7 +154,11 @@ class Guarded:
                 self._lifeline.write(bytes([number]))
 
     async def _start(self) -> None:
-        await self._started.wait()
+        with trio.move_on_after(START_LIMIT):
+            await self._started.wait()
+        if not self._started.is_set():
+            late = f"it did not start within {START_LIMIT:g} s"
+            raise OSError(errno.ETIMEDOUT, late, self._name)
         if self._fault is not None:
             raise self._fault
 
@@ -238,7 +246,8 @@ async def guarded(
     limits: Limits | None = None,
     again: bool = False,
 ) -> AsyncIterator[Guarded]:
-    """Run `command` while the block runs. Raises OSError when it cannot be started.
+    """Run `command` while the block runs. Raises OSError when it cannot be started, or is not
+    within `START_LIMIT`.
 
     `environment` is all of its environment. `user` is whom it drops to, which only root can do.
     `remove` is a folder that belongs to this run: it is gone after the block, also when the

@@ -127,6 +127,26 @@ async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
     ]
 
 
+async def test_what_it_does_not_start_in_time_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+    async with shared_guardians(), sleeping() as one:
+        server = server_of(one)
+        os.kill(server, signal.SIGSTOP)
+        monkeypatch.setattr(guarded_module, "START_LIMIT", 0.1)
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(OSError, match=r"it did not start within 0\.1 s: 'sleep'$"),
+            allow_unwrapped=True,
+        ):
+            async with sleeping():
+                raise AssertionError("it was started")
+        monkeypatch.undo()
+        assert not alive(server) or not running(server)
+        async with sleeping() as another:
+            assert server_of(another) != server
+
+
 async def test_one_that_is_stopped_does_not_outlive_the_block(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,0 +1,100 @@
+"""A worker that is not started, since whoever is to do it hangs.
+
+The clock is the test's: it stands still until it is told to jump, or to go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.crews.lines import INTERRUPTED
+from daemon.crews.run import NOT_STARTED
+from daemon.journal.model import Execution, State, Status
+from daemon.processes import guarded, guardians
+from daemon.processes.guarded import START_LIMIT
+from daemon.processes.guardians import RUN_SERVER
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+
+HANGS = "import signal; signal.pause()"
+
+
+@pytest.fixture(autouse=True)
+def hanging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No guardian comes."""
+    monkeypatch.setattr(guardians, "RUN_SERVER", HANGS)
+    monkeypatch.setattr(guarded, "LEAVE_LIMIT", 0.1)
+
+
+async def starting(house: House) -> str:
+    """An execution whose worker is being started."""
+    kickoff_id = await house.kickoff()
+    await wait_all_tasks_blocked()
+    assert (await house.look(kickoff_id)).state is State.RUNNING
+    return kickoff_id
+
+
+async def ended_after(seconds: float, house: House, kickoff_id: str, clock: MockClock) -> Execution:
+    """The execution, which ends then and not a second earlier."""
+    clock.jump(seconds - 1)
+    await wait_all_tasks_blocked()
+    assert (await house.look(kickoff_id)).state is State.RUNNING
+    clock.jump(1)
+    clock.rate = 1.0
+    return await house.end_of(kickoff_id)
+
+
+async def has_a_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a crew that has one place, the next execution runs."""
+    monkeypatch.setattr(guardians, "RUN_SERVER", RUN_SERVER)
+    assert (await house.end_of(await house.kickoff())).status is Status.COMPLETED
+
+
+async def test_a_start_has_a_limit_of_its_own(
+    mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1, deadline=1000.0))
+    end = await ended_after(START_LIMIT, house, await starting(house), mock_clock)
+    assert end.status is Status.ERROR
+    assert (end.error or "").startswith("the worker could not be started: ")
+    assert "it did not start within 60 s" in (end.error or "")
+    await has_a_place(house, monkeypatch)
+
+
+async def test_it_counts_to_the_deadline(
+    mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1, deadline=30.0))
+    end = await ended_after(30.0, house, await starting(house), mock_clock)
+    assert end.status is Status.TIMED_OUT
+    assert end.error == f"it ran longer than the 30 s that its crew may (deadline); {NOT_STARTED}"
+    await has_a_place(house, monkeypatch)
+
+
+async def test_a_stop_cuts_it_short(
+    mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1))
+    kickoff_id = await starting(house)
+    mock_clock.rate = 1.0
+    await house.stop_one(kickoff_id)
+    end = await house.look(kickoff_id)
+    assert end.status is Status.STOPPED
+    assert end.error == f"stopped by a holder of the organization token; {NOT_STARTED}"
+    await has_a_place(house, monkeypatch)
+
+
+async def test_the_daemons_end_cuts_it_short_and_leaves_it_to_the_next(
+    mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew())
+    kickoff_id = await starting(house)
+    mock_clock.rate = 1.0
+    await house.stop()
+    assert mock_clock.current_time() < START_LIMIT
+    end = await (await open_house(crew())).end_of(kickoff_id)
+    assert (end.status, end.error) == (Status.INTERRUPTED, INTERRUPTED)
