@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from daemon.accepting import PatientListener
 from daemon.errors import Invalid, Refused
 from daemon.faults import tell
 from daemon.logs import Work, new_request_id, working_for
@@ -99,7 +100,8 @@ class Control:
         # Nobody else can be listening: the state directory's lock was taken before this started.
         path = self._directory / SOCKET_NAME
         path.unlink(missing_ok=True)
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(_bind(self._directory)))
+        listening = trio.socket.from_stdlib_socket(_bind(self._directory))
+        listener = PatientListener(trio.SocketListener(listening))
         hands = trio.Semaphore(CONNECTIONS)
         try:
             async with listener, trio.open_nursery() as nursery:

@@ -15,6 +15,7 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
+from daemon.accepting import PatientListener
 from daemon.serving.app import GuardedQuart
 from daemon.serving.connection import LINGER_SECONDS, Connection
 from daemon.serving.failures import failure
@@ -101,7 +102,7 @@ async def serve(
                     partial(
                         trio.serve_listeners,
                         door.enter,
-                        listeners,
+                        [PatientListener(listener) for listener in listeners],
                         handler_nursery=connections,
                     )
                 )

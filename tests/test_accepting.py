@@ -1,0 +1,160 @@
+"""Accepting connections with nothing left to accept one with. Sockets and shortage are real."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.accepting import TRY_EVERY, WELL_AFTER, PatientListener
+from daemon.control import SOCKET_NAME, Control
+from daemon.serving import GuardedQuart, Served, bind, serve
+
+PATIENCE = 5.0  # seconds; what takes that long hangs
+WAITS = "no connection can be accepted, which is tried again and again: [Errno 24] Too many open"
+
+Shortage = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def shortage() -> Shortage:
+    """In the block this process gets no new descriptor."""
+
+    @contextmanager
+    def short() -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return short
+
+
+async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until it has said that it waits, and for some more tries."""
+    with trio.fail_after(PATIENCE):
+        while not caplog.messages:  # noqa: ASYNC110 - a log has no event
+            await trio.sleep(TRY_EVERY / 10)
+    await trio.sleep(3 * TRY_EVERY)
+
+
+def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
+    (told,) = caplog.messages
+    return told.startswith(WAITS)
+
+
+async def test_one_that_cannot_be_accepted_is_as_soon_as_it_can(
+    shortage: Shortage, caplog: pytest.LogCaptureFixture
+) -> None:
+    (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listening.socket.getsockname()[1]
+    accepted: list[trio.SocketStream] = []
+
+    async def accept(listener: PatientListener) -> None:
+        accepted.append(await listener.accept())
+
+    async with PatientListener(listening) as listener:
+        for _ in range(2):
+            with socket.socket() as caller:
+                async with trio.open_nursery() as nursery:
+                    with shortage():
+                        caller.connect(("127.0.0.1", port))
+                        nursery.start_soon(accept, listener)
+                        await tried_often(caplog)
+                        assert not accepted
+                async with accepted.pop() as stream:
+                    await stream.send_all(b"x")
+                    assert caller.recv(1) == b"x"
+    assert is_told_once(caplog)
+
+
+async def test_it_is_told_again_when_it_was_well_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    well = False
+
+    async def failing(_: trio.SocketListener) -> trio.SocketStream:
+        await trio.lowlevel.checkpoint()
+        if well:
+            await trio.sleep_forever()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    monkeypatch.setattr(trio.SocketListener, "accept", failing)
+    async with PatientListener(listening) as listener:
+        for seconds, told in [(WELL_AFTER - 1, 1), (WELL_AFTER + 1, 2)]:
+            with trio.move_on_after(5.0):
+                await listener.accept()
+            well = True
+            with trio.move_on_after(seconds):
+                await listener.accept()
+            well = False
+            with trio.move_on_after(5.0):
+                await listener.accept()
+            assert len(caplog.messages) == told
+
+
+@pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
+    kind: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    faults = [OSError(kind, os.strerror(kind)) for _ in range(50)] + [OSError(errno.EBADF, "shut")]
+
+    async def failing(_: trio.SocketListener) -> trio.SocketStream:
+        raise faults.pop(0)
+
+    (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    monkeypatch.setattr(trio.SocketListener, "accept", failing)
+    async with PatientListener(listening) as listener:
+        with pytest.raises(OSError, match="shut"):
+            await listener.accept()
+    assert trio.current_time() == pytest.approx(50 * TRY_EVERY)
+    assert listening.socket.fileno() < 0
+
+
+async def test_the_control_socket_waits(
+    shortage: Shortage, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with trio.fail_after(PATIENCE), socket.socket(socket.AF_UNIX) as caller:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(Control(tmp_path, {}).run)
+            with shortage():
+                caller.connect(str(tmp_path / SOCKET_NAME))
+                caller.sendall(b"{}\n")
+                caller.settimeout(PATIENCE)
+                await tried_often(caplog)
+            assert b"is not one of" in await trio.to_thread.run_sync(caller.recv, 4096)
+            nursery.cancel_scope.cancel()
+    assert is_told_once(caplog)
+
+
+async def test_the_facade_waits_and_says_so_once(
+    shortage: Shortage, caplog: pytest.LogCaptureFixture
+) -> None:
+    (door,) = bind("127.0.0.1", 0)
+    with trio.fail_after(PATIENCE), door, socket.socket() as caller:
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            app = Served(GuardedQuart())
+            await nursery.start(partial(serve, app, [door], grace=1.0, stop=stop))
+            with shortage():
+                caller.connect(door.getsockname())
+                caller.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                caller.settimeout(PATIENCE)
+                await tried_often(caplog)
+            assert b" 404 " in await trio.to_thread.run_sync(caller.recv, 4096)
+            stop.set()
+    assert is_told_once(caplog)
