@@ -31,8 +31,9 @@ from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller
 from daemon.crews.following import Bells, Following
 from daemon.crews.lines import CrewLoad, Kickoff, Lines
-from daemon.crews.run import Feedback, Workplace
+from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
+from daemon.crews.workplace import Workplace
 from daemon.errors import NotFound
 from daemon.journal.actor import Journal
 from daemon.journal.model import (

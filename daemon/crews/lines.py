@@ -22,7 +22,8 @@ from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller
 from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
 from daemon.crews.line import Line
-from daemon.crews.run import Feedback, Run, Workplace
+from daemon.crews.run import Feedback, Run
+from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Unprocessable
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (

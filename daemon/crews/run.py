@@ -6,10 +6,9 @@ Whatever comes, what the worker said is recorded in its order, there is one end,
 worker is left.
 
 The choice: one task owns the execution and its worker. Whoever wants something of it leaves a word
-(`cut_short`, `leave_off`, `answer`), and the task does it. What is to be recorded is tried until
-the journal takes it: a full disk holds up the worker, as a slow reader holds up a pipe, and loses
-nothing. A word that comes while its worker is being started ends that at once: there is nobody yet
-who would need a grace.
+(`cut_short`, `leave_off`, `answer`), and the task does it. A full disk holds up the worker, as a
+slow reader holds up a pipe, and loses nothing (`workplace.py`). A word that comes while its worker
+is being started ends that at once: there is nobody yet who would need a grace.
 
 The clock of the deadline begins with the worker's start, and stands still while a human is asked,
 which has a deadline of its own.
@@ -18,24 +17,18 @@ which has a deadline of its own.
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from math import inf
-from pathlib import Path
-from typing import TypeVar
 
 import trio
-from prometheus_client import Histogram
 from pydantic import JsonValue
 
-from daemon.crews.calls import About, Ending
+from daemon.crews.calls import Ending
 from daemon.crews.crew import Crew
 from daemon.crews.ends import End
-from daemon.crews.following import Bells
-from daemon.crews.ledger import Entry, Ledger, about, begun, ended, failure, success
+from daemon.crews.ledger import Entry, Ledger, about, begun, failure, success
 from daemon.crews.protocol import (
     FromWorker,
     HumanFeedback,
@@ -44,32 +37,22 @@ from daemon.crews.protocol import (
     Result,
     ToolCall,
     ToolResult,
-    quoted,
 )
-from daemon.crews.tools import Tool
 from daemon.crews.worker import CannotStart, Worker, start_worker
-from daemon.errors import Invalid, Refused, Unavailable
-from daemon.journal.actor import Journal
+from daemon.crews.workplace import Workplace
+from daemon.errors import Invalid, Refused
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
-    Created,
     Execution,
-    IdempotencyKey,
     NewExecution,
     State,
     Status,
     WebhookTarget,
 )
-from daemon.logs import Event, Work, working_for
-from daemon.supervision.actor import ActorRestarting
+from daemon.logs import Work, working_for
 from daemon.supervision.supervisor import sole_error
-from daemon.timing import histogram
 
 logger = logging.getLogger(__name__)
-
-FIRST_RETRY = 0.5
-LONGEST_RETRY = 30.0
-"""Seconds between two tries to record something, while the disk is full."""
 
 LAST_WORDS = 8192
 """Characters of a failed worker's standard error that are logged: a traceback, as a rule."""
@@ -82,8 +65,6 @@ a full disk, or a journal that waits for us to end before it starts again, it wo
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Feedback:
@@ -92,101 +73,6 @@ class Feedback:
     task_id: str
     text: str = field(repr=False)
     approved: bool
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """What all executions share: where they record, who is told, and what workers may use."""
-
-    journal: Journal
-    bells: Bells
-    tools: Mapping[str, Tool]
-    runs: Path
-    """The folder that workers' own folders are made in."""
-    queued: Callable[[], None]
-    """Called when webhook calls were queued."""
-    wall: Callable[[], datetime]
-    ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
-    """How many executions of each crew have ended as what."""
-    waits: Histogram = field(
-        default_factory=partial(
-            histogram, "execution_wait", "From a kickoff to its turn, restarts included", "crew"
-        )
-    )
-
-    async def read(self, execution_id: str) -> Execution:
-        """An execution that is there. Tried for as long as it takes."""
-        found = await self.insist(
-            f"execution {execution_id}", partial(self.journal.execution, execution_id)
-        )
-        if found is None:
-            raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
-        return found
-
-    async def enter(
-        self, new: NewExecution, key: IdempotencyKey | None, entry: Entry | None
-    ) -> Created:
-        """Record a new execution, and with it what becomes of it at once. Tried once.
-
-        Raises what `Journal.create` does.
-        """
-        if entry is None:
-            return await self.journal.create(new, idempotency=key)
-        created = await self.journal.create(
-            new,
-            idempotency=key,
-            change=entry.change,
-            events=entry.events,
-            deliveries=entry.deliveries,
-        )
-        if created.is_new and entry.deliveries:
-            self.queued()
-        return created
-
-    async def record(self, execution_id: str, state: State, entry: Entry) -> None:
-        """Record something, for as long as it takes. `state` is what the execution is in then.
-
-        Raises `Invalid` for what the journal will never take.
-        """
-        await self.insist(
-            f"execution {execution_id}",
-            partial(
-                self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
-            ),
-        )
-        self.bells.ring(execution_id, state)
-        if entry.deliveries:
-            self.queued()
-
-    async def end(self, crew: str, subject: About, ending: Ending) -> None:
-        """Record the end of an execution, tell of it and count it."""
-        entry = ended(subject, ending, self.wall())
-        await self.record(subject.execution_id, ending.status.state, entry)
-        self.ends[crew, ending.status] += 1
-        kind = (
-            Event.EXECUTION_INTERRUPTED
-            if ending.status is Status.INTERRUPTED
-            else Event.EXECUTION_FINISHED
-        )
-        about = kind(crew=crew, kickoff_id=subject.execution_id)
-        why = "" if ending.error is None else f": {quoted(ending.error)}"
-        ended_as = (crew, subject.execution_id, ending.status, why)
-        logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=about)
-
-    async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the journal answers, for as long as it takes. `what` is held up until then."""
-        pause = FIRST_RETRY
-        while True:
-            try:
-                return await ask()
-            except ActorRestarting:
-                # It was done or it was not. Whoever asks depends on the journal, and is being
-                # stopped, to go on from what the journal has.
-                await trio.sleep_forever()
-            except Unavailable as fault:
-                logger.warning("%s is held up: %s", what, fault)
-            await trio.sleep(pause)
-            pause = min(LONGEST_RETRY, pause * 2)
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,22 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
-from daemon.browser import contexts, generation
+from daemon.browser import contexts as contexts_module
+from daemon.browser import generation
 from daemon.browser.cdp import Connection, Session, connect, converse
 from daemon.browser.chromium import LaunchSettings, SandboxState, launch
+from daemon.browser.contexts import Contexts
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
 from daemon.browser.events import JsonObject
 from daemon.browser.page import BrowserContext, CookieParam, Page
+from tests.browser.errands import IDLE, LIMIT, Desk
 from tests.hygiene.at_once import check_held, held
 
 
@@ -398,12 +401,22 @@ def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
     monkeypatch.setattr(generation, "product", played.product)
     monkeypatch.setattr(generation, "sandbox_state", played.sandbox_state)
     monkeypatch.setattr(generation, "BrowserContext", PlayedContext)
-    monkeypatch.setattr(contexts, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(contexts_module, "BrowserContext", PlayedContext)
     return played
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedChromium:
     """A browser that is played, for contexts on it."""
-    monkeypatch.setattr(contexts, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(contexts_module, "BrowserContext", PlayedContext)
     return PlayedChromium()
+
+
+@pytest.fixture
+async def contexts(played: PlayedChromium) -> Contexts:
+    return Contexts(cast("Any", played), limit=LIMIT, idle=IDLE)
+
+
+@pytest.fixture
+async def desk(contexts: Contexts, nursery: trio.Nursery) -> Desk:
+    return Desk(contexts, nursery)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -11,107 +10,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.contexts import (
     DISPOSE_PATIENCE,
-    SIGN_DEADLINE,
     STARTS_AT_ONCE,
-    TRUSTED_FOR,
     Contexts,
-    Place,
 )
-from daemon.browser.errors import BrowserFailed, Disconnected, SessionGone
+from daemon.browser.errors import Disconnected, SessionGone
 from daemon.browser.page import CookieParam
+from tests.browser.errands import LIMIT, Desk, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromium, PlayedPage
-
-LIMIT = 2
-IDLE = 100.0
-
-
-async def open_tab(page: Any) -> None:
-    await page.evaluate("")
-    page.opened += 1
-
-
-def place(
-    key: str = "a",
-    tab: str = "links",
-    *,
-    at_once: int = 1,
-    open_tab: Callable[[Any], Awaitable[None]] = open_tab,
-) -> Place:
-    return Place(key, [CookieParam(name="n", value=key)], tab, open_tab, at_once)
-
-
-class Job:
-    """A piece of work that goes on until it is told how to end, and what became of it."""
-
-    def __init__(self, contexts: Contexts, where: Place) -> None:
-        self.page: PlayedPage | None = None
-        self.end = trio.Event()
-        self.fails: Exception | None = None
-        self.scope = trio.CancelScope()
-        self.done = trio.Event()
-        self.error: Exception | None = None
-        self._contexts = contexts
-        self._place = where
-
-    async def run(self) -> None:
-        try:
-            with self.scope:
-                await self._contexts.use(self._place, self._work)
-        except BrowserFailed as failure:
-            self.error = failure
-        self.done.set()
-
-    async def _work(self, page: Any) -> None:
-        self.page = page
-        await self.end.wait()
-        if self.fails is not None:
-            raise self.fails
-
-
-class Desk:
-    """Gives out pieces of work."""
-
-    def __init__(self, contexts: Contexts, nursery: trio.Nursery) -> None:
-        self.contexts = contexts
-        self._nursery = nursery
-
-    async def begin(self, where: Place) -> Job:
-        """Returns when all wait: the work has begun, or its turn has not come."""
-        job = Job(self.contexts, where)
-        self._nursery.start_soon(job.run)
-        await wait_all_tasks_blocked()
-        return job
-
-    async def do(self, where: Place) -> PlayedPage:
-        """Work that ends well."""
-        job = await self.begin(where)
-        await finish(job)
-        assert job.page is not None
-        return job.page
-
-
-async def finish(job: Job, error: Exception | None = None) -> None:
-    job.fails = error
-    job.end.set()
-    await job.done.wait()
-    assert job.error is error
-
-
-async def cancel(job: Job) -> None:
-    job.scope.cancel()
-    await job.done.wait()
-
-
-@pytest.fixture
-async def contexts(played: PlayedChromium) -> Contexts:
-    return Contexts(cast("Any", played), limit=LIMIT, idle=IDLE)
-
-
-@pytest.fixture
-async def desk(contexts: Contexts, nursery: trio.Nursery) -> Desk:
-    return Desk(contexts, nursery)
+    from tests.browser.conftest import PlayedChromium
 
 
 async def test_a_tab_is_opened_once_and_used_again(
@@ -269,76 +176,6 @@ async def test_who_waited_does_not_get_what_was_spoiled_meanwhile(
     assert played.contexts == [second.page.context]
 
 
-async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
-    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    first = await desk.do(place())
-    first.gone = True
-    second = await desk.do(place())
-    assert second is not first
-    assert second.opened == 1
-    assert played.contexts == [second.context]
-
-
-async def test_a_tab_that_hangs_since_nobody_used_it_costs_a_wait(
-    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    first = await desk.do(place())
-    first.loops = True
-    await trio.sleep(TRUSTED_FOR)
-    began = trio.current_time()
-    job = Job(desk.contexts, place())
-    job.end.set()
-    await job.run()
-    assert job.page is not first
-    assert job.page is not None
-    assert played.contexts == [job.page.context]
-    assert trio.current_time() - began == SIGN_DEADLINE
-
-
-async def test_a_tab_is_asked_only_when_it_was_not_used_for_a_while(
-    desk: Desk, autojump_clock: MockClock
-) -> None:
-    page = await desk.do(place())
-    asked = page.asked
-    await trio.sleep(TRUSTED_FOR * 0.9)
-    await desk.do(place())
-    await trio.sleep(TRUSTED_FOR * 0.9)
-    await desk.do(place())
-    assert page.asked == asked
-    await trio.sleep(TRUSTED_FOR)
-    assert await desk.do(place()) is page
-    await desk.do(place())
-    assert page.asked == asked + 1
-
-
-async def test_who_leaves_while_a_tab_is_asked_spoils_nothing(
-    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    page = await desk.do(place())
-    await trio.sleep(TRUSTED_FOR)
-    played.call_takes = 1
-    asking = await desk.begin(place())
-    assert asking.page is None
-    await cancel(asking)
-    assert await desk.do(place()) is page
-
-
-async def test_work_on_another_tab_goes_on_when_one_hangs(
-    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    hung = await desk.do(place())
-    reading = await desk.begin(place(tab="products"))
-    hung.loops = True
-    await trio.sleep(TRUSTED_FOR)
-    with trio.fail_after(SIGN_DEADLINE + 0.1):
-        await desk.contexts.use(place(), open_tab)
-    assert reading.page in played.pages
-    assert hung not in played.pages
-    await finish(reading)
-    assert len(played.contexts) == 1
-
-
 class Held:
     """Holds up whoever makes a context or opens a tab, until let go."""
 
@@ -408,71 +245,6 @@ async def test_contexts_and_tabs_are_made_a_few_at_a_time(
     for job in jobs:
         await finish(job)
     assert played.most_being_made == STARTS_AT_ONCE
-
-
-async def test_of_more_than_the_limit_the_least_recently_used_goes(
-    desk: Desk, contexts: Contexts, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    pages = {}
-    for key in ["a", "b", "a", "c"]:
-        pages[key] = await desk.do(place(key))
-        await trio.sleep(1)
-    assert len(contexts) == LIMIT
-    assert played.contexts == [pages["a"].context, pages["c"].context]
-
-
-async def test_contexts_in_use_are_not_surplus(
-    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    jobs = [await desk.begin(place(key)) for key in "abcd"]
-    assert len(played.contexts) == 4
-    for job in jobs:
-        await finish(job)
-    assert len(played.contexts) == LIMIT
-
-
-async def test_idle_contexts_go_and_used_ones_stay(
-    desk: Desk,
-    contexts: Contexts,
-    played: PlayedChromium,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    nursery.start_soon(contexts.drop_idle)
-    await desk.do(place("idle"))
-    job = await desk.begin(place("in use"))
-    await trio.sleep(IDLE * 0.9)
-    assert len(played.contexts) == 2
-    await trio.sleep(IDLE * 0.4)
-    assert job.page is not None
-    assert played.contexts == [job.page.context]
-    await finish(job)
-    await trio.sleep(IDLE * 0.9)
-    assert len(played.contexts) == 1
-    await trio.sleep(IDLE * 0.4)
-    assert played.contexts == []
-    nursery.cancel_scope.cancel()
-
-
-async def test_a_context_that_is_taken_up_while_idle_ones_go_is_a_new_one(
-    desk: Desk,
-    contexts: Contexts,
-    played: PlayedChromium,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    for key in "ab":
-        await desk.do(place(key))
-    nursery.start_soon(contexts.drop_idle)
-    played.call_takes = 0.1
-    await trio.sleep(IDLE + 0.05)  # both are on their way out
-    job = await desk.begin(place("b"))
-    await trio.sleep(10)
-    assert job.page is not None
-    assert played.contexts == [job.page.context]
-    await finish(job)
-    assert await desk.do(place("b")) is job.page
-    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("half_seconds", range(14))

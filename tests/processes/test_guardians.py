@@ -17,7 +17,7 @@ import trio
 import daemon
 from daemon.processes import guarded as guarded_module
 from daemon.processes import guardians as guardians_module
-from daemon.processes.guarded import ExitStatus, guarded
+from daemon.processes.guarded import guarded
 from daemon.processes.guardian import Order
 from daemon.processes.guardians import PACKAGES, guardians, shared_guardians
 from tests.hygiene.processes import children
@@ -91,71 +91,6 @@ async def test_signals_do_not_end_it() -> None:
             os.kill(server, number)
         async with sleeping() as another:
             assert server_of(another) == server
-
-
-async def test_a_killed_one_is_replaced_and_what_runs_goes_on(
-    until: Until, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with shared_guardians(), sleeping() as one:
-        server = server_of(one)
-        os.kill(server, signal.SIGKILL)
-        await until(lambda: server_of(one) != server)
-        async with sleeping() as another:
-            assert server_of(another) not in (server, os.getpid())
-        one.kill()
-        assert await one.wait() == ExitStatus(signal=signal.SIGKILL)
-    assert caplog.messages == [REPLACED]
-
-
-async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
-    async with shared_guardians(), sleeping() as one:
-        server = server_of(one)
-        os.kill(server, signal.SIGSTOP)
-        with trio.move_on_after(0.1) as patience:
-            async with sleeping():
-                raise AssertionError("it was started")
-        assert patience.cancelled_caught
-        async with sleeping() as another:
-            assert server_of(another) != server
-        assert not alive(server)
-    assert caplog.messages == [
-        "sleep: the server of guardians does not answer and is killed",
-        REPLACED,
-    ]
-
-
-async def test_what_it_does_not_start_in_time_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
-    async with shared_guardians(), sleeping() as one:
-        server = server_of(one)
-        os.kill(server, signal.SIGSTOP)
-        monkeypatch.setattr(guarded_module, "START_LIMIT", 0.1)
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(OSError, match=r"it did not start within 0\.1 s: 'sleep'$"),
-            allow_unwrapped=True,
-        ):
-            async with sleeping():
-                raise AssertionError("it was started")
-        monkeypatch.undo()
-        assert not alive(server) or not running(server)
-        async with sleeping() as another:
-            assert server_of(another) != server
-
-
-async def test_one_that_is_stopped_does_not_outlive_the_block(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with shared_guardians():
-        async with sleeping() as process:
-            server = server_of(process)
-        os.kill(server, signal.SIGSTOP)
-    assert not alive(server)
-    assert "the server of guardians does not end and is killed" in caplog.messages
 
 
 async def test_a_guardian_that_is_stopped_is_killed_and_the_server_stays(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.crews import run
+from daemon.crews import workplace
 from daemon.errors import Unavailable
 from daemon.journal.store import Store
 
@@ -72,8 +72,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
     monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)
-    monkeypatch.setattr(run, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(run, "LONGEST_RETRY", 0.01)
+    monkeypatch.setattr(workplace, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(workplace, "LONGEST_RETRY", 0.01)
     return disk
 
 

@@ -1,0 +1,141 @@
+"""What all executions share, and how something of them is recorded.
+
+What is to be recorded is tried until the journal takes it: a disk that is full for a while loses
+nothing. Only then others hear of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+from prometheus_client import Histogram
+
+from daemon.crews.calls import About, Ending
+from daemon.crews.following import Bells
+from daemon.crews.ledger import Entry, ended
+from daemon.crews.protocol import quoted
+from daemon.crews.tools import Tool
+from daemon.errors import Unavailable
+from daemon.journal.actor import Journal
+from daemon.journal.model import (
+    Created,
+    Execution,
+    IdempotencyKey,
+    NewExecution,
+    State,
+    Status,
+)
+from daemon.logs import Event
+from daemon.supervision.actor import ActorRestarting
+from daemon.timing import histogram
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY = 0.5
+LONGEST_RETRY = 30.0
+"""Seconds between two tries to record something, while the disk is full."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What all executions share: where they record, who is told, and what workers may use."""
+
+    journal: Journal
+    bells: Bells
+    tools: Mapping[str, Tool]
+    runs: Path
+    """The folder that workers' own folders are made in."""
+    queued: Callable[[], None]
+    """Called when webhook calls were queued."""
+    wall: Callable[[], datetime]
+    ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    """How many executions of each crew have ended as what."""
+    waits: Histogram = field(
+        default_factory=partial(
+            histogram, "execution_wait", "From a kickoff to its turn, restarts included", "crew"
+        )
+    )
+
+    async def read(self, execution_id: str) -> Execution:
+        """An execution that is there. Tried for as long as it takes."""
+        found = await self.insist(
+            f"execution {execution_id}", partial(self.journal.execution, execution_id)
+        )
+        if found is None:
+            raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
+        return found
+
+    async def enter(
+        self, new: NewExecution, key: IdempotencyKey | None, entry: Entry | None
+    ) -> Created:
+        """Record a new execution, and with it what becomes of it at once. Tried once.
+
+        Raises what `Journal.create` does.
+        """
+        if entry is None:
+            return await self.journal.create(new, idempotency=key)
+        created = await self.journal.create(
+            new,
+            idempotency=key,
+            change=entry.change,
+            events=entry.events,
+            deliveries=entry.deliveries,
+        )
+        if created.is_new and entry.deliveries:
+            self.queued()
+        return created
+
+    async def record(self, execution_id: str, state: State, entry: Entry) -> None:
+        """Record something, for as long as it takes. `state` is what the execution is in then.
+
+        Raises `Invalid` for what the journal will never take.
+        """
+        await self.insist(
+            f"execution {execution_id}",
+            partial(
+                self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
+            ),
+        )
+        self.bells.ring(execution_id, state)
+        if entry.deliveries:
+            self.queued()
+
+    async def end(self, crew: str, subject: About, ending: Ending) -> None:
+        """Record the end of an execution, tell of it and count it."""
+        entry = ended(subject, ending, self.wall())
+        await self.record(subject.execution_id, ending.status.state, entry)
+        self.ends[crew, ending.status] += 1
+        kind = (
+            Event.EXECUTION_INTERRUPTED
+            if ending.status is Status.INTERRUPTED
+            else Event.EXECUTION_FINISHED
+        )
+        about = kind(crew=crew, kickoff_id=subject.execution_id)
+        why = "" if ending.error is None else f": {quoted(ending.error)}"
+        ended_as = (crew, subject.execution_id, ending.status, why)
+        logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=about)
+
+    async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the journal answers, for as long as it takes. `what` is held up until then."""
+        pause = FIRST_RETRY
+        while True:
+            try:
+                return await ask()
+            except ActorRestarting:
+                # It was done or it was not. Whoever asks depends on the journal, and is being
+                # stopped, to go on from what the journal has.
+                await trio.sleep_forever()
+            except Unavailable as fault:
+                logger.warning("%s is held up: %s", what, fault)
+            await trio.sleep(pause)
+            pause = min(LONGEST_RETRY, pause * 2)
