@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 import trio
 
-import daemon
 from daemon.processes import guarded as guarded_module
 from daemon.processes.guarded import ExitStatus
 from daemon.processes.guardians import shared_guardians
@@ -20,9 +18,6 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-AT_ONCE = 30
-ROOT = Path(daemon.__file__).parents[1]
-KILLED = "sleep: something may be left over: its guardian was killed"
 REPLACED = "the server of guardians has ended (signal 9), another is started"
 
 

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 AT_ONCE = 30
 ROOT = Path(daemon.__file__).parents[1]
 KILLED = "sleep: something may be left over: its guardian was killed"
-REPLACED = "the server of guardians has ended (signal 9), another is started"
 
 
 async def everything_of(status: int) -> str:
