@@ -39,7 +39,6 @@ HASHES = {password: hash_password(password) for password in (PASSWORD, OTHER_PAS
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711; SPC_ST=.st-of-4711; SPC_F=f-of-4711; csrftoken=t-4711"
 SYNC_KEY = "key-for-the-extension-0123456789"
 EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
-REMOTE = "203.0.113.7"
 
 NOBODY = "http://127.0.0.1:1/graphql"
 """An Open API that never answers: port 1 is nobody's."""
