@@ -108,7 +108,7 @@ class Account:
 
     @property
     def untroubled(self) -> bool:
-        """There is nothing to be remembered of it."""
+        """There is nothing to be remembered of it but who earns, which its next links tell."""
         return self.state.standing is Standing.ACTIVE and not self.products_rest
 
     @property

@@ -298,8 +298,8 @@ class Lines:
     is told of those that stand otherwise than before.
 
     `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
-    Of the others one without trouble goes first (nothing is forgotten with it), then the one not
-    asked for the longest.
+    Of the others one without trouble goes first (only who earns is forgotten with it), then the one
+    not asked for the longest.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def put(place: Place, files: Files) -> None:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             _fresh(path).write_text(text, encoding="utf-8")
             _fresh(path).chmod(0o644)
-    except BaseException:
+    except BaseException:  # a signal as well: nothing half done stays
         for path in changed:
             _fresh(path).unlink(missing_ok=True)
         raise
