@@ -180,7 +180,7 @@ class Webhooks:
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:
-            with working_for((Work(kickoff_id=delivery.execution_id),)):
+            with working_for((Work(crew=delivery.crew, kickoff_id=delivery.execution_id),)):
                 began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
                 seconds = trio.current_time() - began

@@ -212,6 +212,7 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
     (given_up,) = [one for one in caplog.records if hasattr(one, "event")]
     assert context(given_up)["event"] == ["webhook_given_up"]
     assert context(given_up)["kickoff_id"] == [execution_id]
+    assert context(given_up)["crew"] == ["deal-post"]
 
 
 async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
