@@ -26,7 +26,7 @@ class Invalid(Refused):
 
 
 class WrongCredential(Refused):
-    """A password or a one-time code that is not right."""
+    """A password, a one-time code or a crew's token that is not right."""
 
 
 class NotAllowed(Refused):

@@ -42,6 +42,9 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
 11. At a stop, hypercorn closes connections that have been accepted and have not asked yet: their
    clients were neither refused nor answered. `Connection._idle_timeout` lets requests arrive that
    were on their way; each is the last of its connection.
+12. h11 reads a body by its chunks also where its head has a length beside them, or is of HTTP/1.0.
+   A proxy that reads it by its length would have what is behind it answered as a request it never
+   saw: `Http1._create_stream` refuses both.
 
 Where hypercorn and Quart do more around a request than the request takes, the guards do less: an
 answer is one write and not three (`Http1._send_h11_event`), a connection has one task for its idle

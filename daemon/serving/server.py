@@ -34,7 +34,7 @@ class Limits:
 
     connections: int = 512
     """At once. The next one takes the place of the one that has been idle the longest, and gets 503
-    when none is idle. Times `MAX_BODY` it is the memory that unread bodies can take, and it leaves
+    when none is idle. Times `max_body` it is the memory that unread bodies can take, and it leaves
     half of the usual 1024 descriptors to the rest of the process."""
     head_bytes: int = 16 * 1024
     """Request line and headers."""
