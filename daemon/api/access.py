@@ -15,12 +15,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address
 
 from werkzeug.datastructures import Headers
 
+from daemon.config.values import Network
+
 Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
 
 FORWARDING_HEADERS = (
     "forwarded",  # RFC 7239

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ GIB = 1024 * MIB
 DAY = 86_400  # seconds
 
 NetworkList = Annotated[
-    tuple[Annotated[IPv4Network | IPv6Network, PlainValidator(values.network)], ...],
+    tuple[Annotated[values.Network, PlainValidator(values.network)], ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
 Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]
