@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quart import Blueprint, Quart
+from quart import Quart
 
 from daemon.api.static import POLICY, serve_page
 
@@ -49,6 +49,6 @@ _FILES: Final = {
 _TEXT_ONLY: Final = "require-trusted-types-for 'script'; trusted-types 'none'"
 
 
-def register(target: Quart | Blueprint) -> None:
+def register(target: Quart) -> None:
     """Serve the page."""
     serve_page(target, _FILES, policy=f"{POLICY}; {_TEXT_ONLY}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from quart import Blueprint, Quart
+from quart import Quart
 from quart.typing import ResponseReturnValue
 
 POLICY: Final = (
@@ -28,7 +28,7 @@ _MEDIA_TYPES = {
 }
 
 
-def serve_page(target: Quart | Blueprint, files: Mapping[str, str], *, policy: str) -> None:
+def serve_page(target: Quart, files: Mapping[str, str], *, policy: str) -> None:
     """Serve files of the folder `pages`, by the paths that they get."""
     headers = {
         "Content-Security-Policy": policy,
@@ -40,9 +40,7 @@ def serve_page(target: Quart | Blueprint, files: Mapping[str, str], *, policy: s
         _serve_file(target, path, _PAGES / name, headers)
 
 
-def _serve_file(
-    target: Quart | Blueprint, path: str, file: Path, headers: Mapping[str, str]
-) -> None:
+def _serve_file(target: Quart, path: str, file: Path, headers: Mapping[str, str]) -> None:
     text = file.read_text("utf-8")
     sent = {**headers, "Content-Type": _MEDIA_TYPES[file.suffix]}
 

@@ -54,7 +54,6 @@ class CallTimedOut(BrowserFailed):
 
     def __init__(self, method: str, seconds: float) -> None:
         super().__init__(f"the browser did not answer {method} within {seconds:.3g} s")
-        self.method = method
 
 
 class ProtocolError(BrowserFailed):
@@ -62,7 +61,6 @@ class ProtocolError(BrowserFailed):
 
     def __init__(self, method: str, code: int, message: str) -> None:
         super().__init__(f"the browser refused {method}: {shown(message)} ({code})")
-        self.method = method
         self.code = code
         self.reason = message
 
@@ -72,7 +70,6 @@ class NavigationFailed(BrowserFailed):
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{without_query(url)} could not be loaded: {shown(reason)}")
-        self.reason = reason
 
 
 class ContextLost(BrowserFailed):

@@ -46,11 +46,6 @@ class Reply:
     headers: httpx.Headers
     text: str
 
-    @property
-    def mime_type(self) -> str:
-        """`type/subtype` in lower case, without parameters."""
-        return str(self.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """A client as described above; `transport` replaces the network in tests, TLS included."""

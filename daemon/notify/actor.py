@@ -23,7 +23,7 @@ import trio
 
 from daemon.conversion.account import AccountState, Standing
 from daemon.logs import Event
-from daemon.notify.notice import DISTANCE, Board, Notice, Place, body_of
+from daemon.notify.notice import Board, Notice, Place, body_of
 from daemon.notify.ways import NotTold, Way
 from daemon.supervision.policy import Backoff
 
@@ -44,14 +44,11 @@ class Notifier:
         ways: Sequence[Way],
         place: Place,
         *,
-        distance: float = DISTANCE,
         chance: random.Random | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._tellers = [
-            _Teller(way, place, Board(distance=distance), chance or random.Random())  # noqa: S311
-            for way in ways
-        ]
+        chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._tellers = [_Teller(way, place, Board(), chance) for way in ways]
         self._wall = wall
 
     def __bool__(self) -> bool:

@@ -46,7 +46,8 @@ class Submit:
 
 @dataclass
 class AccountSubmits:
-    """The submits of one account; `overlapping` is the most there were at the same moment."""
+    """The submits of one account; `overlapping` is the most there were at the same moment, of which
+    a good client makes 1."""
 
     submits: int = 0
     links: int = 0
@@ -79,10 +80,6 @@ class SubmitLog:
         finally:
             mine.running -= 1
             entry.ended = self._now()
-
-    def overlapping_submits(self, account: str) -> int:
-        """The most submits of `account` at the same moment: 1 is what a good client makes."""
-        return self.accounts[account].overlapping if account in self.accounts else 0
 
     def _account(self, account: str) -> AccountSubmits:
         if account not in self.accounts and len(self.accounts) >= ACCOUNTS_KEPT:

@@ -71,7 +71,7 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
             assert asked.status == 200, asked
             got_its_own(asked, other if asked is elsewhere else account)
         for each in (account, other):
-            assert world.stage.portal.submits.overlapping_submits(each) == 1
+            assert world.stage.portal.submits.accounts[each].overlapping == 1
         await world.is_well()
         await world.is_served(account)
 

@@ -236,7 +236,7 @@ async def test_overlapping_submits_of_one_account_are_seen(
         nursery.start_soon(portal.rows, portal.product(1))
         nursery.start_soon(portal.rows, portal.product(2))
 
-    assert sandbox.state.submits.overlapping_submits(portal.account) == 2
+    assert sandbox.state.submits.accounts[portal.account].overlapping == 2
 
 
 async def test_submits_of_two_accounts_do_not_overlap(sandbox: Sandbox, portal: Portal) -> None:
@@ -247,7 +247,7 @@ async def test_submits_of_two_accounts_do_not_overlap(sandbox: Sandbox, portal: 
         nursery.start_soon(portal.rows, portal.product(1))
         nursery.start_soon(other.rows, other.product(1))
 
-    assert [sandbox.state.submits.overlapping_submits(a) for a in ("4711", "4712")] == [1, 1]
+    assert [sandbox.state.submits.accounts[a].overlapping for a in ("4711", "4712")] == [1, 1]
 
 
 async def test_a_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
