@@ -16,7 +16,7 @@ A missed goal is a fact in the result, not an exception. Pure, but for the clock
 from __future__ import annotations
 
 import statistics
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -193,19 +193,6 @@ def interleave(
     for number, side in turns(list(sides), rounds):
         tell(f"round {number} of {rounds}: {side}")
         found[side].append(sides[side]())
-    return found
-
-
-async def interleave_async(
-    sides: Mapping[str, Callable[[], Awaitable[float]]],
-    rounds: int,
-    tell: Callable[[str], None] = _say_nothing,
-) -> dict[str, list[float]]:
-    """The same for sides that wait in an event loop; never two at once."""
-    found: dict[str, list[float]] = {side: [] for side in sides}
-    for number, side in turns(list(sides), rounds):
-        tell(f"round {number} of {rounds}: {side}")
-        found[side].append(await sides[side]())
     return found
 
 

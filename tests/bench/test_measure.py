@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from bench.measure import Comparison, Goal, Row, Series, interleave, interleave_async, turns
+from bench.measure import Comparison, Goal, Row, Series, interleave, turns
 
 
 def compared(ours: list[float], theirs: list[float], goal: Goal | None = None) -> Comparison:
@@ -24,15 +24,6 @@ def test_each_side_has_a_value_for_each_round() -> None:
     clock = count(1.0)
     found = interleave({"a": lambda: next(clock), "b": lambda: -next(clock)}, 2)
     assert found == {"a": [1.0, 4.0], "b": [-2.0, -3.0]}
-
-
-async def test_sides_that_wait_have_their_turns_too() -> None:
-    clock = count(1.0)
-
-    async def look() -> float:
-        return next(clock)
-
-    assert await interleave_async({"a": look, "b": look}, 2) == {"a": [1.0, 4.0], "b": [2.0, 3.0]}
 
 
 def test_a_ratio_is_of_the_medians() -> None:

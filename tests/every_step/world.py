@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +169,6 @@ def _errors(found: list[str]) -> Iterator[None]:
     finally:
         log.propagate = before
         log.removeHandler(handler)
-
-
-OpenWorld = Callable[[], AbstractAsyncContextManager[World]]
 
 
 @asynccontextmanager

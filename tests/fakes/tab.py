@@ -80,7 +80,6 @@ class Document:
         self.status = status
         self.html = html
         self.loader_id = loader_id
-        self.loaded = False
         self.form = "none"  # as links_form.js says it
         self.password = "type=password" in html.replace('"', "")
         self.life = Life()
@@ -322,7 +321,6 @@ class Tab:
                 except NetError:
                     return
             document.password = "type=password" in document.html.replace('"', "")
-            document.loaded = True
             self._lifecycle("DOMContentLoaded")
         if not scope.cancelled_caught:
             open_page(self)

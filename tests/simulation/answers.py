@@ -40,7 +40,6 @@ class Read:
     made: tuple[int, ...]
     """The items."""
     failed: int
-    without_data: int
     account: str
     """Who earns; nobody when nothing was made."""
 
@@ -57,7 +56,7 @@ def read(
     asked = list(dict.fromkeys(link.text for link in links))
     if body.get("ok") is not True or not isinstance(mapping, dict) or list(mapping) != asked:
         raise WrongAnswer(f"not the links that were asked for: {body}")
-    made, earns, failed, without = [], set(), 0, 0
+    made, earns, failed = [], set(), 0
     for link in dict.fromkeys(links):
         entry = mapping[link.text]
         if entry.get("error") is True:
@@ -66,10 +65,9 @@ def read(
             continue
         earns.add(_check_success(link, sub_ids, entry, portal))
         made.append(link.item)
-        without += entry["product"] is None
     if len(earns) > 1:
         raise WrongAnswer(f"links of several accounts in one answer: {earns}")
-    return Read(tuple(made), failed, without, earns.pop() if earns else "")
+    return Read(tuple(made), failed, earns.pop() if earns else "")
 
 
 def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int]) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.simulation.log import Log
 
 CHUNK = 5
-PLACES = 5
 VARIANT = "SPC_V"
 """A cookie that the portal does not know: it makes two cookies of one account."""
 

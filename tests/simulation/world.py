@@ -247,10 +247,6 @@ class World(Weather):
         for call in self._calls:
             call.gone.set()
 
-    def lock_journal(self) -> None:
-        if self.life is not None:
-            self.disk.lock()
-
     async def read_tokens(self) -> None:
         """Of all crews; they stay as they are."""
         assert self.life is not None
