@@ -25,7 +25,7 @@ def main() -> int:
             texts = (f"https://s.example/{place:010x}", f"https://shop.example/product/1/{place}")
             self._results["nobody's", place, ("a", "b")] = (inf, texts)
 
-    sharing.Remembered.__init__ = filled  # type: ignore[method-assign]
+    sharing.Remembered.__init__ = filled  # type: ignore[method-assign]  # see the head
     return cli.main(sys.argv[2:])
 
 

@@ -194,6 +194,7 @@ class _Tour:
 
     async def _until_ready(self, http: httpx.AsyncClient) -> None:
         with trio.move_on_after(PATIENCE):
+            # A client has nothing to wait on but the next answer.
             while not (await http.get("/api/health")).json()["browserReady"]:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             return

@@ -60,7 +60,11 @@ class ApiProducts:
     def __init__(self, read: Callable[[Product], Awaitable[ProductData]]) -> None:
         self._read = read
 
-    async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:  # noqa: ARG002
+    async def read(
+        self,
+        cookie: Cookie | None,  # noqa: ARG002 - the call needs none
+        product: Product,
+    ) -> ProductData | None:
         """See `ProductSource`."""
         try:
             return await self._read(product)

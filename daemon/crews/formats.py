@@ -90,6 +90,7 @@ class _Loader(yaml.SafeLoader):
         """As PyYAML's, and counting: an alias counts as much as what it stands for."""
         before = self._nodes
         is_alias = self.check_event(yaml.AliasEvent)
+        # Its stubs know no index but a number.
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
         if is_alias:
             # What is not finished yet holds this alias itself.

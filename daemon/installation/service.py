@@ -156,4 +156,4 @@ def _until(limit: float, is_so: Callable[[], bool]) -> bool:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours

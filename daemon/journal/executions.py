@@ -224,7 +224,7 @@ def summary(
 ) -> Summary | None:
     """The execution without what may be large; None as `read` has it."""
     row = connection.execute(
-        f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608
+        f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608 - this file's own words
         "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
         {"id": execution_id, "crew": crew, "owner": owner},
     ).fetchone()
@@ -234,8 +234,8 @@ def summary(
 def unfinished(connection: sqlite3.Connection) -> list[Summary]:
     """Those that have not ended, in the order of creation."""
     rows = connection.execute(
-        f"SELECT {_SUMMARY} FROM executions INDEXED BY executions_unfinished "  # noqa: S608
-        "WHERE finished_at IS NULL ORDER BY sequence"
+        f"SELECT {_SUMMARY} FROM executions "  # noqa: S608 - this file's own words
+        "INDEXED BY executions_unfinished WHERE finished_at IS NULL ORDER BY sequence"
     )
     return [Summary(**_summary_fields(row)) for row in rows]
 

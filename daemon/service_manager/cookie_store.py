@@ -59,7 +59,8 @@ class CookieStore:
             try:
                 record = record or read_sealed(each.number)
             except NotARecord as fault:
-                logger.error("the stored cookie %s is refused: %s", each.name, fault)  # noqa: TRY400
+                text = "the stored cookie %s is refused: %s"
+                logger.error(text, each.name, fault)  # noqa: TRY400 - the text is the whole of it
             finally:
                 os.close(each.number)
             if each.name not in self._outdated:

@@ -160,7 +160,7 @@ def _count(number: object) -> int:
     return number if isinstance(number, int) and 0 <= number < 2**53 else 0
 
 
-class _TooLate(Exception):  # noqa: N818
+class _TooLate(Exception):  # noqa: N818 - says what happened
     """No `OSError`: the standard library takes those for the failure of one of several addresses,
     and goes on with the next.
     """
