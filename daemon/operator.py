@@ -241,9 +241,8 @@ class Operator:
     def _crew_report(
         self, name: str | None, state: Literal["ready", "broken"], users: Sequence[str]
     ) -> CrewReport:
-        address = (
-            None if name is None else f"{self._url}/crews/{name}"
-        )  # nobody can call the nameless
+        # nobody can call the nameless
+        address = None if name is None else f"{self._url}/crews/{name}"
         load = self._executor.load().get(name or "", CrewLoad(running=0, waiting=0))
         return CrewReport(
             name=name,

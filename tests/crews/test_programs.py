@@ -158,7 +158,7 @@ def test_an_interpreter_with_crewai_is_good_and_does_not_import_it(crewai: Path)
     check_python(Path(sys.executable), {"PYTHONPATH": str(crewai)})
 
 
-def test_an_interpreter_without_crewai_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_without_crewai_is_told() -> None:
     with pytest.raises(Fault) as raised:
         check_python(Path(sys.executable), {})
     assert raised.value.fault == "has no package crewai"

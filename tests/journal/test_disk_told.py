@@ -146,9 +146,7 @@ def test_looking_for_room_writes_to_the_file(store: Store, path: Path) -> None:
     assert store.unfinished() == []
 
 
-def test_an_io_error_on_a_full_disk_is_a_full_disk(
-    path: Path, full_disk: PlayedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: PlayedDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"

@@ -68,7 +68,7 @@ async def test_a_receiver_that_hangs_is_left(
         await to(receiver).tell(BODY)
 
 
-async def test_nobody_there(receiver: Receiver) -> None:
+async def test_nobody_there() -> None:
     with pytest.raises(NotTold, match=r"127\.0\.0\.1 cannot be connected to") as raised:
         await ByRequest(SecretStr("http://127.0.0.1:1/secret")).tell(BODY)
     assert "secret" not in str(raised.value)

@@ -37,6 +37,8 @@ MAX_EVENT_ID: Final = 2**53 - 1
 
 _EXAMPLE_ID: Final = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 
+State = Literal["PENDING", "RUNNING", "SUCCESS", "FAILED"]
+
 
 # Beside the bodies
 
@@ -96,7 +98,7 @@ class EventsAsked(Parameters):
 
 class ExecutionsAsked(Parameters):
     state: Annotated[
-        Literal["PENDING", "RUNNING", "SUCCESS", "FAILED"] | None,
+        State | None,
         In("query"),
         Field(description="only those in this state"),
     ] = None
@@ -291,7 +293,6 @@ class KickoffResponse(Answer):
     kickoff_id: str
 
 
-State = Literal["PENDING", "RUNNING", "SUCCESS", "FAILED"]
 Status = Annotated[
     Literal[
         "pending",
