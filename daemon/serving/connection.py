@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import socket
 import struct
 import termios
@@ -135,7 +136,7 @@ class Connection(TCPServer):
         with self._talking:
             # As upstream's, whose deadline for each read would cost more than the read itself.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                while data := bytes(await self.stream.receive_some(MOST_READ)):
+                while data := await self._hear():
                     await self.protocol.handle(RawData(data))
                 await self.protocol.handle(RawData(b""))
             await self.protocol.handle(Closed())
@@ -145,6 +146,22 @@ class Connection(TCPServer):
         ):
             while await self.stream.receive_some(MOST_READ):
                 pass
+
+    async def _hear(self) -> bytes:
+        """What has arrived, as soon as something has; b"" at the client's end of file. Raises
+        `trio.BrokenResourceError`.
+
+        The stream's own reading yields once more when it did not have to wait. For that turn of the
+        loop a request is neither in the kernel nor with us, and its sender would have to give way.
+        """
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.stream.socket)
+                return os.read(self.stream.socket.fileno(), MOST_READ)
+            except BlockingIOError:
+                pass  # woken for nothing
+            except (OSError, ValueError):  # reset by the client, or closed by us
+                raise trio.BrokenResourceError from None
 
     async def _idle_timeout(self) -> None:
         """Guard 11: at a stop, who was let in and has said nothing yet may still ask once.

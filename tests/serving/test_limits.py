@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 WAIT = GET.replace(b"small", b"wait")
 MAX = 1024 * 1024
 SOON = 3.0  # seconds; far below the limits that are not to be waited for
@@ -216,6 +217,20 @@ async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> No
         assert connection.give_way()
         assert await theirs.recv(1) == b""
         assert connection.give_way()  # closed, and so of no use to anybody
+
+
+async def test_a_request_that_was_just_read_does_not_give_way(serving: Serving) -> None:
+    statuses: list[int] = []
+
+    async def ask() -> None:  # fails without an answer
+        statuses.append((await server.ask(LAST_GET)).status)
+
+    async with serving(connections=2, idle_seconds=60) as server:
+        for _ in range(10):  # which of them meet is the scheduler's choice
+            async with trio.open_nursery() as clients:
+                for _ in range(8):  # in the kernel's queue together, with all that they say
+                    clients.start_soon(ask)
+    assert set(statuses) == {200, 503}
 
 
 @pytest.mark.parametrize("said", [b"", GET[:10]])
