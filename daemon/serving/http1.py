@@ -103,7 +103,8 @@ class Http1(H11Protocol):
                     STREAM_ID,
                     headers=list(request.headers),
                     http_version=request.http_version.decode("ascii"),
-                    method=request.method.decode("ascii").upper(),
+                    # As it came: to h11 "head" is no HEAD, and its answer has to have a body.
+                    method=request.method.decode("ascii"),
                     raw_path=path,
                     state=self.connection_state,
                 )

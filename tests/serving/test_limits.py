@@ -120,6 +120,17 @@ async def test_a_failure_to_a_head_request_has_no_body(serving: Serving) -> None
         assert (answer.status, answer.body) == (400, b"")
 
 
+@pytest.mark.parametrize("method", [b"head", b"Head", b"get"])
+async def test_a_method_in_small_letters_is_answered_whole(
+    serving: Serving, caplog: pytest.LogCaptureFixture, method: bytes
+) -> None:
+    """It is not HEAD (RFC 9110, section 9.1), so the sender reads on to the end of a body."""
+    async with serving() as server:
+        answer = await server.ask(LAST_GET.replace(b"GET", method))
+        assert (answer.status, answer.body) == (200, b"ok")
+    assert not caplog.records
+
+
 async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
