@@ -173,6 +173,8 @@ class Connection(TCPServer):
         while not terminated.is_set() and trio.current_time() < self.idle_since + patience:
             with trio.move_on_at(min(self.idle_since, trio.current_time()) + patience):
                 await terminated.wait()
+            # Where all was held up, a request may be there as well: its reader runs in this turn.
+            await trio.lowlevel.checkpoint()
         if terminated.is_set():
             await trio.sleep(LAST_CALL_SECONDS)
         if self.idle_since != inf:  # else its answer is its last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.serving.connection import Connection
 
@@ -41,6 +43,19 @@ async def test_a_connection_that_says_nothing_is_closed(serving: Serving) -> Non
     async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
         with trio.fail_after(SOON):
             assert await stream.receive_some() == b""
+
+
+async def test_a_request_that_came_in_time_is_answered_however_late_it_is_seen(
+    serving: Serving, mock_clock: MockClock
+) -> None:
+    async with serving(idle_seconds=15) as server:
+        for _ in range(20):  # what is looked at first is the scheduler's choice
+            async with await server.connect() as stream:
+                await wait_all_tasks_blocked()
+                with stream.socket.dup() as same:  # nobody runs meanwhile: the host has no time
+                    assert os.write(same.fileno(), LAST_GET) == len(LAST_GET)
+                mock_clock.jump(15)
+                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_slow_handler_is_not_cut_off(
@@ -148,7 +163,7 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
 async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(HEAD + b"Content-Length: 2\r\n\r\na")
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert (await server.ask(GET)).status == 503
         await only.send_all(b"b")
         assert (await answer_of(only)).body == b"2"
@@ -191,7 +206,7 @@ async def test_the_one_idle_the_longest_gives_way(
         await older.send_all(GET)
         await answer_of(older)  # from here on it is idle, later than the other
         await oldest.send_all(said)
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert await server.is_answered()
         with trio.fail_after(SOON):
             assert await oldest.receive_some() == b""
@@ -266,7 +281,7 @@ async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
         async with await server.connect() as only:
             await only.send_all(GET)
             await answer_of(only)
-            await trio.testing.wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()
         with trio.fail_after(SOON):
             while not await server.is_answered():
                 pass
