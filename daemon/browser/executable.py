@@ -32,6 +32,10 @@ REMEDY = (
     "install one (apt-get install chromium-headless-shell) or set browser.executable to the path "
     "of a Chromium or Chrome"
 )
+REACH = (
+    "let the daemon's user pass through every folder above it, or move it to where that user may; "
+    "the installed service sees nothing of /home and /root"
+)
 
 
 def find(setting: Path | None) -> Path:
@@ -41,7 +45,13 @@ def find(setting: Path | None) -> Path:
     """
     if setting is not None:
         chosen = Path(DEBIAN_WRAPPERS.get(str(setting), setting))
-        if not chosen.is_file():
+        try:
+            is_file = chosen.is_file()
+        except OSError as error:  # is_file() passes over what is not there, and over nothing else
+            raise LaunchFailed(
+                f"browser.executable: {chosen} cannot be looked at ({error.strerror}); {REACH}"
+            ) from None
+        if not is_file:
             raise LaunchFailed(f"browser.executable: there is no file {chosen}; {REMEDY}")
         if not os.access(chosen, os.X_OK):
             raise LaunchFailed(f"browser.executable: {chosen} is not executable; {REMEDY}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,19 @@ import pytest
 from daemon.browser import executable
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
+
+LOOK = """
+import os, sys
+from pathlib import Path
+from daemon.browser.errors import LaunchFailed
+from daemon.browser.executable import find
+
+os.setuid(65534)
+try:
+    find(Path(sys.argv[1]))
+except LaunchFailed as failed:
+    print(failed)
+"""
 
 
 def program(path: Path, script: str = "") -> Path:
@@ -62,6 +78,25 @@ def test_a_setting_that_leads_nowhere_is_named(tmp_path: Path) -> None:
         find(tmp_path / "nothing")
     with pytest.raises(LaunchFailed, match=r"browser\.executable: there is no file"):
         find(tmp_path)
+
+
+def test_a_setting_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LaunchFailed, match=r"browser\.executable: .* cannot be looked at \(File "):
+        find(tmp_path / ("x" * 300))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
+def test_one_below_a_folder_that_is_closed_to_the_daemon_is_named(tmp_path: Path) -> None:
+    """As the service's user finds one in somebody's home."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    mine = program(closed / "chrome")
+    found = subprocess.run(
+        [sys.executable, "-c", LOOK, str(mine)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == (
+        f"browser.executable: {mine} cannot be looked at (Permission denied); {executable.REACH}\n"
+    )
 
 
 def test_a_setting_that_is_no_program_is_named(tmp_path: Path) -> None:
