@@ -99,8 +99,9 @@ async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
 
 def _state(directory: Path) -> Finding:
     """Whether this user could keep state there; the daemon makes what is missing."""
-    there = next(folder for folder in (directory, *directory.parents) if folder.exists())
-    try:
+    there = directory
+    try:  # exists() raises for what this user may not look at
+        there = next(folder for folder in (directory, *directory.parents) if folder.exists())
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:

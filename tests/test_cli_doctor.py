@@ -62,6 +62,17 @@ def test_a_state_directory_that_cannot_be_is_told(
     assert "install -d -m 700" in points["state"]
 
 
+def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One below a closed folder is such. Root may look there, so it is one that nobody may."""
+    closed = tmp_path / ("x" * 300) / "state"
+    code, points = examined(capsys, closed, tmp_path / "none")
+    assert code == 1
+    assert points["state"].startswith(f"FAIL {closed} cannot be written to (File name too long)")
+    assert "Chromium" in points
+
+
 def test_a_wrong_configuration_ends_no_other_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
