@@ -49,12 +49,26 @@ def test_what_is_no_password_is_refused(
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_bytes_that_are_no_text_are_refused(
+    errors: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python reads standard input in the second way where the locale is "C", as under cron."""
+    given = io.TextIOWrapper(io.BytesIO(b"caf\xe9 caf\xe9"), "utf-8", errors=errors)
+    monkeypatch.setattr("sys.stdin", given)
+    assert main(["hash-password"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "smartlinkd: the password is not UTF-8 text\n")
+
+
+def test_keys_that_are_no_text_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffabcdefgh"), "utf-8"))
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr(getpass, "getpass", lambda _: b"caf\xe9 caf\xe9".decode())
     assert main(["hash-password"]) == 1
-    assert "UTF-8" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "smartlinkd: the password is not UTF-8 text\n")
 
 
 @pytest.mark.parametrize(

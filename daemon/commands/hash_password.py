@@ -13,6 +13,7 @@ import sys
 from daemon.auth.passwords import MAX_PASSWORD, hash_password
 
 SHORTEST = 8  # characters; NIST SP 800-63B, section 5.1.1.2. The throttle does the rest
+NO_TEXT = "the password is not UTF-8 text"  # which is what clients send, so it would let nobody in
 
 
 def hash_password_command() -> int:
@@ -34,6 +35,9 @@ def ask_password() -> str | None:
     except EOFError:
         _refuse("no password was given")
         return None
+    except UnicodeDecodeError:
+        _refuse(NO_TEXT)
+        return None
     if password != again:
         _refuse("the two passwords differ")
         return None
@@ -48,6 +52,10 @@ def fault_of(password: str) -> str:
         return f"the password is shorter than {SHORTEST} characters"
     if len(password) > MAX_PASSWORD:
         return f"the password is longer than {MAX_PASSWORD} characters"
+    try:
+        password.encode()
+    except UnicodeEncodeError:  # in the locale "C" Python reads any byte, as half a character
+        return NO_TEXT
     return ""
 
 
@@ -56,7 +64,7 @@ def _piped() -> str | None:
     try:
         given = sys.stdin.read(MAX_PASSWORD + 3)
     except UnicodeDecodeError:
-        _refuse("the password is not UTF-8 text")
+        _refuse(NO_TEXT)
         return None
     given = given.removesuffix("\n").removesuffix("\r")
     if "\n" in given or "\r" in given:
