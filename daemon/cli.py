@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     command: Command = chosen.command
     try:
-        return command(chosen)
+        return _printed(command(chosen))
     except ConfigError as error:
         print(f"smartlinkd: {len(error.problems)} problem(s) in the configuration", file=sys.stderr)
         print(error, file=sys.stderr)
@@ -52,9 +52,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The reader of our output (a pager, head) has gone; Python would complain at exit again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output (a pager, head) has gone.
+        _print_no_more()
         return 128 + signal.SIGPIPE
+
+
+def _printed(code: int) -> int:
+    """The code of a command, once what it has printed is written: to a file or a pipe that is done
+    at the end, and by Python itself with nothing but a complaint when the disk is full."""
+    try:
+        print(end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
+        _print_no_more()
+        return FAILED
+    return code
+
+
+def _print_no_more() -> None:
+    """Python would try again at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
