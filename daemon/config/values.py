@@ -328,7 +328,10 @@ def _whole_url(given: str) -> str:
     if len(given) > LONGEST_URL or not (given.isascii() and given.isprintable()) or " " in given:
         raise Fault(f"must be at most {LONGEST_URL} ASCII characters, without blanks")
     parts = given.split("/", 3)
-    required_origin("/".join(parts[:3]))
+    try:
+        required_origin("/".join(parts[:3]))
+    except Fault:  # which is about an origin alone, with nothing behind it
+        raise Fault("must begin with http:// or https:// and a host, maybe a port") from None
     return parts[3] if len(parts) > 3 else ""
 
 
