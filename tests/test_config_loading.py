@@ -157,10 +157,13 @@ def test_a_file_that_is_no_configuration_is_the_only_problem(
     assert fault in found[str(path)]
 
 
-def test_a_file_of_bytes_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "fault"), [(b"\xff", "UTF-8"), (b"\xef\xbb\xbf[auth]\n", "byte order mark")]
+)
+def test_a_file_of_bytes_is_told(tmp_path: Path, content: bytes, fault: str) -> None:
     path = tmp_path / "config.toml"
-    path.write_bytes(b"\xff")
-    assert "UTF-8" in problems(path)[str(path)]
+    path.write_bytes(content)
+    assert fault in problems(path)[str(path)]
 
 
 def test_a_missing_file_and_a_wrong_variable_are_told_together(tmp_path: Path) -> None:
@@ -279,6 +282,7 @@ def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file
         (b" \n", "has an empty file"),
         (b"x" * 4097, "is longer than"),
         (b"\xff", "is not UTF-8"),
+        (b"\xef\xbb\xbf" + HASH.encode(), "begins with a byte order mark"),
         (b"hunter2", "is no argon2id hash"),
     ],
 )

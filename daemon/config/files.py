@@ -10,6 +10,7 @@ by an ACL, whose mask shows as group permission in the mode.
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import tomllib
@@ -144,6 +145,9 @@ def read_file(path: Path, longest: int) -> tuple[str, int]:
         raise Fault(f"cannot be read ({error.strerror})", f"see to {path}") from None
     finally:
         os.close(descriptor)
+    if content.startswith(codecs.BOM_UTF8):
+        # No editor shows it, and whoever reads the file next would complain of what it shows.
+        raise Fault("begins with a byte order mark", f"save {path} as UTF-8 without one")
     if len(content) > longest:
         raise Fault(f"is longer than {longest} bytes", f"see whether {path} is the right file")
     try:
