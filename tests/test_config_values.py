@@ -85,6 +85,7 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
         (values.market, "xx", "vn, th"),
         (values.directory, "var/lib", "absolute"),
         (values.optional_path, "~/hash", "absolute"),
+        (values.directory, "/var/lib/\0", "NUL"),
         (values.user_name, "root", "root"),
         (values.user_name, "No Body", "name of a user"),
         (values.extension_origin, "https://example.org", "extension's own"),

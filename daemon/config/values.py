@@ -175,6 +175,8 @@ def directory(value: object) -> Path:
     given = text(value)
     if not given.startswith("/"):
         raise Fault("must be an absolute path")
+    if "\0" in given:
+        raise Fault("must not hold a NUL character", "take it out: no path can have one")
     return Path(given)
 
 
