@@ -264,7 +264,7 @@ def test_a_secrets_file_that_is_open_to_others_is_warned_of(
     (warning,) = settings.warnings
     assert str(warning) == (
         f"auth.password_hash_file: is open to other users (mode {mode:04o}); "
-        f"chmod 600 {secret_file}"
+        f"chmod 600 {secret_file} if the daemon's user owns it, else make it a credential"
     )
 
 

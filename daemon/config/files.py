@@ -112,7 +112,11 @@ def _warn_if_open(
     guarded = any(each.guards(path) for each in given)
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
         fault = f"is open to other users (mode {mode:04o})"
-        draft.warnings.append(Problem(name, fault, f"chmod 600 {path}"))
+        remedy = f"chmod 600 {path}"
+        if not any(path.is_relative_to(each.folder) for each in given):
+            # What is root's alone a service could not read: its user is another one.
+            remedy += " if the daemon's user owns it, else make it a credential"
+        draft.warnings.append(Problem(name, fault, remedy))
 
 
 def _read_secret(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> str:
@@ -170,6 +174,7 @@ def _warn_of_open_secrets(draft: Draft, found: dict[str, Any], path: Path) -> No
             Problem(
                 name,
                 "stands in a file that every user can read",
-                f"chmod 600 {path}, or keep it in a file of its own ({key}_file)",
+                f"keep it as a credential or in a file of its own ({key}_file), "
+                f"or chmod 600 {path} if the daemon's user owns that",
             )
         )

@@ -354,14 +354,20 @@ def test_a_file_that_is_open_to_others_is_warned_of(write: Write, variables: Pat
     variables.chmod(0o644)
     (warning,) = load(write(with_file(variables)), {}).warnings
     assert warning.key == 'crew "greeter": environment_file'
-    assert warning.remedy == f"chmod 600 {variables}"
+    assert warning.remedy == (
+        f"chmod 600 {variables} if the daemon's user owns it, else make it a credential"
+    )
 
 
 def test_variables_in_a_configuration_that_everybody_reads_are_warned_of(write: Write) -> None:
     path = write("[[crews]]\nname = 'a'\nenvironment = { KEY = 'hunter2' }")
     path.chmod(0o644)
-    warned = [warning.key for warning in load(path, {}).warnings]
-    assert warned == ["auth.password_hash", 'crew "a": environment']
+    password, environment = load(path, {}).warnings
+    assert (password.key, environment.key) == ("auth.password_hash", 'crew "a": environment')
+    assert environment.remedy == (
+        "keep it as a credential or in a file of its own (environment_file), "
+        f"or chmod 600 {path} if the daemon's user owns that"
+    )
 
 
 def test_no_problem_and_no_repr_shows_a_variable(write: Write, variables: Path) -> None:
