@@ -47,8 +47,10 @@ def main(read: Callable[[], Settings] | None) -> int:
 
 async def _examine(read: Callable[[], Settings] | None) -> list[Finding]:
     findings, settings = _configuration(read)
-    browser = settings.browser if settings else Browser()
-    findings += await _chromium(browser)
+    if settings is None or settings.needs_browser:
+        findings += await _chromium(settings.browser if settings else Browser())
+    else:
+        findings.append(Finding("Chromium", True, "not needed: links and products are an API's"))
     if settings:
         findings.append(_state(settings.state.directory))
     return findings

@@ -65,7 +65,7 @@ def make_browser(
     Its pages do not reach the daemon's `own_ports`, but for those that the marketplace has too (80,
     when the daemon listens there): without them there would be no portal.
     """
-    if settings.links.source != "browser" and settings.products.source != "portal":
+    if not settings.needs_browser:
         return None
     wanted = settings.browser
     return Browser(

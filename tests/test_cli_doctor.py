@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +16,12 @@ from daemon.config import Settings, build
 HASH = hash_password("correct horse")
 
 
-def settings(directory: Path, executable: Path | None) -> Settings:
+def settings(
+    directory: Path, executable: Path | None, more: Mapping[str, object] | None = None
+) -> Settings:
     return build(
         {
+            **(more or {}),
             "auth": {"password_hash": HASH},
             "state": {"directory": str(directory)},
             "browser": {"executable": str(executable or "")},
@@ -81,6 +85,18 @@ def test_a_wrong_configuration_ends_no_other_point(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("FAIL  configuration  auth.password_hash: is missing")
     assert lines[1].startswith("FAIL  Chromium       no Chromium was found")
+
+
+def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apis = {
+        "links": {"source": "open_api"},
+        "products": {"source": "none"},
+        "open_api": {"app_id": "123456", "secret": "hunter2"},
+    }
+    assert doctor.main(partial(settings, tmp_path, tmp_path / "none", apis)) == 0
+    assert "ok    Chromium       not needed" in capsys.readouterr().out
 
 
 @pytest.mark.chromium

@@ -42,11 +42,7 @@ def check_config(path: Path, settings: Settings) -> int:
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     settings = _read_again(path, settings)
-    # No fault of the file, which may be for another machine: here it would never be ready.
-    try:
-        find(settings.browser.executable)
-    except LaunchFailed as missing:
-        print(f"warning: {missing}", file=sys.stderr)
+    _tell_of_the_browser(settings)
     catalog = read_catalog(settings)
     broken = len(catalog.broken)
     without = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
@@ -97,6 +93,16 @@ def _fault(name: str, path: Path, remedy: str, settings: Settings) -> Iterator[P
         state = settings.state.directory
         if not path.is_relative_to(state) or os.access(state, os.X_OK):
             yield Problem(name, fault.fault, remedy)
+
+
+def _tell_of_the_browser(settings: Settings) -> None:
+    """No fault of the file, which may be for another machine: here it would never be ready."""
+    if not settings.needs_browser:
+        return
+    try:
+        find(settings.browser.executable)
+    except LaunchFailed as missing:
+        print(f"warning: {missing}", file=sys.stderr)
 
 
 def _nobody_told(settings: Settings) -> list[Problem]:

@@ -227,6 +227,11 @@ class Settings:
     crews: tuple[CrewEntry, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
+    @property
+    def needs_browser(self) -> bool:
+        """Whether anything of it is done by a Chromium."""
+        return self.links.source == "browser" or self.products.source == "portal"
+
 
 # By the names they have in the file.
 SECTIONS: dict[str, type[Section]] = {

@@ -31,7 +31,7 @@ from typing import NoReturn
 
 from daemon import __version__
 from daemon.commands.hash_password import ask_password, fault_of
-from daemon.config import Bind, ConfigError
+from daemon.config import Bind, ConfigError, Settings
 from daemon.config.values import bind as parse_bind
 from daemon.installation import beforehand, configuration, service, units
 from daemon.installation.place import Place, place_of
@@ -112,7 +112,7 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
         units.put(place, wanted)
         service.switch(place, Path(sys.prefix))
         service.start(place, moved=moved)
-        ready = service.prove(place, bind)
+        ready = service.prove(place, bind, with_browser=settings.needs_browser)
         for unit in service.others(place):
             before.followed.append(unit)
             service.restart(unit)
@@ -125,7 +125,7 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
         raise
     with _undisturbed():  # there is no way back from here
         _tidy(place)
-        _explain(place, bind, ready=ready)
+        _explain(place, settings, ready=ready)
 
 
 @dataclass(frozen=True)
@@ -221,15 +221,16 @@ def _tidy(place: Place) -> None:
         print(f"warning: {fault}")
 
 
-def _explain(place: Place, bind: Bind, *, ready: bool) -> None:
+def _explain(place: Place, settings: Settings, *, ready: bool) -> None:
     option = "" if place == Place() else f" --config {place.configuration}"
-    browser = (
-        "Chromium runs, in its sandbox"
-        if ready
-        else "Chromium is NOT ready yet: see the status below"
-    )
+    if not settings.needs_browser:
+        browser = "it needs no Chromium"
+    elif ready:
+        browser = "Chromium runs, in its sandbox"
+    else:
+        browser = "Chromium is NOT ready yet: see the status below"
     print(f"""
-{place.service} {__version__} is running at http://{bind}; {browser}.
+{place.service} {__version__} is running at http://{settings.server.bind}; {browser}.
 
   how it is        sudo smartlinkd status{option}
   its log          journalctl -u {place.name}

@@ -100,8 +100,8 @@ def _start(verb: str, unit: str) -> None:
         raise NotInstalled(f"{error}\n{last_words(unit)}") from None
 
 
-def prove(place: Place, bind: Bind) -> bool:
-    """Wait until it is active and answers; then whether its browser becomes ready, too.
+def prove(place: Place, bind: Bind, *, with_browser: bool) -> bool:
+    """Wait until it is active and answers; then whether its browser, if any, becomes ready, too.
 
     Raises `NotInstalled` when it does not answer.
     """
@@ -111,6 +111,8 @@ def prove(place: Place, bind: Bind) -> bool:
             f"{place.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
             f"\n{last_words(place.service)}"
         )
+    if not with_browser:
+        return True
     return _until(BROWSER_WITHIN, lambda: _health(bind).get("browserReady") is True)
 
 

@@ -226,6 +226,25 @@ def test_good_crews_are_told(write: Write, capsys: pytest.CaptureFixture[str]) -
     assert "crew" not in err
 
 
+@pytest.mark.parametrize(("source", "told"), [("portal", True), ("none", False)])
+def test_a_chromium_that_is_not_there_is_told_to_who_needs_one(
+    write: Write, capsys: pytest.CaptureFixture[str], source: str, told: bool
+) -> None:
+    asks_apis = f"""
+[browser]
+executable = "{{tmp}}/none"
+[links]
+source = "open_api"
+[products]
+source = "{source}"
+[open_api]
+app_id = "123456"
+secret = "hunter2"
+"""
+    assert main(["check-config", str(write(asks_apis))]) == 0
+    assert ("warning: browser.executable" in capsys.readouterr().err) is told
+
+
 @pytest.mark.usefixtures("project")
 def test_every_fault_of_ten_broken_crews_is_told_with_its_remedy(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -73,7 +73,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         made.calls.append(f"restart {unit} {made.version()}")
 
     monkeypatch.setattr(service, "start", start)
-    monkeypatch.setattr(service, "prove", lambda *_: True)
+    monkeypatch.setattr(service, "prove", lambda *_, **__: True)
     monkeypatch.setattr(service, "is_there", lambda place: place.service in made.there)
     monkeypatch.setattr(service, "others", others)
     monkeypatch.setattr(service, "restart", restart)
@@ -286,7 +286,7 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
 def test_those_that_share_the_version_follow_once_it_is_proven(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "prove", lambda *_: machine.calls.append("prove"))
+    monkeypatch.setattr(service, "prove", lambda *_, **__: machine.calls.append("prove"))
     machine.there.append("smartlinkd@a.service")
     machine.install()
     assert machine.calls == [f"start {NEW}", "prove", f"restart smartlinkd@a.service {NEW}"]
@@ -298,7 +298,7 @@ def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
-    monkeypatch.setattr(service, "prove", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr(service, "prove", lambda *_, **__: signal.raise_signal(number))
     machine.signals += installation.SIGNALS
     assert installation.main(["--units", str(SOURCE)]) == 128 + number
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]

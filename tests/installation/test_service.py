@@ -117,7 +117,7 @@ def test_one_that_does_not_answer_is_not_proven(
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # and nobody listens there
         with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
-            service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]))
+            service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True)
 
 
 @contextmanager
@@ -157,7 +157,21 @@ def test_it_is_asked_directly_whatever_proxy_the_environment_names(
     monkeypatch.setattr(urllib.request, "_opener", None)  # that of a program that has just begun
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 5.0)
     with answering(HEALTHY) as bind:
-        assert service.prove(place, bind) is True
+        assert service.prove(place, bind, with_browser=True) is True
+
+
+@pytest.mark.parametrize(("with_browser", "proven"), [(True, False), (False, True)])
+def test_a_browser_is_waited_for_where_one_is_needed(
+    place: Place,
+    systemctl: Systemctl,
+    monkeypatch: pytest.MonkeyPatch,
+    with_browser: bool,
+    proven: bool,
+) -> None:
+    systemctl("")
+    monkeypatch.setattr(service, "BROWSER_WITHIN", 0.1)
+    with answering(HEALTHY.replace(b"true}", b"false}")) as bind:
+        assert service.prove(place, bind, with_browser=with_browser) is proven
 
 
 @pytest.mark.parametrize(
@@ -178,7 +192,7 @@ def test_one_that_breaks_off_or_says_something_else_has_not_answered(
     systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
     with answering(answer) as bind, pytest.raises(NotInstalled, match="is active and does not ans"):
-        service.prove(place, bind)
+        service.prove(place, bind, with_browser=True)
 
 
 def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl) -> None:
