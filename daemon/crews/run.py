@@ -231,9 +231,10 @@ class Run:
                         return await self._converse(worker)
                     how = await worker.stop()
                     logger.info("execution %s was cut short: %s", self.id, how.value)
-                    if worker.final is not None:  # it had said all, and was slow to leave
-                        return _ending_of(worker.final)
-                    return self._cut_ending(how.value)
+                    final = worker.final  # when it had said all, and was slow to leave
+                    ending = self._cut_ending(how.value) if final is None else _ending_of(final)
+                    self._tell_last_words(worker, ending)
+                    return ending
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
             return self._cut_ending(NOT_STARTED)
         finally:
@@ -266,13 +267,18 @@ class Run:
         finally:
             self._hands = None
         ending = _ending_of(await worker.end())
-        if ending.error is not None and worker.stderr_tail:
-            # For its owner: the error tells the last line at the most.
-            tail = worker.stderr_tail[-LAST_WORDS:]
+        self._tell_last_words(worker, ending)
+        return ending
+
+    def _tell_last_words(self, worker: Worker, ending: Ending | None) -> None:
+        """For its owner: the error tells the last line at the most, and nothing of what a worker
+        was at that was too late. Of one that was stopped, nobody asks why."""
+        if ending is None or ending.status not in (Status.ERROR, Status.TIMED_OUT):
+            return
+        if tail := worker.stderr_tail[-LAST_WORDS:]:
             logger.warning(
                 "execution %s failed; its worker's standard error ended:\n%s", self.id, tail
             )
-        return ending
 
     async def _take(self, message: FromWorker, worker: Worker) -> None:
         assert self._hands is not None  # noqa: S101 - for the type checker

@@ -44,6 +44,23 @@ async def test_one_that_runs_too_long(mock_clock: MockClock, timed: House) -> No
     )
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_the_owner_finds_the_words_of_one_that_was_too_late(
+    mock_clock: MockClock, timed: House, caplog: pytest.LogCaptureFixture, *, stopped: bool
+) -> None:
+    """Its error cannot say what it was at. Of one that somebody has stopped nobody asks."""
+    kickoff_id = await timed.kickoff("started", "call gate", "hear", "result ok")
+    await timed.gate.reaches(1)
+    if stopped:
+        await timed.stop_one(kickoff_id)
+    else:
+        mock_clock.jump(101)
+    end = await timed.end_of(kickoff_id)
+    assert end.status is (Status.STOPPED if stopped else Status.TIMED_OUT)
+    told = f"execution {kickoff_id} failed; its worker's standard error ended:\nstopped\n"
+    assert (told in caplog.text) is not stopped
+
+
 async def test_one_that_ignores_its_deadline_too(mock_clock: MockClock, timed: House) -> None:
     kickoff_id = await timed.kickoff("started", "deaf", "call gate", "hang")
     await timed.gate.reaches(1)
