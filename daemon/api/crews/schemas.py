@@ -180,7 +180,7 @@ class EventStreamTarget(Body):
         list[Annotated[str, Field(max_length=200)]],
         Field(max_length=MAX_EVENT_TYPES, description="the types that are wanted"),
     ]
-    url: Url
+    url: Url | None
     realtime: Annotated[
         bool | None, Field(description="accepted; every event is sent as it happens")
     ] = None
@@ -190,12 +190,12 @@ class EventStreamTarget(Body):
 class HumanInputTarget(Body):
     """Where it is told that a task waits for a human."""
 
-    url: Url
+    url: Url | None
     authentication: AnyAuthentication | None = None
 
 
 class Webhooks(Body):
-    """Whom to call during an execution. An empty address is none."""
+    """Whom to call during an execution. An address that is null or empty is none."""
 
     task_webhook_url: Url | None = None
     step_webhook_url: Url | None = None

@@ -258,11 +258,16 @@ async def test_a_header_may_have_an_underscore(house: House) -> None:
 
 
 @pytest.mark.parametrize("value", [None, ""])
-async def test_no_webhooks(house: House, executor: StandIn, value: str | None) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+async def test_no_webhooks(
+    house: House, executor: StandIn, value: str | None, *, inside: bool
+) -> None:
     body: dict[str, Any] = dict.fromkeys(
         ("taskWebhookUrl", "stepWebhookUrl", "crewWebhookUrl"), value
     )
     body |= {"webhooks": None, "humanInputWebhook": None}
+    if inside:
+        body |= {"webhooks": {"events": [], "url": value}, "humanInputWebhook": {"url": value}}
     assert (await house.own.post("/kickoff", house.token, body)).status_code == 200
     assert executor.kickoffs[0][1].webhooks == ()
 
