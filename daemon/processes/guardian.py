@@ -339,6 +339,8 @@ def remove_folder(folder: bytes) -> str:
         for _, folders, files, here in os.fwalk(folder, topdown=False):
             faults += [why for name in files + folders if (why := fault_of(remove, name, here))]
         os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
+    except FileNotFoundError:
+        return ""  # it was removed by who was in it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
     except (OSError, RecursionError) as fault:  # the latter where it is too deep for fwalk()
         faults.append(str(fault))
     return f"the folder cannot be removed: {faults[0]}" if faults else ""

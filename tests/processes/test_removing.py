@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import daemon
-from daemon.processes.guarded import user_named
+from daemon.processes.guarded import guarded, user_named
 from daemon.processes.guardian import remove_folder
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
@@ -101,3 +101,18 @@ def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
         assert "recursion" in remove_folder(os.fsencode(folder))
     finally:
         subprocess.run(["rm", "-r", folder], check=True)
+
+
+async def test_a_folder_that_its_command_has_removed_is_nothing_left_over(
+    open_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    tidy = ["/bin/sh", "-c", 'trap \'rm -r "$TMPDIR"\' EXIT; echo x > "$TMPDIR/file"']
+    variables = {"TMPDIR": str(folder), "PATH": os.defpath}
+    async with guarded(
+        tidy, environment=variables, working_folder=folder, remove=folder
+    ) as command:
+        assert (await command.wait()).code == 0
+    assert not folder.exists()
+    assert not caplog.records
