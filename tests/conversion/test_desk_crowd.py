@@ -71,6 +71,21 @@ async def test_fifty_requests_for_other_links_are_merged_into_full_submits(
 
 
 @pytest.mark.usefixtures("any_order")
+async def test_requests_are_served_in_the_order_in_which_they_came(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=2)
+    asked = []
+    for first in (1, 11, 21, 31):
+        links = [bench.link(number) for number in range(first, first + 4)]
+        asked.append(ask(lambda links=links: bench.convert(*links)))  # type: ignore[misc]
+        await wait_all_tasks_blocked()
+    await trio.sleep(30)
+    served = [number for items in bench.links.submitted for number in sorted(items)]
+    assert served == [number for first in (1, 11, 21, 31) for number in range(first, first + 4)]
+
+
+@pytest.mark.usefixtures("any_order")
 async def test_fifty_requests_of_two_accounts_with_two_sets_of_sub_ids_each_get_their_own(
     bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import PRODUCT_PATIENCE
+from daemon.conversion.desk import PRODUCT_PATIENCE, SILENCE_REST
 from daemon.errors import Refused, Unavailable
-from daemon.marketplace.errors import HumanCheck, PortalDown, ProductsRefused
+from daemon.marketplace.errors import HumanCheck, PortalDown, PortalSilent, ProductsRefused
 from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -110,6 +110,19 @@ async def test_after_a_refusal_no_data_is_read_for_a_while(
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
     assert products.items == [1]
     await trio.sleep(0.1)
+    assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
+
+
+async def test_after_a_silence_no_data_is_waited_for_a_minute(
+    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, products_rest=REST)
+    products.script = {1: PortalSilent("no product data within 8 seconds")}
+    assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
+    products.script = {}
+    assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2, data=False)}
+    assert products.items == [1]
+    await trio.sleep(SILENCE_REST)
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
 

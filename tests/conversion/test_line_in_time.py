@@ -65,3 +65,17 @@ async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
     await trio.sleep(2 * PATIENCE)
     assert [type(one.refusal) for one in asked] == [UpstreamFailed] + [Unavailable] * 4
     assert len(bench.links.submitted) == 1
+
+
+async def test_a_link_of_somebody_who_has_time_is_not_passed_over_for_one_who_has_not(
+    line: Line, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    links.script = [2.0]
+    nursery.start_soon(partial(wait_for, line, 1, seconds=5.0))
+    await wait_all_tasks_blocked()
+    # The same link: who comes second is the first to go, as one whose short link was slow.
+    nursery.start_soon(partial(wait_for, line, 2, seconds=5.0))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(partial(wait_for, line, 2, seconds=2.0 + LEAST_TIME / 2))
+    await trio.sleep(10)
+    assert links.submitted == [{1}, {2}]

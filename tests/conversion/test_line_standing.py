@@ -51,6 +51,19 @@ def take(line: Line, ask: Ask[Any]) -> Take:
 # Paused
 
 
+async def test_the_refusal_of_a_paused_account_does_not_grow_with_those_who_raise_it(
+    line: Line,
+) -> None:
+    line.pause(check := HumanCheck(), COOKIE)
+    for number in range(3):
+        with pytest.raises(HumanCheck):
+            line.ticket(COOKIE, item(number), ())
+    frames, traceback = 0, check.__traceback__
+    while traceback is not None:
+        frames, traceback = frames + 1, traceback.tb_next
+    assert frames == 2  # that of the last who asked, and the line's
+
+
 async def test_a_human_check_refuses_the_submit_and_all_that_wait(
     take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
 ) -> None:

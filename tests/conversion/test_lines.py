@@ -139,3 +139,12 @@ async def test_a_line_at_work_stays_and_the_limit_holds_again_afterwards(
     assert [one.at for one in asked] == [1] * 5
     lines.of("newer")
     assert list(lines.states()) == ["4", "new", "newer"]
+
+
+async def test_an_account_that_was_forgotten_is_begun_anew_with_its_line(lines: Lines) -> None:
+    before = lines.of("a")
+    for account in "bcd":
+        lines.of(account)
+    lines.of("a").pause(HumanCheck(), None)
+    assert lines.of("a") is not before
+    assert lines.states()["a"].standing is Standing.PAUSED

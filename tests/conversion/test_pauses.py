@@ -78,6 +78,14 @@ async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
+async def test_as_many_pauses_as_accounts_that_are_known_are_there_again(tmp_path: Path) -> None:
+    many = [Pause(f"{number:064x}", f"{number:064x}", ONE.since) for number in range(256)]
+    pauses = Pauses(tmp_path)
+    pauses.keep(many)
+    await write_out(pauses)
+    assert Pauses(tmp_path).kept == tuple(many)
+
+
 @pytest.mark.usefixtures("quick_disk")
 async def test_it_is_written_while_the_daemon_runs(tmp_path: Path, nursery: trio.Nursery) -> None:
     pauses = Pauses(tmp_path)
@@ -132,13 +140,43 @@ async def test_a_full_disk_is_told_and_tried_again(
 
 
 @pytest.mark.usefixtures("quick_disk")
-async def test_a_full_disk_holds_up_no_end(tmp_path: Path, disk: list[Exception]) -> None:
+async def test_a_full_disk_holds_up_no_end(
+    tmp_path: Path, disk: list[Exception], autojump_clock: MockClock
+) -> None:
+    disk += [not_saved() for _ in range(100)]
+    pauses = Pauses(tmp_path)
+    pauses.keep([ONE])
+    await write_out(pauses)
+    assert trio.current_time() < 1
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
+    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], autojump_clock: MockClock
+) -> None:
     disk.append(not_saved())
     pauses = Pauses(tmp_path)
     pauses.keep([ONE])
-    began = trio.current_time()
-    await write_out(pauses)
-    assert trio.current_time() - began < 1
+    await nursery.start(pauses.run)
+    await wait_all_tasks_blocked()
+    assert Pauses(tmp_path).kept == ()
+    pauses.stop()
+    await wait_all_tasks_blocked()
+    assert Pauses(tmp_path).kept == (ONE,)
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_what_comes_after_a_refusal_does_not_wait_for_the_next_try(
+    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], autojump_clock: MockClock
+) -> None:
+    disk.append(not_saved())
+    pauses = Pauses(tmp_path)
+    pauses.keep([ONE])
+    await nursery.start(pauses.run)
+    await wait_all_tasks_blocked()
+    pauses.keep([ONE, OTHER])
+    await wait_all_tasks_blocked()
+    assert Pauses(tmp_path).kept == (ONE, OTHER)
 
 
 async def test_what_the_disk_may_have_lost_is_written_by_the_next_incarnation(

@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion.account import Account, AccountState, Standing
 from daemon.conversion.line import Line
+from daemon.conversion.sharing import Shared
 from daemon.errors import UpstreamFailed
 from daemon.logs import Event, Work, working_for, works
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -136,3 +137,25 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
     nursery.start_soon(want, "e", 1)
     await trio.sleep(10)
     assert seen == [{"a", "e"}, {"b", "c", "d"}]
+
+
+async def test_shared_work_is_done_for_all_who_wait_for_it(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    seen: list[set[str]] = []
+
+    async def work() -> None:
+        begun = works()
+        await trio.sleep(1)
+        seen.append({work.request_id for work in begun})
+
+    async def want(request_id: str) -> None:
+        with working_for((Work(request_id=request_id),)):
+            await shared.get("a", work)
+
+    shared = Shared[str, None](nursery)
+    for request_id in ("a", "b"):
+        nursery.start_soon(want, request_id)
+        await wait_all_tasks_blocked()
+    await trio.sleep(5)
+    assert seen == [{"a", "b"}]

@@ -1,0 +1,58 @@
+"""Links and product data by APIs, as the desk asks for them."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
+from daemon.marketplace.answers import UNKNOWN_ROW
+from daemon.marketplace.errors import NotThere, OpenApiBusy
+from daemon.marketplace.links import Product
+from daemon.marketplace.markets import market
+from daemon.marketplace.open_api import OpenApi
+from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.products import ProductData
+
+VN = market("vn")
+BUSY = {"errors": [{"message": "no", "extensions": {"code": 10030}}]}
+
+
+async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
+    """The short links for these, by an API that has no call left for some."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = json.loads(request.content)["query"]
+        [item] = [item for item in items if Product(7, item).url(VN) in query]
+        link = f"https://s.shopee.vn/made{item}"
+        data = {"data": {"generateShortLink": {"shortLink": link}}}
+        return httpx.Response(200, json=BUSY if item in busy else data)
+
+    async with open_client(httpx.MockTransport(answer)) as client:
+        links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
+        rows = await links.create(None, [Product(7, item) for item in items], ())
+    assert all(row == UNKNOWN_ROW for row in rows if row.short_link is None)
+    return [row.short_link for row in rows]
+
+
+async def test_a_call_that_is_refused_costs_its_own_link_only() -> None:
+    assert await made(1, 2, 3, busy=(2,)) == [
+        "https://s.shopee.vn/made1",
+        None,
+        "https://s.shopee.vn/made3",
+    ]
+
+
+async def test_when_all_calls_are_refused_it_says_why() -> None:
+    with pytest.raises(OpenApiBusy):
+        await made(1, 2, busy=(1, 2))
+
+
+async def test_a_product_that_is_not_there_has_no_data() -> None:
+    async def read(_: Product) -> ProductData:
+        raise NotThere
+
+    assert await ApiProducts(read).read(None, Product(7, 1)) is None
