@@ -23,6 +23,7 @@ from daemon.auth.passwords import hash_password
 from daemon.config import load
 from daemon.control import call
 from daemon.errors import Unavailable
+from daemon.journal import actor as journal
 from daemon.service_manager.given import Given
 from daemon.supervision.supervisor import Supervisor
 
@@ -203,6 +204,27 @@ async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) ->
         assert "is reloaded: server.max_body, cookie.open_to" in said
         assert (await daemon.get("/api/sync-cookie")).status_code == 403
         assert (await daemon.login("x" * 2000)).status_code == 413
+
+
+async def test_what_is_kept_of_executions_changes(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PRUNE_EVERY", 0.05)
+    daemon.write(crew("one"))
+    async with running(daemon):
+        ended = []
+        for _ in range(2):
+            token, kickoff_id = await daemon.kickoff("one")
+            await daemon.end_of("one", token, kickoff_id)
+            ended.append(kickoff_id)
+        daemon.write(crew("one"), journal={"retention_count": 1})
+        assert "is reloaded: journal.retention_count" in await daemon.hang_up()
+        with trio.fail_after(PATIENCE):
+            while True:
+                answers = [await daemon.get(f"/crews/one/status/{id_}", token) for id_ in ended]
+                if [each.status_code for each in answers] == [404, 200]:
+                    break
+                await trio.sleep(0.01)
 
 
 async def test_a_request_under_way_ends_as_it_began(daemon: Daemon) -> None:

@@ -124,6 +124,20 @@ def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
     assert kept(path) == 0
 
 
+def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
+    store: Store, create: Create, now: datetime
+) -> None:
+    execution_id = create(webhooks=(TARGET,))
+    waiting = queue(store, execution_id, now, Change())
+    renewed = WebhookTarget(TARGET.kind, TARGET.url, auth=SecretStr("Bearer renewed"))
+
+    store.record(execution_id, Change(webhooks=(renewed,)), (), [NewDelivery(renewed, b"{}", now)])
+
+    told = {each.id: each.target for each in store.due_deliveries(now, 10)}
+    assert told.pop(waiting) == TARGET
+    assert list(told.values()) == [renewed]
+
+
 def test_another_key_is_refused_while_there_are_credentials(
     store: Store, create: Create, open_store: Callable[..., Store], path: Path
 ) -> None:
@@ -157,6 +171,21 @@ def test_one_that_was_moved_to_another_address_does_not_open(
 
     with pytest.raises(UnusableJournal, match="does not open under its key"):
         store.execution(execution_id)
+
+
+def test_one_that_was_moved_to_another_execution_does_not_open(
+    store: Store, create: Create, path: Path
+) -> None:
+    create(webhooks=(TARGET,))
+    other = create(webhooks=(WebhookTarget(TARGET.kind, TARGET.url),))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "UPDATE webhooks SET credential = (SELECT max(credential) FROM webhooks)"
+        )
+        connection.commit()
+
+    with pytest.raises(UnusableJournal, match="does not open under its key"):
+        store.execution(other)
 
 
 def test_a_key_of_another_length_is_refused() -> None:

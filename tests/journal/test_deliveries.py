@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from daemon.journal import deliveries
+from daemon.journal import deliveries, executions
 from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished, TooLarge
 from daemon.journal.model import Change, Delivery, NewDelivery, NewExecution, Status, WebhookTarget
@@ -101,6 +101,30 @@ def test_large_ones_come_a_few_at_a_time(
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
     assert bodies(store, now) == [b"x" * 20]
+
+
+def test_no_more_come_than_may_at_once(
+    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
+
+    assert len(store.due_deliveries(now, 10)) == 2
+
+
+def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
+    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_DELIVERIES", 2)
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
+    for each in store.due_deliveries(now, 10):
+        store.delivered(each.id)  # it is their number in all that counts
+
+    with pytest.raises(TooLarge, match="webhook calls: more than 2"):
+        queue(store, execution_id, NewDelivery(TASK, b"3", now))
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(execution_id, end, (), [NewDelivery(CREW, b"end", now)])
+    assert bodies(store, now) == [b"end"]
 
 
 def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetime) -> None:
@@ -204,8 +228,10 @@ def test_replacing_targets_for_ever_fills_nothing(
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
         store.record(execution_id, Change(webhooks=targets), (), ())
 
+    store.record(execution_id, Change(webhooks=()), (), ())
+    store.record(execution_id, Change(webhooks=targets * 2), (), ())
     with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
-        store.record(execution_id, Change(webhooks=targets * 2), (), ())
+        store.record(execution_id, Change(webhooks=targets[:1]), (), ())
 
 
 def test_a_body_over_the_limit_is_refused(

@@ -149,6 +149,29 @@ def test_one_that_runs_again_has_only_its_new_tasks(store: Store, create: Create
     assert execution.completed_tasks == 1
 
 
+def test_one_that_runs_again_has_room_for_as_much_again(
+    store: Store, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_TASKS_SIZE", 1000)
+    execution_id = create()
+    for _ in range(3):
+        whole = Change(drop_tasks=True, new_tasks=[TaskRecord("t1", output="x" * 600)])
+        store.record(execution_id, whole, (), ())
+
+    assert known(store, execution_id).completed_tasks == 1
+
+
+def test_no_more_tasks_are_recorded_than_there_may_be(
+    store: Store, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_TASKS", 2)
+    execution_id = create()
+    store.record(execution_id, Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")]), (), ())
+
+    with pytest.raises(TooLarge, match="completed tasks: more than 2"):
+        store.record(execution_id, Change(new_tasks=[TaskRecord("t3")]), (), ())
+
+
 def test_events_are_numbered_from_one_without_gaps(
     store: Store, create: Create, now: datetime
 ) -> None:
@@ -179,6 +202,16 @@ def test_large_events_come_a_few_at_a_time(
 
     assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
     assert [event.sequence for event in store.events(execution_id, 3, 10)] == [4]
+
+
+def test_no_more_events_come_than_may_at_once(
+    store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "MAX_EVENTS_AT_ONCE", 2)
+    execution_id = create()
+    store.record(execution_id, Change(), [NewEvent("a", now)] * 3, ())
+
+    assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +16,7 @@ from daemon.errors import Invalid
 from daemon.journal.actor import Journal
 from daemon.journal.columns import digest
 from daemon.journal.errors import KeyReused
-from daemon.journal.model import Created, IdempotencyKey, NewExecution
+from daemon.journal.model import Change, Created, IdempotencyKey, NewExecution, Status
 from daemon.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -35,6 +35,15 @@ def test_the_same_key_and_body_give_the_same_execution(store: Store, new: New) -
 
     assert second == Created(first.id, is_new=False)
     assert [execution.id for execution in store.unfinished()] == [first.id]
+
+
+def test_what_was_created_before_is_not_begun_again(store: Store, new: New, now: datetime) -> None:
+    first = store.create(new(), key())
+    begun = Change(status=Status.RUNNING, started_at=now)
+
+    assert store.create(new(), key(), begun) == Created(first.id, is_new=False)
+
+    assert [execution.status for execution in store.unfinished()] == [Status.PENDING]
 
 
 def test_the_same_key_with_another_body_is_refused(store: Store, new: New) -> None:

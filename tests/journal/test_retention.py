@@ -183,8 +183,13 @@ def test_a_number_is_not_used_again(
     assert execution.sequence == 2
 
 
-def test_a_batch_ends_in_time_and_the_next_goes_on(
-    store: Store, create: Create, finish: Finish, now: datetime, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_ends_in_time_and_the_next_goes_on(  # noqa: PLR0917 - fixtures
+    store: Store,
+    create: Create,
+    finish: Finish,
+    path: Path,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_SECONDS", 0.0)
     ids = [create() for _ in range(3)]
@@ -196,6 +201,7 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(
 
     assert (first.forgotten, first.done) == (1, False)
     assert prune(store, now + 8 * DAY, WEEK) == 2
+    assert rows(path)["events"] == 0
 
 
 async def test_others_are_answered_between_two_batches(

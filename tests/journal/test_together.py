@@ -184,6 +184,23 @@ async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
     assert await journal.execution(large.id) is None
 
 
+async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_moved_away(
+    path: Path, journal: Journal, new: New
+) -> None:
+    refused: list[object] = []
+    async with trio.open_nursery() as asking:
+        held = threading.Event()
+        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
+        await wait_all_tasks_blocked()
+        path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
+        for _ in range(3):
+            asking.start_soon(note, refused, journal.create(new(), idempotency=None))
+        await wait_all_tasks_blocked()
+        held.set()
+
+    assert [type(each) for each in refused] == [Unavailable] * 3
+
+
 def test_what_may_still_be_taken_back_is_not_remembered(
     store: Store, recent: Recent, new: New
 ) -> None:
