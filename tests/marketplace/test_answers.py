@@ -135,6 +135,11 @@ def test_a_missing_long_link_costs_nothing(long: Any) -> None:
     assert only(good(101, longLink=long)) == Row(SHORT, None, FailCode.SUCCESS, 0)
 
 
+def test_an_item_is_the_one_that_was_asked_for_in_whatever_shop_it_is_by_now() -> None:
+    moved = long_link(101).replace("/product/11/", "/product/12/")
+    assert only(good(101, longLink=moved)) == Row(SHORT, moved, FailCode.SUCCESS, 0)
+
+
 def test_a_long_link_to_another_item_is_no_success() -> None:
     rows = read([good(101), good(999), good(103)])
     assert [row.fail_code for row in rows] == [0, -1, 0]

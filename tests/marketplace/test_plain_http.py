@@ -132,6 +132,24 @@ async def test_nobody_waits_for_connections_of_others(nursery: trio.Nursery) -> 
     nursery.cancel_scope.cancel()
 
 
+async def test_no_proxy_of_the_environment_is_asked(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    (listener,) = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+    async with open_client() as client:
+        assert (await call(client, "GET", url, deadline=5, max_body=1)).status == 204
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_deadline_of_the_callers_stays_the_callers(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_lost_session_in_json(status: int, body: object) -> None:
         (403, {"error": 90309999, "is_login": True}),
         (401, {"error": 90309999}),
         (200, {"code": 90309999, "msg": "anti-bot"}),
+        (200, {"error": "90309999"}),
         (200, {"1": False, "2": True, "5": 90309999}),
         (429, {"error": 90309999}),
     ],

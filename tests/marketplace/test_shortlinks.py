@@ -300,6 +300,7 @@ async def test_a_page_that_goes_on_by_itself(html: str) -> None:
         f'<script>mylocation = "{PRODUCT}"</script>',
         "<script>location = target</script>",
         '<script>location.href = "https://evil.com/product/1/2"</script>',
+        f'<script>go()</script><p>location = "{PRODUCT}"</p>',
         '<script>location.href = "https://shopee.vn/\\ud83d"</script>',
         "",
         "\x00" * 100,
@@ -325,6 +326,11 @@ async def test_and_what_it_said_before_that_counts(html: str) -> None:
     assert (
         await Web({START: page(f"<script>location='{PRODUCT}'</script>{html}")}).resolve() == ITEM
     )
+
+
+def test_of_many_addresses_a_few_are_looked_at() -> None:
+    html = "".join(f"<script>location='https://shopee.vn/{n}'</script>" for n in range(1000))
+    assert len(targets_in_page(html)) == 8
 
 
 async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:
