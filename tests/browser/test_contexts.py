@@ -176,6 +176,19 @@ async def test_who_waited_does_not_get_what_was_spoiled_meanwhile(
     assert played.contexts == [second.page.context]
 
 
+async def test_for_who_waited_for_a_context_that_was_not_made_one_is_made(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    played.call_takes = 1
+    making = await desk.begin(place(tab="links"))
+    waiting = await desk.begin(place(tab="products"))
+    await cancel(making)
+    began = trio.current_time()
+    await finish(waiting)
+    # Two calls for a context, two for its tab, and one to open it.
+    assert trio.current_time() - began == 5
+
+
 class Held:
     """Holds up whoever makes a context or opens a tab, until let go."""
 
