@@ -55,7 +55,7 @@ from daemon.supervision.supervisor import sole_error
 logger = logging.getLogger(__name__)
 
 LAST_WORDS = 8192
-"""Characters of a failed worker's standard error that are logged: a traceback, as a rule."""
+"""Characters of a failed worker's standard output, and of its standard error, that are logged."""
 
 LAST_ENTRY = 2.0
 """Seconds to record what has ended by itself when all is left off. It takes milliseconds, but with
@@ -275,10 +275,11 @@ class Run:
         was at that was too late. Of one that was stopped, nobody asks why."""
         if ending is None or ending.status not in (Status.ERROR, Status.TIMED_OUT):
             return
-        if tail := worker.stderr_tail[-LAST_WORDS:]:
-            logger.warning(
-                "execution %s failed; its worker's standard error ended:\n%s", self.id, tail
-            )
+        # A traceback is in the error as a rule, and what CrewAI did before it in the output.
+        for where, said in (("output", worker.stdout_tail), ("error", worker.stderr_tail)):
+            if tail := said[-LAST_WORDS:]:
+                text = "execution %s failed; its worker's standard %s ended:\n%s"
+                logger.warning(text, self.id, where, tail)
 
     async def _take(self, message: FromWorker, worker: Worker) -> None:
         assert self._hands is not None  # noqa: S101 - for the type checker

@@ -83,6 +83,7 @@ for step in given["inputs"].get("script", ["started", "result done"]):
         hoard = b"x" * (512 * 2**20)
         signal.pause()
     elif word == "exit":
+        print("what it was at", flush=True)
         print("its last words", file=sys.stderr, flush=True)
         sys.exit(int(rest))
     else:

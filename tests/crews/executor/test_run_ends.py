@@ -118,8 +118,9 @@ async def test_the_owner_finds_a_failed_workers_words_in_the_log(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = await house.end_of(await house.kickoff("started", "exit 3"))
-    assert f"execution {failed.id} failed; its worker's standard error ended" in caplog.text
-    assert "its last words" in caplog.text.partition("standard error ended")[2]
+    for where, words in (("output", "what it was at"), ("error", "its last words")):
+        told = f"execution {failed.id} failed; its worker's standard {where} ended:\n{words}\n"
+        assert told in caplog.text
     caplog.clear()
     await house.end_of(await house.kickoff("started", "result ok"))
-    assert "standard error" not in caplog.text
+    assert "standard" not in caplog.text
