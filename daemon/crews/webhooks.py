@@ -8,8 +8,8 @@ task. And receivers hang, by the dozen when their host is down.
 The choice: the journal is the queue, and nothing of it is kept here. One task asks it for what is
 due and has a hand free, of each execution and target the first call, and starts a task for each. A
 call that is done makes room for the next behind it. One that failed is put off in the journal, and
-what waits behind it waits on. Hands are limited for all calls and for one host, so that a host
-which hangs leaves hands for the others.
+what waits behind it waits on. Hands are limited for all calls and for one host (`hands.py`): one
+that hangs leaves hands for the others.
 
 A target that has worn out all attempts of one call, about a day, gets one attempt for each further
 call until it takes one: what has piled up behind does not take another day each.
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
@@ -33,6 +33,7 @@ from pydantic import SecretBytes
 
 from daemon.config.values import Network
 from daemon.crews.connecting import Resolve, resolve
+from daemon.crews.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.retrying import (
     MAX_ATTEMPTS,
     Delivered,
@@ -56,9 +57,6 @@ from daemon.timing import DONE, histogram
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 16
-"""Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""
-AT_ONCE_TO_A_HOST: Final = 4
 LONGEST_SLEEP: Final = 60.0
 """Seconds between two looks when nothing is known to come. Whatever queues a call says so, and this
 is for a clock that was set."""
@@ -73,7 +71,6 @@ LATE: Final = (0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 2880
 
 _OUTCOMES: Final = {Delivered: DONE, Later: "later", GivenUp: "given up"}
 
-Target = tuple[str, str, str]  # the execution, the kind, the URL
 R = TypeVar("R")
 
 
@@ -113,7 +110,7 @@ class Webhooks:
         self.pulse = Pulse(self.nudge)
         self.timings = Timings()
         self._news = trio.Event()
-        self._in_hand: dict[int, Delivery] = {}
+        self._hands = Hands()
         self._worn_out: OrderedDict[Target, None] = OrderedDict()
 
     def nudge(self) -> None:
@@ -138,10 +135,10 @@ class Webhooks:
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start what is due and has a hand free; returns in how many seconds to look again."""
-        while len(self._in_hand) < AT_ONCE:
+        while self._hands.free:
             found = await self._insist(self._next)
             now = self._wall()
-            started = [each for each in found if each.next_at <= now and self._take(each)]
+            started = [each for each in found if each.next_at <= now and self._hands.take(each)]
             for delivery in started:
                 self.timings.wait.observe((now - delivery.next_at).total_seconds())
                 nursery.start_soon(self._deliver, sender, delivery)
@@ -157,26 +154,9 @@ class Webhooks:
         return await self._journal.due_deliveries(
             self._wall() + timedelta(seconds=LONGEST_SLEEP),
             AT_ONCE,
-            but=tuple(self._in_hand),
-            besides=self._busy_hosts(),
+            but=tuple(self._hands.held),
+            besides=self._hands.busy_hosts(),
         )
-
-    def _take(self, delivery: Delivery) -> bool:
-        """Take it in hand, if it may start now: else the end of another one is the time for it."""
-        targets = {_target(each) for each in self._in_hand.values()}
-        free = (
-            len(self._in_hand) < AT_ONCE
-            and _target(delivery) not in targets
-            and origin(delivery.target.url) not in self._busy_hosts()
-        )
-        if free:
-            self._in_hand[delivery.id] = delivery
-        return free
-
-    def _busy_hosts(self) -> list[str]:
-        """The hosts that have as many hands as one may have."""
-        hosts = Counter(origin(each.target.url) for each in self._in_hand.values())
-        return [host for host, hands in hosts.items() if hands >= AT_ONCE_TO_A_HOST]
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:
@@ -187,7 +167,7 @@ class Webhooks:
                 self.timings.attempt.labels(_OUTCOMES[type(verdict)]).observe(seconds)
                 await self._note(delivery, verdict)
         finally:
-            del self._in_hand[delivery.id]
+            self._hands.release(delivery)
             self.nudge()
 
     async def _attempt(self, sender: Sender, delivery: Delivery) -> Verdict:
@@ -204,10 +184,11 @@ class Webhooks:
             name = type(error).__name__
             logger.error("a bug of ours (%s) in the %s", name, _told(delivery))  # noqa: TRY400
             outcome = Silence("a bug of the daemon's own")
+        self._hands.heard(delivery, silent=isinstance(outcome, Silence))
         return judge(
             outcome,
             delivery.attempts + 1,
-            most=1 if _target(delivery) in self._worn_out else MAX_ATTEMPTS,
+            most=1 if target_of(delivery) in self._worn_out else MAX_ATTEMPTS,
             now=self._wall(),
             chance=self._chance,
         )
@@ -216,7 +197,7 @@ class Webhooks:
         """Put it into the journal, however long that cannot be used: it would be made again."""
         match verdict:
             case Delivered():
-                self._worn_out.pop(_target(delivery), None)
+                self._worn_out.pop(target_of(delivery), None)
                 await self._insist(lambda: self._journal.delivered(delivery.id))
                 logger.debug("made the %s", _told(delivery))
             case Later(why, wait):
@@ -225,7 +206,7 @@ class Webhooks:
                 await self._insist(lambda: self._journal.delivery_failed(delivery.id, next_at, why))
             case GivenUp(why, worn_out):
                 if worn_out:
-                    self._worn_out[_target(delivery)] = None
+                    self._worn_out[target_of(delivery)] = None
                     while len(self._worn_out) > MAX_WORN_OUT:
                         self._worn_out.popitem(last=False)
                 # The journal logs it, with this text.
@@ -243,10 +224,6 @@ class Webhooks:
                 wait = JOURNAL_WAITS.wait(failures, self._chance)
                 logger.warning("webhooks try the journal again in %.0f s: %s", wait, error)
             await trio.sleep(wait)
-
-
-def _target(delivery: Delivery) -> Target:
-    return (delivery.execution_id, delivery.target.kind, delivery.target.url)
 
 
 def _told(delivery: Delivery) -> str:

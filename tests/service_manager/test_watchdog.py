@@ -13,10 +13,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews.webhooks import AT_ONCE, Webhooks
+from daemon.crews.hands import AT_ONCE
+from daemon.crews.webhooks import Webhooks
 from daemon.errors import Refused, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import Delivery
+from daemon.journal.model import Delivery, WebhookTarget
 from daemon.logs import Event
 from daemon.service_manager.watchdog import LOOKS, Watchdog
 from daemon.supervision.actor import Mailbox
@@ -189,7 +190,10 @@ async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
 async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: MockClock) -> None:
     """Those that were made, and that the journal has no room to note."""
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
-    webhooks._in_hand = dict.fromkeys(range(AT_ONCE), cast("Delivery", None))
+    for number in range(AT_ONCE):
+        target = WebhookTarget("task", f"https://h{number}.example/")
+        call = Delivery(number, "an-id", "a-crew", target, b"{}", 0, datetime.now(UTC), None)
+        assert webhooks._hands.take(call)
     async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()

@@ -16,6 +16,7 @@ import trio.testing
 from pydantic import SecretBytes, SecretStr
 
 from daemon.crews import sending, webhooks
+from daemon.crews.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, WebhookTarget
 from daemon.logs.context import InContext
@@ -237,56 +238,6 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
 # Receivers that hang
 
 
-async def test_a_host_that_hangs_leaves_hands_for_others(
-    desk: Any, open_receiver: OpenReceiver, behave: Any
-) -> None:
-    hanging, other = await open_receiver(), await open_receiver()
-    hanging.usual = behave.hang
-    for _ in range(10):
-        await desk.call(hanging.url(), b"{}")
-    await desk.begin()
-    await hanging.until(webhooks.AT_ONCE_TO_A_HOST)
-    for _ in range(3):
-        await desk.call(other.url(), b"{}")
-    desk.nudge()
-
-    await other.until(3)
-    await desk.until(lambda found: len(found) == 10)
-    assert hanging.most_at_once == len(hanging.received) == webhooks.AT_ONCE_TO_A_HOST
-
-
-@pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
-async def test_much_that_waits_for_a_host_that_hangs_hides_no_other(
-    desk: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
-) -> None:
-    hanging, other = await open_receiver(), await open_receiver("127.0.0.2")
-    hanging.usual = behave.hang
-    for _ in range(calls):
-        await desk.call(hanging.url(), b"x" * size)
-    await desk.begin()
-    await hanging.until(webhooks.AT_ONCE_TO_A_HOST)
-
-    await desk.call(other.url(), b"{}")
-    desk.nudge()
-    with trio.fail_after(webhooks.LONGEST_SLEEP / 2):  # of the clock that only the test moves
-        await other.until(1)
-    assert len(hanging.received) == webhooks.AT_ONCE_TO_A_HOST
-
-
-async def test_hands_are_limited(desk: Any, open_receiver: OpenReceiver, behave: Any) -> None:
-    receivers = [await open_receiver() for _ in range(6)]
-    for receiver in receivers:
-        receiver.usual = behave.hang
-        for _ in range(4):
-            await desk.call(receiver.url(), b"{}")
-    await desk.begin()
-    for receiver in receivers[:4]:
-        await receiver.until(4)
-    await trio.testing.wait_all_tasks_blocked(0.01)
-
-    assert sum(receiver.at_once for receiver in receivers) == webhooks.AT_ONCE == 16
-
-
 async def test_one_that_hangs_is_left_and_comes_again(
     desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -419,7 +370,7 @@ async def test_it_does_not_look_without_a_reason(
     for _ in range(9):
         await desk.call(receiver.url(), b"{}", b"{}")
     await desk.begin()
-    await receiver.until(webhooks.AT_ONCE_TO_A_HOST)
+    await receiver.until(AT_ONCE_TO_A_HOST)
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert looks == 2  # more calls are due, but the second look found nobody with a hand for them
 

@@ -1,0 +1,86 @@
+"""Hands for webhook calls: how many are made at once, in all, to one host, and to one target.
+
+The problem: a receiver that hangs keeps a hand for half a minute with each call, and they come in
+crowds when a host is down. Calls to everybody else would wait for them.
+
+The choice: a host has a few of all hands, and a single one from when it was silent until it says
+something again, be it an error. So there are hands left until as many hosts are silent as there are
+hands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection
+from typing import Final
+
+from daemon.crews.targets import origin
+from daemon.journal.model import Delivery
+
+AT_ONCE: Final = 16
+"""Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""
+AT_ONCE_TO_A_HOST: Final = 4
+MAX_SILENT: Final = 1000
+"""Hosts remembered as silent; one that is forgotten may take its few hands again."""
+
+Target = tuple[str, str, str]  # the execution, the kind, the URL
+
+
+class Hands:
+    """Which calls are in hand. Calls to one target are made one at a time."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Delivery] = {}
+        self._silent: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def held(self) -> Collection[int]:
+        """The calls in hand, by their ids."""
+        return self._held.keys()
+
+    @property
+    def free(self) -> bool:
+        """Whether there is one, be it for a host that may have another or not."""
+        return len(self._held) < AT_ONCE
+
+    def take(self, delivery: Delivery) -> bool:
+        """Take it in hand, if it may be made now: else the end of another one is the time for it.
+
+        Who has taken it gives it back with `release`.
+        """
+        targets = {target_of(each) for each in self._held.values()}
+        may = (
+            self.free
+            and target_of(delivery) not in targets
+            and origin(delivery.target.url) not in self.busy_hosts()
+        )
+        if may:
+            self._held[delivery.id] = delivery
+        return may
+
+    def release(self, delivery: Delivery) -> None:
+        """It has ended, in whatever way."""
+        del self._held[delivery.id]
+
+    def heard(self, delivery: Delivery, *, silent: bool) -> None:
+        """Its receiver has said something, or nothing."""
+        host = origin(delivery.target.url)
+        self._silent.pop(host, None)
+        if silent:
+            self._silent[host] = None
+            if len(self._silent) > MAX_SILENT:
+                self._silent.popitem(last=False)
+
+    def busy_hosts(self) -> list[str]:
+        """The hosts that have as many hands as they may."""
+        hosts = Counter(origin(each.target.url) for each in self._held.values())
+        return [
+            host
+            for host, hands in hosts.items()
+            if hands >= (1 if host in self._silent else AT_ONCE_TO_A_HOST)
+        ]
+
+
+def target_of(delivery: Delivery) -> Target:
+    """Whose calls are made in order."""
+    return (delivery.execution_id, delivery.target.kind, delivery.target.url)
