@@ -188,6 +188,8 @@ class Lines:
 
     async def _close(self, line: Line) -> None:
         async with line.door:
+            if line.crew.name in self._catalog.crews:
+                return  # put back, by a reload that came while this one waited
             line.held = True
             if not self._catalog.is_gone(line.crew.name):
                 return
@@ -196,9 +198,11 @@ class Lines:
         self._drop_if_over(line)
 
     def _drop_if_over(self, line: Line) -> None:
-        name = line.crew.name
-        if self._catalog.is_gone(name) and not line.running and not line.waiting:
-            self._lines.pop(name, None)
+        """Let go of the line of a crew that is gone, when nobody is in it, or at its door: who is,
+        would else be in a line that nobody knows should the crew be put back."""
+        over = not line.running and not line.waiting and line.door.value
+        if over and self._catalog.is_gone(line.crew.name):
+            self._lines.pop(line.crew.name, None)
 
     async def _again(self, line: Line, interrupted: Summary) -> bool:
         """Put it back to its beginning, or end it, as its crew says."""
@@ -335,6 +339,7 @@ class Lines:
             return created.id
         finally:
             line.door.release()
+            self._drop_if_over(line)
 
     async def _created_by(self, caller: Caller, key: IdempotencyKey | None) -> str | None:
         if key is None:
