@@ -149,19 +149,21 @@ class Connection(TCPServer):
 
     async def _hear(self) -> bytes:
         """What has arrived, as soon as something has; b"" at the client's end of file. Raises
-        `trio.BrokenResourceError`.
+        `trio.BrokenResourceError` or `trio.ClosedResourceError`.
 
         The stream's own reading yields once more when it did not have to wait. For that turn of the
         loop a request is neither in the kernel nor with us, and its sender would have to give way.
         """
         while True:
+            if self.stream.socket.fileno() < 0:
+                raise trio.ClosedResourceError  # trio would keep that somebody waits at -1
+            await trio.lowlevel.wait_readable(self.stream.socket)
             try:
-                await trio.lowlevel.wait_readable(self.stream.socket)
                 return os.read(self.stream.socket.fileno(), MOST_READ)
             except BlockingIOError:
                 pass  # woken for nothing
-            except (OSError, ValueError):  # reset by the client, or closed by us
-                raise trio.BrokenResourceError from None
+            except OSError as error:  # the client's reset, or closed by us in this very turn
+                raise trio.BrokenResourceError from error
 
     async def _idle_timeout(self) -> None:
         """Guard 11: at a stop, who was let in and has said nothing yet may still ask once.
