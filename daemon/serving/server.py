@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import attrgetter
 
 import trio
@@ -15,7 +16,7 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from daemon.accepting import PatientListener
+from daemon.accepting import WELL_AFTER, PatientListener
 from daemon.serving.app import GuardedQuart
 from daemon.serving.connection import LINGER_SECONDS, Connection
 from daemon.serving.failures import failure
@@ -126,6 +127,7 @@ class _Door:
         self._limits = limits
         self._inside: dict[Connection, None] = {}  # in the order they came in
         self._turned_away = 0
+        self._full_at = -inf  # the last time, on trio's clock
 
     async def enter(self, stream: trio.SocketStream) -> None:
         """Serve one accepted connection; whoever calls closes it."""
@@ -155,10 +157,9 @@ class _Door:
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         """Answer 503 to whatever will be asked. A bounded number of times: this holds them too."""
+        self._note_full()
         if self._turned_away >= TURNED_AWAY:
             return
-        if not self._turned_away:
-            logger.warning("all %d connections are at work: refusing more", len(self._inside))
         self._turned_away += 1
         try:
             with trio.move_on_after(LINGER_SECONDS), suppress(trio.BrokenResourceError):
@@ -168,6 +169,13 @@ class _Door:
                     pass
         finally:
             self._turned_away -= 1
+
+    def _note_full(self) -> None:
+        """Log it once, until there was room for a while: whoever is refused comes again at once."""
+        now = trio.current_time()
+        if now - self._full_at > WELL_AFTER:
+            logger.warning("all %d connections are at work: refusing more", len(self._inside))
+        self._full_at = now
 
 
 def _config(limits: Limits) -> Config:

@@ -13,6 +13,7 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon.accepting import WELL_AFTER
 from daemon.serving.connection import Connection
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ async def test_a_connection_that_says_nothing_is_closed(serving: Serving) -> Non
     async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
         with trio.fail_after(SOON):
             assert await stream.receive_some() == b""
+
+
+async def test_one_that_is_closed_before_it_is_first_read_ends_quietly(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(idle_seconds=0) as server:
+        for _ in range(20):  # what comes first is the scheduler's choice
+            async with await server.connect() as stream:
+                assert await stream.receive_some() == b""
+    assert not caplog.records
 
 
 async def test_a_request_that_came_in_time_is_answered_however_late_it_is_seen(
@@ -158,6 +169,18 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
         assert answer.body.startswith(b'{"ok": false')
         seen.finish.set()
         assert (await answer_of(only)).body == b"waited"
+
+
+async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_while(
+    serving: Serving, seen: Seen, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        for passed, told in [(0, 1), (WELL_AFTER - 1, 1), (2, 1), (WELL_AFTER + 1, 2)]:
+            mock_clock.jump(passed)
+            assert (await server.ask(GET)).status == 503
+            assert caplog.text.count("all 1 connections are at work") == told
 
 
 async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) -> None:
