@@ -61,8 +61,10 @@ def _given(place: Place, key: str) -> bool:
     section, _, name = key.partition(".")
     try:
         table = tomllib.loads(place.configuration.read_text()).get(section, {})
+    except FileNotFoundError:
+        return False
     except (OSError, ValueError):
-        return False  # none, or one that is told to be wrong where it is read
+        return True  # it may be, and what is wrong is told where it is read
     return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
 
 

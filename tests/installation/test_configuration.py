@@ -136,6 +136,16 @@ def test_a_configuration_without_a_password_gets_one(machine: Machine, put: Put)
     assert verified(machine.secret("auth.password_hash"), PASSWORD)
 
 
+def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_may_have(
+    machine: Machine, put: Put
+) -> None:
+    """Mended, it would have two, of which none counts."""
+    put('[auth]\npassword_hash_file = "/somewhere"\n[server\n')
+    machine.see_to()
+    assert machine.asked == 0
+    assert list(machine.files()) == ["config.toml"]
+
+
 def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
     machine.see_to()
     (machine.place.credentials / "cookie.sync_key").unlink()
