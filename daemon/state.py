@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,7 @@ def claim(directory: Path) -> Iterator[None]:
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_others_cannot_write(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StateUnusable(
@@ -69,6 +71,15 @@ def claim(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _check_others_cannot_write(directory: Path) -> None:
+    """Who can could put a secret of theirs in the place of ours, or a control socket."""
+    if directory.stat().st_mode & stat.S_IWOTH:
+        raise StateUnusable(
+            f"state.directory: every user can write to {directory}; run `chmod 700 {directory}`, "
+            "or name one that is the daemon's alone"
+        )
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:

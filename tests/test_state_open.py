@@ -1,0 +1,24 @@
+"""A state directory in which others could put something is not used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from daemon.state import StateUnusable, claim
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o1777])
+def test_one_that_every_user_can_write_to_is_refused_untouched(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    text = f"every user can write to {tmp_path}; run `chmod 700 {tmp_path}`"
+    with pytest.raises(StateUnusable, match=text), claim(tmp_path):
+        pytest.fail("it was given out")
+    assert not any(tmp_path.iterdir())
+
+
+def test_one_that_others_can_only_look_into_is_used(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    with claim(tmp_path):
+        assert any(tmp_path.iterdir())
