@@ -38,6 +38,7 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
+    _open_what_is_closed()
     chosen = _parser().parse_args(arguments)
     command: Command = chosen.command
     try:
@@ -55,6 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output (a pager, head) has gone.
         _print_no_more()
         return 128 + signal.SIGPIPE
+
+
+def _open_what_is_closed() -> None:
+    """Who starts us with `2>&-` wants no log: else the next file that is opened would have it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # and its number is the lowest that is free
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _printed(code: int) -> int:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PASSWORD = b"correct horse"
 COMMAND = [sys.executable, "-c", "import sys, daemon.cli; sys.exit(daemon.cli.main())"]
 # Buffered, as for everybody who has not asked for anything else.
@@ -43,13 +45,23 @@ def test_a_reader_that_has_gone_is_no_fault() -> None:
     assert told == (141, "")
 
 
-def test_what_nobody_wants_to_see_is_no_fault() -> None:
-    """`>&-` leaves the command without any standard output."""
+def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
+    """The exit code and all output of a command that a shell has started without these."""
     ended = subprocess.run(
-        ["/bin/sh", "-c", '"$@" >&-', "sh", *COMMAND, "hash-password"],
-        input=PASSWORD,
-        capture_output=True,
+        ["/bin/sh", "-c", f'"$@" {streams}', "sh", *COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env=ENVIRONMENT,
         check=False,
     )
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    return ended.returncode, ended.stdout
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-"])
+def test_a_log_that_nobody_wants_is_no_fault(streams: str, tmp_path: Path) -> None:
+    assert closed(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
+
+
+def test_an_input_that_is_not_there_is_an_empty_one() -> None:
+    assert closed("<&-", "hash-password") == (1, b"smartlinkd: the password is empty\n")
