@@ -6,7 +6,8 @@ terminal's cursor. And whoever reads one line wants those that belong to it.
 
 The choice: one handler, by what standard error is. Under a service manager that has the journal
 there, records go to the journal in its own protocol (`journald.py`); at a terminal they are lines
-to read, and elsewhere one JSON object a line (`formats.py`). The fields are the same everywhere:
+to read, and elsewhere one JSON object a line (`formats.py`); nothing waits for who reads them
+(`lines.py`). The fields are the same everywhere:
 what happened, when it is worth finding (`events.py`), in which part, and for which request or
 execution (`context.py`). Other people's loggers are heard from WARNING on; some of them log
 addresses at INFO.
@@ -37,6 +38,7 @@ from daemon.logs.context import (
 )
 from daemon.logs.events import Event
 from daemon.logs.formats import LONGEST_MESSAGE, LONGEST_TRACE, ForTerminals, JsonLines
+from daemon.logs.lines import LineHandler, opened_again
 
 __all__ = [
     "LONGEST_MESSAGE",
@@ -83,6 +85,7 @@ def set_level(level: str) -> None:
 def _handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
     if journald.reads(stream, environ):
         return journald.JournalHandler(stream, journald.Journal())
-    handler = logging.StreamHandler(stream)
+    again = opened_again(stream)
+    handler = logging.StreamHandler(stream) if again is None else LineHandler(again)
     handler.setFormatter(ForTerminals() if stream.isatty() else JsonLines())
     return handler

@@ -51,7 +51,7 @@ class Event(Enum):
     DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635", "it takes more again"
     GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef", "an address has to wait between passwords"
     NOTICE_LOST = "a901083df0e84ae8928e74d31af6afbc", "the owner could not be told of something"
-    RECORDS_LOST = "22911530a7d1451db41d0d394712794b", "the journal did not take some records"
+    RECORDS_LOST = "22911530a7d1451db41d0d394712794b", "who reads the log did not take some of it"
 
     def __init__(self, message_id: str, meaning: str) -> None:
         self.message_id = message_id

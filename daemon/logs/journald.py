@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from typing import Final, TextIO
 
 from daemon.errors import leaves
-from daemon.logs.events import Event
 from daemon.logs.formats import LONGEST_VALUE, JsonLines, code, context, cut, message, trace
+from daemon.logs.lines import Lines, record_of_lost
 from daemon.processes.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
@@ -120,7 +120,7 @@ class JournalHandler(logging.Handler):
         self.setFormatter(JsonLines())
         self._journal = journal
         self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        self._torn = b""  # the end of a line whose beginning was taken
+        self._lines = Lines(lambda data: self._stream.send(data, _AT_ONCE))
         self._lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -128,7 +128,7 @@ class JournalHandler(logging.Handler):
             self._write(record)
             if self._lost:
                 lost, self._lost = self._lost, 0
-                self._write(_of_lost(lost), lost)
+                self._write(record_of_lost(lost, "the journal"), lost)
         except Exception:  # noqa: BLE001 - as every handler: a record's fault is told, not raised
             self.handleError(record)
 
@@ -142,26 +142,8 @@ class JournalHandler(logging.Handler):
             self._journal.send(entry(record))
         except OSError:
             line = f"<{_priority(record.levelno)}>{self.format(record)}\n"
-            if not self._write_line(line.encode()):
+            if not self._lines.write(line.encode()):
                 self._lost += worth
-
-    def _write_line(self, line: bytes) -> bool:
-        """Whether the stream has taken its beginning, at least. What it has not goes before the
-        next one, so that lines stay lines."""
-        try:
-            while self._torn:
-                self._torn = self._torn[self._stream.send(self._torn, _AT_ONCE) :]
-            self._torn = line[self._stream.send(line, _AT_ONCE) :]
-        except OSError:
-            return False
-        return True
-
-
-def _of_lost(count: int) -> logging.LogRecord:
-    text, event = "%d log records are lost: the journal did not take them", Event.RECORDS_LOST
-    made = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)
-    made.__dict__.update(event())
-    return made
 
 
 def _field(name: str, value: str) -> bytes:

@@ -279,9 +279,9 @@ def test_standard_error_that_was_redirected_is_not(stderr: Stderr, tmp_path: str
     with open(f"{tmp_path}/log", "w") as file:  # noqa: PTH123
         assert kinds(file, environ) == "StreamHandler/JsonLines"
     assert kinds(io.StringIO(), environ) == "StreamHandler/JsonLines"
-    ours, theirs = os.openpty()
-    with os.fdopen(ours, "w") as terminal, os.fdopen(theirs, "w"):
-        assert kinds(terminal, environ) == "StreamHandler/ForTerminals"
+    screen, ours = os.openpty()
+    with os.fdopen(screen, "w"), os.fdopen(ours, "w") as terminal:
+        assert kinds(terminal, environ) == "LineHandler/ForTerminals"
 
 
 def test_a_file_that_the_variable_names_is_no_stream_of_the_journals(tmp_path: str) -> None:

@@ -1,0 +1,84 @@
+"""A pipe or a terminal that takes nothing for a while holds nobody up, and lines stay lines."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import pty
+import termios
+import tty
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from daemon import logs
+from daemon.logs import Event
+
+logger = logging.getLogger("daemon.test")
+
+MORE_THAN_IT_HOLDS = 2000
+PAGE = 4096
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PAGE)
+    os.set_blocking(reading, False)
+    with os.fdopen(writing, "w") as stream:
+        yield reading, stream
+    os.close(reading)
+
+
+def drained(reading: int) -> bytes:
+    found = b""
+    try:
+        while data := os.read(reading, 1 << 16):
+            found += data
+    except BlockingIOError:
+        pass
+    return found
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, TextIO]) -> None:
+    reading, stream = pipe
+    logs.set_up("info", stream, {})
+    for number in range(MORE_THAN_IT_HOLDS):
+        logger.info("record %d", number)
+    read = drained(reading)
+    logger.info("the last one")
+    read += drained(reading)
+    told = [json.loads(line) for line in read.splitlines()]
+    *taken, last, lost = told
+    assert [each["message"] for each in taken] == [f"record {n}" for n in range(len(taken))]
+    assert last["message"] == "the last one"
+    count = MORE_THAN_IT_HOLDS - len(taken)
+    assert lost["message"] == f"{count} log records are lost: standard error did not take them"
+    assert (lost["event"], lost["message_id"]) == ("records_lost", Event.RECORDS_LOST.message_id)
+    assert os.get_blocking(stream.fileno())  # it is the shell's, too
+
+
+def test_a_pipe_whose_reader_has_gone_is_not_waited_for() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        logs.set_up("info", stream, {})
+        os.close(reading)
+        logger.info("to nobody")
+
+
+def test_a_terminal_that_was_halted_is_not_waited_for() -> None:
+    screen, ours = pty.openpty()
+    tty.setraw(ours)
+    os.set_blocking(screen, False)
+    with os.fdopen(ours, "w") as stream:
+        logs.set_up("info", stream, {})
+        termios.tcflow(ours, termios.TCOOFF)  # as Ctrl-S does
+        for number in range(MORE_THAN_IT_HOLDS):
+            logger.info("record %d", number)
+        termios.tcflow(ours, termios.TCOON)
+        logger.info("the last one")
+        assert b" INFO    test: the last one" in drained(screen)
+    os.close(screen)
