@@ -20,6 +20,7 @@ from daemon.errors import Invalid
 from daemon.journal import deliveries
 from daemon.journal.columns import (
     MAX_ERROR,
+    MAX_META,
     MAX_NAME,
     MAX_TEXT,
     check_size,
@@ -96,7 +97,7 @@ def create(
     assert sequence is not None  # noqa: S101 - it was just inserted; for the type checker
     connection.execute(
         "INSERT INTO kickoffs (execution, inputs, meta) VALUES (?, ?, ?)",
-        (sequence, encode("inputs", new.inputs), encode("meta", new.meta)),
+        (sequence, encode("inputs", new.inputs), encode("meta", new.meta, limit=MAX_META)),
     )
     deliveries.set_targets(connection, seal, sequence, new.id, new.webhooks)
     if key is not None:

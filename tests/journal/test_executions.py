@@ -311,6 +311,14 @@ def test_what_json_cannot_hold_is_refused_by_name(store: Store, new: New, wrong:
     assert store.executions("deal-post", None, None, 10, None).executions == ()
 
 
+def test_what_comes_back_in_every_call_is_small(store: Store, new: New) -> None:
+    """Of 1 MiB, a body's default limit, a worker with many tasks would make gigabytes."""
+    at_most = "x" * (64 * 1024 - 2)  # and its quotes
+    store.create(new(inputs={"x": at_most + "x"}, meta=at_most), None)
+    with pytest.raises(TooLarge, match=r"^meta: 65537 bytes, more than the 65536 that are kept"):
+        store.create(new(meta=at_most + "x"), None)
+
+
 def test_a_value_too_deep_to_be_read_again_is_refused(store: Store, new: New) -> None:
     deep: JsonValue = "x"
     for _ in range(250):

@@ -209,7 +209,10 @@ class _Inputs(Body):
         dict[str, JsonValue] | None, Field(description="by name, any JSON value each")
     ] = None
     meta: Annotated[
-        JsonValue, Field(description="yours: comes back in every status and webhook call")
+        JsonValue,
+        Field(
+            description="yours: comes back in every status and webhook call; at most 64 KiB of JSON"
+        ),
     ] = None
 
 
