@@ -1,0 +1,90 @@
+"""What a connection keeps for months: nothing of calls that are over, nothing of who listened."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from daemon.browser import cdp as module
+from daemon.browser.cdp import OUTGOING, Connection, converse
+from daemon.browser.errors import CallTimedOut, Disconnected, SessionGone
+from tests.browser.test_cdp import ask, attached
+
+LISTENED = 100
+
+
+async def test_of_those_who_listened_nothing_is_left(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    for _ in range(LISTENED):
+        with session.events("A.happened"):
+            pass
+    assert session._subscriptions == set()
+    assert session._handlers == {"A.happened": []}
+
+
+async def test_an_error_is_each_askers_own(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
+    await wait_all_tasks_blocked()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(SessionGone) as gone:
+            await session.call("A.b")
+        errors.append(gone.value)
+    assert errors[0] is not errors[1]
+
+
+async def give_up(connection: Connection, **options: Any) -> None:
+    with pytest.raises(CallTimedOut):
+        await connection.browser.call("A.create", deadline=1, undo=lambda _: None, **options)
+
+
+async def test_of_calls_that_were_given_up_so_many_are_kept_for_their_answers(
+    conversation: Connection, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CALLS_KEPT", 3)
+    for _ in range(10):
+        await give_up(conversation)
+    assert len(conversation._calls) == 3
+
+
+async def test_a_call_that_was_given_up_before_it_was_sent_is_not_kept(
+    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+) -> None:
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(peer.accept, theirs, nursery)
+    async with converse(ours, "browser.test", "/devtools") as connection:
+        ours.send_stream.send_all_hook = trio.sleep_forever
+        in_the_socket = await ask(nursery, partial(connection.browser.call, "A.b", deadline=100))
+        await give_up(connection)
+        assert [call.method for call in connection._calls.values()] == ["A.b"]
+        assert not in_the_socket.done.is_set()
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_the_connection_fails_those_at_once_who_wait_for_room(
+    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+) -> None:
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(peer.accept, theirs, nursery)
+    async with converse(ours, "browser.test", "/devtools") as connection:
+        ours.send_stream.send_all_hook = trio.sleep_forever
+        began = trio.current_time()
+        askers = [
+            await ask(nursery, partial(connection.browser.call, "A.b", deadline=100))
+            for _ in range(OUTGOING + 10)
+        ]
+        await theirs.aclose()
+        for asker in askers:
+            await asker.done.wait()
+        assert {type(asker.result) for asker in askers} == {Disconnected}
+        assert trio.current_time() == began
+    nursery.cancel_scope.cancel()

@@ -1,0 +1,149 @@
+"""Moments of a page that a real browser does not show on demand, with its side played by hand."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.browser.cdp import CALL_DEADLINE, Connection
+from daemon.browser.errors import CallTimedOut, ProtocolError
+from daemon.browser.page import BrowserContext, Page
+from tests.browser.test_cdp import Asker, ask, attached
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Peer
+
+CREATED = "Target.targetCreated"
+
+
+async def say(peer: Peer, method: str, **params: object) -> None:
+    """An event of the page's."""
+    await peer.say({"sessionId": "S", "method": method, "params": params})
+    await wait_all_tasks_blocked()
+
+
+async def show(peer: Peer, url: str) -> None:
+    """Another document."""
+    await say(peer, "Page.frameNavigated", frame={"id": "T", "url": url})
+
+
+async def lifecycle(peer: Peer, name: str, loader: str, frame: str = "T") -> None:
+    await say(peer, "Page.lifecycleEvent", frameId=frame, loaderId=loader, name=name)
+
+
+@pytest.fixture
+async def page(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Page:
+    """A page on the target T. From here on each command is the test's to answer."""
+    session = await attached(conversation, peer, nursery)
+    page = Page(conversation.browser, session, "T")
+    setting_up = await ask(nursery, page._set_up)
+    for _ in range(3):
+        await peer.answer({})
+    await setting_up.done.wait()
+    return page
+
+
+async def evaluating(page: Page, nursery: trio.Nursery) -> Asker:
+    return await ask(nursery, partial(page.evaluate, "() => 1"))
+
+
+async def answer_script(peer: Any, value: object) -> None:
+    command = await peer.answer({"result": {"value": value}})
+    assert command["method"] == "Runtime.callFunctionOn"
+    await wait_all_tasks_blocked()
+
+
+async def test_the_deadline_of_a_script_is_for_all_of_it(
+    page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    began = trio.current_time()
+    asker = await evaluating(page, nursery)
+    await trio.sleep(CALL_DEADLINE - 1)
+    await peer.answer({"result": {"objectId": "global"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, CallTimedOut)
+    assert asker.when - began == pytest.approx(CALL_DEADLINE)
+
+
+async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanwhile(
+    page: Page, peer: Any, nursery: trio.Nursery
+) -> None:
+    first = await evaluating(page, nursery)
+    question = await peer.take()
+    await show(peer, "https://b.example/")
+    await peer.say({"id": question["id"], "result": {"result": {"objectId": "of the first"}}})
+    await answer_script(peer, 1)
+    assert first.result == 1
+    await evaluating(page, nursery)
+    assert (await peer.take())["method"] == "Runtime.evaluate"
+
+
+async def going(page: Page, peer: Any, nursery: trio.Nursery) -> Asker:
+    """On its way to a document of the loader L."""
+    asker = await ask(nursery, partial(page.goto, "https://b.example/"))
+    await peer.answer({"frameId": "T", "loaderId": "L"})
+    await wait_all_tasks_blocked()
+    return asker
+
+
+async def test_neither_the_last_document_nor_a_frame_is_the_one_that_is_waited_for(
+    page: Page, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await going(page, peer, nursery)
+    await lifecycle(peer, "DOMContentLoaded", "the one before")
+    await show(peer, "https://b.example/")
+    await lifecycle(peer, "init", "L")
+    await lifecycle(peer, "DOMContentLoaded", "of a frame", frame="F")
+    assert not asker.done.is_set()
+    await lifecycle(peer, "DOMContentLoaded", "L")
+    assert asker.result == "https://b.example/"
+
+
+async def test_a_tab_that_is_not_closed_is_told_in_time(
+    page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    asker = await ask(nursery, page.close)
+    await peer.answer({"success": True})
+    await asker.done.wait()
+    assert isinstance(asker.result, CallTimedOut)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_refusal_to_close_counts_for_a_tab_that_is_there(
+    page: Page, peer: Any, nursery: trio.Nursery, gone: bool
+) -> None:
+    asker = await ask(nursery, page.close)
+    command = await peer.take()
+    if gone:
+        await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
+    await peer.say({"id": command["id"], "error": {"code": -32602, "message": "no such target"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, ProtocolError) is not gone
+
+
+async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
+    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Thousands of them come and go in a browser's life."""
+    listening = conversation.browser._handlers
+    made = await ask(nursery, partial(BrowserContext.bare, conversation))
+    await peer.answer({"browserContextId": "1"})
+    await made.done.wait()
+    assert isinstance(made.result, BrowserContext)
+    assert len(listening[CREATED]) == 1
+    await ask(nursery, made.result.dispose)
+    assert listening[CREATED] == []
+
+    refused = await ask(nursery, partial(BrowserContext.create, conversation, ()))
+    assert (await peer.take())["method"] == "Target.disposeBrowserContext"
+    await peer.answer({"browserContextId": "2"})
+    await wait_all_tasks_blocked()
+    command = await peer.take()
+    await peer.say({"id": command["id"], "error": {"code": 1, "message": "no"}})
+    await refused.done.wait()
+    assert isinstance(refused.result, ProtocolError)
+    assert listening[CREATED] == []
