@@ -256,13 +256,14 @@ async def test_a_browser_that_ends_at_once_says_why(
             raise AssertionError("it was launched")
 
 
+@pytest.mark.parametrize("later", ["", "sleep 0.1; "])
 async def test_a_browser_that_ends_when_it_is_up_says_why(
-    settings: LaunchSettings, pretend: Callable[[str], Path], nursery: trio.Nursery
+    settings: LaunchSettings, pretend: Callable[[str], Path], nursery: trio.Nursery, later: str
 ) -> None:
-    """It has told where it listens, and is gone by the time somebody asks."""
+    """It has told where it listens, and is gone when somebody asks, or a moment later."""
     path = f"/devtools/browser/{'0' * 36}"
     tell = f"printf '1\\n{path}' > $HOME/port; mv $HOME/port $HOME/DevToolsActivePort"
-    program = pretend(f"{tell}; echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
+    program = pretend(f"{tell}; {later}echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
     generation = Generation(
         GenerationSettings(
             launch=replace(settings, executable=program),
