@@ -105,6 +105,8 @@ def test_the_last_attempt_is_the_last() -> None:
         ("Sun, 04 May 2036 03:00:00 GMT", HOUR),
         ("Mon, 99 May 2026 03:00:00 GMT", 5),
         ("Mon, 04 May 2026 03:04:01 -0000", 5),  # no time zone
+        ("Mon, 04 May 2026 03:04:01 +" + "9" * 20, 5),
+        ("Mon, 04 May " + "9" * 20 + " 03:04:01 GMT", 5),
     ],
 )
 def test_a_receiver_may_ask_for_a_longer_wait(asked: str, waits: float) -> None:
