@@ -187,6 +187,17 @@ async def test_the_status_has_both_and_the_parts(
     assert status["browser"] is None
 
 
+async def test_a_status_is_shown_without_a_part_that_has_ended(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    await parts.vault.store(COOKIE, "mine")
+    parts.desk.mailbox.close("it has ended")
+    status = await parts.do("status")
+    assert (status["conversion"], status["accounts"]) == (None, None)
+    assert status["cookie"]["accountName"] == "mine"
+
+
 async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: MockClock) -> None:
     before = trio.current_time()
     status = await parts.operator.status()

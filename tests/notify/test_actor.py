@@ -65,6 +65,18 @@ async def settle() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
+async def test_that_all_is_well_is_no_news_to_who_has_heard_of_no_trouble(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    made = notifier(way)
+    await nursery.start(made.run)
+    made.account_changed("7", ACTIVE)
+    made.browser_down(None)
+    made.disk_full(False)
+    await trio.sleep(2 * DISTANCE)
+    assert way.events == []
+
+
 async def test_each_change_is_told_with_its_fields(
     autojump_clock: MockClock, nursery: trio.Nursery, way: Played
 ) -> None:

@@ -6,13 +6,17 @@ they take.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon.crews import run
 from daemon.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
+from daemon.crews.worker import Worker, start_worker
 from daemon.journal.model import State, Status
 
 if TYPE_CHECKING:
@@ -71,6 +75,38 @@ async def test_one_that_ignores_its_deadline_too(mock_clock: MockClock, timed: H
     end = await timed.end_of(kickoff_id)
     assert end.status is Status.TIMED_OUT
     assert "(deadline); the worker ignored the message `stop` and SIGTERM" in (end.error or "")
+
+
+async def test_the_time_in_which_it_was_started_counts(
+    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def slowly(*given: Any, **more: Any) -> AsyncIterator[Worker]:
+        await trio.sleep(60)
+        async with start_worker(*given, **more) as worker:
+            yield worker
+
+    monkeypatch.setattr(run, "start_worker", slowly)
+    kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", "result ok")
+    await wait_all_tasks_blocked()
+    mock_clock.jump(60)
+    await timed.gate.reaches(1)
+    mock_clock.jump(41)
+    assert (await timed.end_of(kickoff_id)).status is Status.TIMED_OUT
+
+
+async def test_when_the_daemon_ends_a_worker_has_its_grace(
+    mock_clock: MockClock, timed: House, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    await timed.kickoff("started", "deaf", "call gate", "hang")
+    await timed.gate.reaches(1)
+    nursery.start_soon(timed.stop)
+    for seconds in (10, 40):  # the time for `stop`, and the time for SIGTERM
+        await wait_all_tasks_blocked()
+        assert "is killed" not in caplog.text
+        mock_clock.jump(seconds)
+    await wait_all_tasks_blocked()
+    assert "ignores SIGTERM and is killed" in caplog.text
 
 
 async def test_time_in_the_queue_does_not_count(mock_clock: MockClock, timed: House) -> None:
