@@ -60,6 +60,9 @@ class Credentials:
             fault = f"cannot be looked into ({error.strerror})"
             remedy = "look as the user who can, which mostly is root"
             draft.problems.append(Problem(str(self.folder), fault, remedy))
+            for place in secret_keys():  # any may be in there, so none is told to be missing
+                if not draft.value(*place):
+                    draft.files[place] = called(*place)
             return {}
         known = {f"{section}.{key}": (section, key) for section, key in secret_keys()}
         found = {}

@@ -133,6 +133,17 @@ def test_three_ways_are_all_told(config: Path, give: Give) -> None:
 def test_a_folder_that_is_not_there_is_told(config: Path) -> None:
     found = problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})
     assert found["/nowhere"].startswith("cannot be looked into (No such file or directory)")
+    assert list(found) == ["/nowhere"]  # the password may be in there
+
+
+def test_what_is_beside_a_folder_that_cannot_be_seen_is_told_under_its_own_name(
+    config: Path,
+) -> None:
+    config.write_text('[auth]\npassword_hash = "hunter2"')
+    assert list(problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})) == [
+        "/nowhere",
+        "auth.password_hash",
+    ]
 
 
 def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_given(
