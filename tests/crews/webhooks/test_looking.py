@@ -12,6 +12,7 @@ import trio.testing
 from pydantic import SecretStr
 
 from daemon.crews import webhooks
+from daemon.crews.hands import AT_ONCE, AT_ONCE_TO_A_HOST
 from daemon.crews.webhooks import Webhooks
 from daemon.journal.model import Change, NewDelivery, WebhookTarget
 
@@ -66,7 +67,7 @@ async def hold(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) 
     receivers = [await open_receiver() for _ in range(hosts)]
     for receiver in receivers:
         receiver.usual = behave.hang
-        for _ in range(webhooks.AT_ONCE_TO_A_HOST):
+        for _ in range(AT_ONCE_TO_A_HOST):
             await desk.call(receiver.url(), b"{}")
     return receivers
 
@@ -82,12 +83,12 @@ async def test_hands_are_limited_also_for_what_comes_later(
     receivers = await hold(desk, open_receiver, behave, 3)
     await nursery.start((part := a_part(desk)).run)
     for receiver in receivers:
-        await receiver.until(webhooks.AT_ONCE_TO_A_HOST)
+        await receiver.until(AT_ONCE_TO_A_HOST)
     receivers += await hold(desk, open_receiver, behave, 3)
     part.nudge()
-    while sum(receiver.at_once for receiver in receivers) < webhooks.AT_ONCE:
+    while sum(receiver.at_once for receiver in receivers) < AT_ONCE:
         await trio.testing.wait_all_tasks_blocked(0.01)
-    assert len(part._in_hand) == webhooks.AT_ONCE
+    assert len(part._hands.held) == AT_ONCE
 
 
 async def test_with_all_hands_full_it_shows_signs_of_life(
@@ -101,7 +102,7 @@ async def test_with_all_hands_full_it_shows_signs_of_life(
     receivers = await hold(desk, open_receiver, behave, 4)
     await nursery.start((part := a_part(desk)).run)
     for receiver in receivers:
-        await receiver.until(webhooks.AT_ONCE_TO_A_HOST)
+        await receiver.until(AT_ONCE_TO_A_HOST)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(20)
     part.pulse.prompt()
