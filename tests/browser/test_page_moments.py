@@ -125,6 +125,30 @@ async def test_a_refusal_to_close_counts_for_a_tab_that_is_there(
     assert isinstance(asker.result, ProtocolError) is not gone
 
 
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_tab_of_somebody_who_leaves_while_it_is_made_is_closed(
+    conversation: Connection, peer: Any, nursery: trio.Nursery, answered: bool
+) -> None:
+    """Not only with its context, on which somebody else may be at work."""
+    scope = trio.CancelScope()
+
+    async def new_page() -> None:
+        with scope:
+            await BrowserContext(conversation, "1").new_page()
+
+    await ask(nursery, new_page)
+    command = await peer.take()
+    if not answered:
+        scope.cancel()
+        await wait_all_tasks_blocked()
+    await peer.say({"id": command["id"], "result": {"targetId": "T"}})
+    if answered:
+        assert (await peer.take())["method"] == "Target.attachToTarget"
+        scope.cancel()
+    closing = await peer.take()
+    assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "T"})
+
+
 async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
     conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
