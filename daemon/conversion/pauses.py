@@ -29,8 +29,9 @@ from daemon.supervision.pulse import Pulse
 logger = logging.getLogger(__name__)
 
 FILE: Final = "pauses.json"
-MAX_FILE: Final = 256 * 1024
-"""Bytes read of it. A pause has some 200, and there are as many as accounts that are known."""
+MAX_FILE: Final = 2 * 1024 * 1024
+"""Bytes read of it. A pause has some 200, or 4300 with the longest name that an account can have,
+and there are as many as accounts that are known."""
 
 RETRY: Final = 30.0
 """Seconds until a disk that did not take it is tried again."""

@@ -79,7 +79,7 @@ async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 async def test_as_many_pauses_as_accounts_that_are_known_are_there_again(tmp_path: Path) -> None:
-    many = [Pause(f"{number:064x}", f"{number:064x}", ONE.since) for number in range(256)]
+    many = [Pause(f"{number:04096}", f"{number:064x}", ONE.since) for number in range(256)]
     pauses = Pauses(tmp_path)
     pauses.keep(many)
     await write_out(pauses)
