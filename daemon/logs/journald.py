@@ -29,7 +29,7 @@ from typing import Final, TextIO
 
 from daemon.errors import leaves
 from daemon.logs.formats import LONGEST_VALUE, JsonLines, code, context, cut, message, trace
-from daemon.logs.lines import Lines, record_of_lost
+from daemon.logs.lines import Lines, NeverWaitingHandler
 from daemon.processes.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
@@ -109,41 +109,31 @@ class Journal:
             os.close(descriptor)
 
 
-class JournalHandler(logging.Handler):
+class JournalHandler(NeverWaitingHandler):
     """Logs to the journal, or to `stream`, which the journal reads, when its socket takes nothing.
 
     `stream` has a descriptor, and that of a socket; it is written to without waiting.
     """
 
     def __init__(self, stream: TextIO, journal: Journal) -> None:
-        super().__init__()
+        super().__init__("the journal")
         self.setFormatter(JsonLines())
         self._journal = journal
         self._stream = socket.socket(fileno=os.dup(stream.fileno()))
         self._lines = Lines(lambda data: self._stream.send(data, _AT_ONCE))
-        self._lost = 0
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def take(self, record: logging.LogRecord) -> bool:
         try:
-            self._write(record)
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                self._write(record_of_lost(lost, "the journal"), lost)
-        except Exception:  # noqa: BLE001 - as every handler: a record's fault is told, not raised
-            self.handleError(record)
+            self._journal.send(entry(record))
+        except OSError:
+            line = f"<{_priority(record.levelno)}>{self.format(record)}\n"
+            return self._lines.write(line.encode())
+        return True
 
     def close(self) -> None:
         self._journal.close()
         self._stream.close()
         super().close()
-
-    def _write(self, record: logging.LogRecord, worth: int = 1) -> None:
-        try:
-            self._journal.send(entry(record))
-        except OSError:
-            line = f"<{_priority(record.levelno)}>{self.format(record)}\n"
-            if not self._lines.write(line.encode()):
-                self._lost += worth
 
 
 def _field(name: str, value: str) -> bytes:

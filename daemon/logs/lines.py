@@ -40,34 +40,45 @@ class Lines:
         return True
 
 
-class LineHandler(logging.Handler):
-    """Logs lines to a descriptor that does not wait, and closes that in the end."""
+class NeverWaitingHandler(logging.Handler):
+    """Counts the records that were not taken at once, and tells of them when some are again."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, reader: str) -> None:
+        """`reader` is who takes the records, in the words of that."""
         super().__init__()
-        self._descriptor = descriptor
-        self._lines = Lines(lambda data: os.write(descriptor, data))
+        self._reader = reader
         self._lost = 0
+
+    def take(self, record: logging.LogRecord) -> bool:
+        """Whether it was taken; without waiting."""
+        raise NotImplementedError
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._write(record)
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                self._write(record_of_lost(lost, "standard error"), lost)
+            if not self.take(record):
+                self._lost += 1
+            if self._lost and self.take(_record_of_lost(self._lost, self._reader)):
+                self._lost = 0
         except Exception:  # noqa: BLE001 - as every handler: a record's fault is told, not raised
             self.handleError(record)
+
+
+class LineHandler(NeverWaitingHandler):
+    """Logs lines to a descriptor that does not wait, and closes that in the end."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__("standard error")
+        self._descriptor = descriptor
+        self._lines = Lines(lambda data: os.write(descriptor, data))
+
+    def take(self, record: logging.LogRecord) -> bool:
+        return self._lines.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
         super().close()
-
-    def _write(self, record: logging.LogRecord, worth: int = 1) -> None:
-        line = f"{self.format(record)}\n"
-        if not self._lines.write(line.encode(errors="backslashreplace")):
-            self._lost += worth
 
 
 def opened_again(stream: TextIO) -> int | None:
@@ -83,9 +94,8 @@ def opened_again(stream: TextIO) -> int | None:
         return None
 
 
-def record_of_lost(count: int, what: str) -> logging.LogRecord:
-    """What is told of records that were let go."""
-    text, event = f"%d log records are lost: {what} did not take them", Event.RECORDS_LOST
+def _record_of_lost(count: int, reader: str) -> logging.LogRecord:
+    text, event = f"%d log records are lost: {reader} did not take them", Event.RECORDS_LOST
     made = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)
     made.__dict__.update(event())
     return made
