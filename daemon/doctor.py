@@ -22,6 +22,7 @@ from daemon.browser.page import BrowserContext
 from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
+from daemon.state import fault_of
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
 
 def _state(directory: Path) -> Finding:
     """Whether this user could keep state there; the daemon makes what is missing."""
+    found = fault_of(directory)
+    if found is not None:
+        return Finding("state", False, "; ".join(found))
     there = directory
     try:  # exists() raises for what this user may not look at
         there = next(folder for folder in (directory, *directory.parents) if folder.exists())

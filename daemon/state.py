@@ -51,9 +51,11 @@ def claim(directory: Path) -> Iterator[None]:
 
     Raises `StateUnusable`.
     """
+    found = fault_of(directory)
+    if found is not None:
+        raise StateUnusable(f"state.directory: {'; '.join(found)}")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_others_cannot_write(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StateUnusable(
@@ -73,13 +75,19 @@ def claim(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_others_cannot_write(directory: Path) -> None:
-    """Who can could put a secret of theirs in the place of ours, or a control socket."""
-    if directory.stat().st_mode & stat.S_IWOTH:
-        raise StateUnusable(
-            f"state.directory: every user can write to {directory}; run `chmod 700 {directory}`, "
-            "or name one that is the daemon's alone"
-        )
+def fault_of(directory: Path) -> tuple[str, str] | None:
+    """Why what is there cannot be the state directory, as far as this user can see, and the remedy;
+    None when nothing speaks against it, or nothing is there yet."""
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return None
+    if not stat.S_ISDIR(mode):
+        return f"{directory} is no directory", "name another one"
+    if mode & stat.S_IWOTH:  # a secret of theirs in the place of ours, or a control socket
+        remedy = f"run `chmod 700 {directory}`, or name one that is the daemon's alone"
+        return f"every user can write to {directory}", remedy
+    return None
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:

@@ -66,6 +66,16 @@ def test_a_state_directory_that_cannot_be_is_told(
     assert "install -d -m 700" in points["state"]
 
 
+def test_a_state_directory_that_the_daemon_would_refuse_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o777)
+    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    assert code == 1
+    assert points["state"].startswith("FAIL every user can write to")
+    assert f"chmod 700 {tmp_path}" in points["state"]
+
+
 def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A state directory in which others could put something is not used."""
+"""A state directory in which others could put something, or that is none, is not used."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def test_one_that_others_can_only_look_into_is_used(tmp_path: Path) -> None:
     tmp_path.chmod(0o775)
     with claim(tmp_path):
         assert any(tmp_path.iterdir())
+
+
+def test_a_file_in_its_place_is_refused_and_kept(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.write_text("notes of the owner's")
+    text = f"state.directory: {place} is no directory; name another one"
+    with pytest.raises(StateUnusable, match=text), claim(place):
+        pytest.fail("it was given out")
+    assert place.read_text() == "notes of the owner's"

@@ -26,6 +26,7 @@ from daemon.config.values import Fault
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.crews.crew import BrokenCrew, Crew
 from daemon.crews.programs import hidden
+from daemon.state import fault_of
 
 GOOD, BROKEN = 0, 1
 
@@ -34,8 +35,8 @@ def check_config(path: Path, settings: Settings) -> int:
     """Say what `settings`, read from `path`, make of the daemon and its crews, and what is wrong.
 
     0 when all is good, 1 when the daemon would start without some of its crews. Raises
-    `ConfigError` when it would not start for what it cannot read; other faults were told when the
-    file was read (see `daemon/cli.py`).
+    `ConfigError` when it would not start for what it finds elsewhere; other faults were told when
+    the file was read (see `daemon/cli.py`).
     """
     warnings = [*settings.warnings, *become_the_daemon(settings.state.directory)]
     warnings += _nobody_told(settings)
@@ -57,14 +58,18 @@ def check_config(path: Path, settings: Settings) -> int:
 def _read_again(path: Path, settings: Settings) -> Settings:
     """The settings without the crews whose own file the daemon cannot read."""
     crews = tuple(_crew_read_again(entry, settings) for entry in settings.crews)
-    problems = list(_unreadable(path, settings))
+    problems = list(_unusable(path, settings))
     if problems:
         raise ConfigError([*problems, *(each for crew in crews for each in crew.problems)])
     return replace(settings, crews=crews)
 
 
-def _unreadable(path: Path, settings: Settings) -> Iterator[Problem]:
-    """What the daemon cannot read of the configuration itself and of the secrets that it names."""
+def _unusable(path: Path, settings: Settings) -> Iterator[Problem]:
+    """What the daemon cannot read of the configuration itself and of the secrets that it names; and
+    a state directory that it would refuse."""
+    found = fault_of(settings.state.directory)
+    if found is not None:
+        yield Problem("state.directory", *found)
     # One that lies where no service sees anything is a draft, and will lie elsewhere.
     if hidden(path) is None:
         remedy = f"let the daemon's user read it, and keep secrets in {path.parent / BESIDE}"

@@ -245,6 +245,17 @@ secret = "hunter2"
     assert ("warning: browser.executable" in capsys.readouterr().err) is told
 
 
+def test_a_state_directory_that_the_daemon_would_refuse_is_told(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(GOOD)
+    (tmp_path / "state").chmod(0o777)
+    assert main(["check-config", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"state.directory: every user can write to {tmp_path}/state; run `chmod 700" in err
+
+
 @pytest.mark.usefixtures("project")
 def test_every_fault_of_ten_broken_crews_is_told_with_its_remedy(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
