@@ -116,19 +116,21 @@ class Doorkeeper:
         self._changing = trio.Lock()
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
-        with _place(self._logins), self._throttle.attempt(address) as tries:
-            passwords = self._passwords
-            right = await passwords.is_right(password)
-            if not right or passwords is not self._passwords:  # it is another one by now
-                logger.warning("wrong password from %s", address)
-                _tell_if_slowed(tries, address)
-                raise WrongCredential("password: is wrong")
-            if self._saved.second_factor is not None:
-                # Half a login: it neither counts as a failure nor makes up for any.
-                return SecondStep(self._temp_token())
-            tries.succeeded()
-            logger.info("login from %s", address)
-            return LoggedIn(self._session_token())
+        with _place(self._logins):
+            await self._throttle.verdicts(address)
+            with self._throttle.attempt(address) as tries:
+                passwords = self._passwords
+                right = await passwords.is_right(password)
+                if not right or passwords is not self._passwords:  # it is another one by now
+                    logger.warning("wrong password from %s", address)
+                    _tell_if_slowed(tries, address)
+                    raise WrongCredential("password: is wrong")
+                if self._saved.second_factor is not None:
+                    # Half a login: it neither counts as a failure nor makes up for any.
+                    return SecondStep(self._temp_token())
+                tries.succeeded()
+                logger.info("login from %s", address)
+                return LoggedIn(self._session_token())
 
     async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
         check_code(code)

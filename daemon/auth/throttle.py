@@ -1,4 +1,4 @@
-"""How often somebody may guess. Pure; the clock is given.
+"""How often somebody may guess. Without I/O; the clock is given.
 
 The problem: there is one password and one second factor, so whoever may guess often enough gets
 in, and whoever can make others wait locks the owner out. The limits are per address, because an
@@ -7,7 +7,8 @@ values, have a limit for all addresses on top. Wrong codes can only be sent by s
 the password already.
 
 * A try is reserved before it is checked. Those under way count as failures, so guesses that are
-  sent side by side do not all pass before the first of them has failed.
+  sent side by side do not all pass before the first of them has failed. Whoever is kept out by
+  them alone has not failed too often, and waits for their verdicts.
 * An IPv6 /64 is one address: it is what a single customer gets.
 * The table is bounded, and being pushed out of it may not pay. So the newcomer takes the place of
   the record with the fewest failures (of several the one unused for longest), and *inherits its
@@ -29,6 +30,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
+
+import trio
 
 from daemon.errors import TooManyTries, WrongCredential
 
@@ -55,6 +58,7 @@ class Tries:
         self.failures = 0
         self.under_way = 0
         self.next_at = 0.0
+        self.judged = trio.lowlevel.ParkingLot()
 
     def succeeded(self) -> None:
         """The address has shown that it is the owner's: it starts afresh."""
@@ -72,11 +76,14 @@ class Tries:
 
     def wait(self, now: float) -> float:
         """Seconds until the next try; none when not positive."""
-        if self.failures + self.under_way < FREE_FAILURES:
-            return 0.0
-        if self.under_way:
+        if self.hang_on_verdicts:
             return _WAIT_FOR_VERDICT
-        return self.next_at - now
+        return self.next_at - now if self.failures >= FREE_FAILURES else 0.0
+
+    @property
+    def hang_on_verdicts(self) -> bool:
+        """Whether those under way decide if there may be another."""
+        return self.under_way > 0 and self.failures + self.under_way >= FREE_FAILURES
 
 
 class Throttle:
@@ -86,6 +93,11 @@ class Throttle:
         self._clock = clock
         self._by_network: dict[str, Tries] = {}  # the one unused for longest comes first
         self._wrong_codes: deque[float] = deque(maxlen=WRONG_CODES)
+
+    async def verdicts(self, address: str) -> None:
+        """Wait for those that are under way, while they alone may keep `address` from a try."""
+        while (tries := self._tries(address)).hang_on_verdicts:
+            await tries.judged.park()
 
     @contextmanager
     def attempt(self, address: str, *, code: bool = False) -> Iterator[Tries]:
@@ -113,6 +125,7 @@ class Throttle:
             raise
         finally:
             tries.under_way -= 1
+            tries.judged.unpark_all()
 
     def _wait_for_codes(self, now: float) -> float:
         # Codes under way need no count: the actor checks one at a time.

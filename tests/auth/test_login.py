@@ -15,8 +15,9 @@ from trio.testing import MockClock
 
 from daemon.auth import passwords
 from daemon.auth.actor import Auth, LoggedIn, SecondStep, Session
-from daemon.auth.doorkeeper import Doorkeeper
+from daemon.auth.doorkeeper import LOGINS_AT_ONCE, Doorkeeper
 from daemon.auth.passwords import hash_password
+from daemon.auth.throttle import FREE_FAILURES
 from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
 WEEK = 7 * 24 * 3600
@@ -137,6 +138,49 @@ async def test_guesses_side_by_side_do_not_pass_together(auth: Auth) -> None:
 
     assert outcomes.count(WrongCredential) == 10
     assert outcomes.count(TooManyTries) == 20
+
+
+async def test_right_passwords_side_by_side_are_no_failures(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a bot sends them that logs in for each of its messages."""
+    gate = threading.Event()
+    monkeypatch.setattr(passwords, "_matches", lambda _, __: gate.wait(10))
+    tokens: set[str] = set()
+
+    async def log_in() -> None:
+        answer = await auth.login("the right one", HERE)
+        assert isinstance(answer, LoggedIn)
+        tokens.add(answer.token)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(LOGINS_AT_ONCE):
+            nursery.start_soon(log_in)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+
+    assert len(tokens) == LOGINS_AT_ONCE
+
+
+async def test_a_login_that_waits_for_others_that_fail_has_to_wait(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(passwords, "_matches", lambda *_: gate.wait(10) and False)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(FREE_FAILURES):
+            nursery.start_soon(fail, auth, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        monkeypatch.setattr(passwords, "_matches", lambda *_: True)
+        nursery.start_soon(_refused, auth)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+
+
+async def _refused(auth: Auth) -> None:
+    with pytest.raises(TooManyTries, match=r"^too many failed tries; try again in 1 s$"):
+        await auth.login("the right one", HERE)
 
 
 async def test_hanging_up_early_does_not_hide_a_failure(
