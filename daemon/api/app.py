@@ -24,11 +24,14 @@ from daemon.api.schemas import Failure
 from daemon.api.services import Services
 from daemon.serving import GuardedQuart
 from daemon.serving.failures import plain_body
+from daemon.serving.ids import NAME as REQUEST_ID
 
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
 _FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
+_EXPOSED = f"Retry-After, {REQUEST_ID}"
+"""What every client is promised, and a browser keeps from an extension that is not told of it."""
 
 
 def build_app(services: Services) -> GuardedQuart:
@@ -92,6 +95,7 @@ def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> No
         origin = request.headers.get("Origin")
         if request.path in _FOR_EXTENSIONS and origin in origins:
             response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Expose-Headers"] = _EXPOSED
             response.headers.add("Vary", "Origin")
         return response
 

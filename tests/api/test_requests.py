@@ -341,6 +341,7 @@ async def test_the_extension_reads_the_answer(
     answer = await daemon.ask(method, path, body, Origin=EXTENSION)
     assert answer.status_code == status
     assert answer.headers["Access-Control-Allow-Origin"] == EXTENSION
+    assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After, X-Request-Id"
 
 
 async def test_the_extension_reads_that_it_needs_a_key(start: Start) -> None:
