@@ -5,6 +5,7 @@
 | contract, three addresses | `test_an_execution_is_the_same_everywhere` |
 | contract, GET `/` → `Healthy`, text | `test_the_base_address_is_healthy[…]` |
 | contract, GET `/inputs`, sorted | `test_inputs_are_sorted[…]`, `…_each_crew_has_its_own` |
+| contract, the base address `/`, with `/inputs` behind it | `test_a_base_that_is_a_slash_…[…]` |
 | contract, 404 for an unknown path, in the crews' shape | `test_an_unknown_path_is_404[…]` |
 | contract, 405 with `Allow`, OPTIONS too | `test_another_method_is_405[…]` |
 | HEAD (RFC 9110, 9.3.2) | `test_head_is_get_without_a_body[…]` |
@@ -77,6 +78,19 @@ async def test_inputs_are_sorted(house: House, where: str) -> None:
 async def test_each_crew_has_its_own(house: House) -> None:
     answer = await house.main.get("/crews/beta/inputs", house.tokens["beta"])
     assert answer.json() == {"inputs": []}
+
+
+@pytest.mark.parametrize("where", ["root", "own"])
+async def test_a_base_that_is_a_slash_is_put_before_paths(house: House, where: str) -> None:
+    """`GET /api/crews` tells of `/`, so a client asks for `//inputs`."""
+    for token, status in ((house.token, 200), ("", 401)):
+        request = (
+            "GET //inputs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            f"Authorization: Bearer {token}\r\n\r\n"
+        )
+        told, body = body_of(await house.at(where).raw(request.encode()))
+        assert told == status
+        assert set(body) == ({"inputs"} if token else {"error", "message"})
 
 
 async def test_an_execution_is_the_same_everywhere(house: House) -> None:
