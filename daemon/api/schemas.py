@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, SecretStr
 
+from daemon.auth.passwords import MAX_PASSWORD
 from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry
+from daemon.vault.actor import MAX_ACCOUNT_NAME
 from daemon.wire import Body, Timestamp
 
 # Requests
@@ -22,11 +24,11 @@ Code = Annotated[
         json_schema_extra={"pattern": "^[0-9]{6}$"},
     ),
 ]
-"""Told here, and looked at where codes are: what is none is no try."""
+"""Told here, as lengths are below, and looked at where codes are: what is none is no try."""
 
 
 class LoginRequest(Body):
-    password: SecretStr
+    password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
 
 
 class VerifyMfaRequest(Body):
@@ -45,7 +47,9 @@ class DisableRequest(Body):
 
 class SyncCookieRequest(Body):
     cookie: SecretStr
-    account_name: str | None = None
+    account_name: (
+        Annotated[str, Field(json_schema_extra={"maxLength": MAX_ACCOUNT_NAME})] | None
+    ) = None
 
 
 class ConvertRequest(LinksRequest):

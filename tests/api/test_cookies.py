@@ -155,6 +155,9 @@ async def test_a_name_that_is_too_long_stores_nothing(daemon: Daemon) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("accountName: longer than 200 characters")
     assert await stored(daemon) is None
+    schemas = (await daemon.get("/openapi.json")).json()["components"]["schemas"]
+    told, _ = schemas["SyncCookieRequest"]["properties"]["accountName"]["anyOf"]
+    assert told == {"type": "string", "maxLength": 200}
 
 
 async def test_it_outlives_its_actor(

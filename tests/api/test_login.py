@@ -8,6 +8,7 @@
 | seed 5.1, 5.2 and 5.4, what needs a token | `test_a_protected_endpoint_wants_a_token[…]` |
 | seed 5.5, what does not | `test_an_open_endpoint_wants_none[…]` |
 | seed 5.6 and 7, 401 | `test_a_wrong_password_is_401`, `test_a_wrong_code_is_401` |
+| contract, 400; the document says from what length on | `test_what_is_too_long_…` |
 | seed 5.6 and 7, 403; contract, bearer tokens | `test_this_is_no_session_token[…]` |
 | seed 8, session of 7 days | `test_a_session_ends_after_seven_days` |
 | seed 8, temporary token of 5 minutes | `test_a_temporary_token_ends_after_five_minutes` |
@@ -61,6 +62,14 @@ async def test_a_wrong_password_is_401(daemon: Daemon, password: str) -> None:
     answer = await daemon.post("/api/auth/login", {"password": password})
     assert answer.status_code == 401
     assert answer.json()["error"] == "password: is wrong"
+
+
+async def test_what_is_too_long_to_be_a_password_is_400_as_documented(daemon: Daemon) -> None:
+    answer = await daemon.post("/api/auth/login", {"password": "🐴" * 1025})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("password: is longer than 1024 characters")
+    schemas = (await daemon.get("/openapi.json")).json()["components"]["schemas"]
+    assert schemas["LoginRequest"]["properties"]["password"]["maxLength"] == 1024
 
 
 @pytest.mark.parametrize(("method", "path"), PROTECTED, ids=[path for _, path in PROTECTED])
