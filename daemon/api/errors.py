@@ -77,7 +77,8 @@ def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> N
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
         text = _TEXTS.get(status, error.description or HTTPStatus(status).phrase)
-        allowed = error.valid_methods if isinstance(error, MethodNotAllowed) else None
+        allowed = set(error.valid_methods or ()) if isinstance(error, MethodNotAllowed) else set()
+        allowed.discard("OPTIONS")  # an extension's preflight: any other is refused as well
         headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
         return answer(Refusal(status, text, headers))
 

@@ -324,6 +324,12 @@ async def test_options_stays_405_for_the_rest(
     assert answer.headers["Allow"] == ALLOWED[path]
 
 
+async def test_a_preflight_is_no_method_that_a_path_takes(start: Start) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    for path in ("/api/sync-cookie", "/api/sync-cookie-local"):
+        assert (await daemon.ask("PUT", path)).headers["Allow"] == ALLOWED[path]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
