@@ -43,10 +43,15 @@ class LinksRequest(Body):
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
     def order(self, cookie: Cookie | None) -> Order:
-        """It as the desk takes it: the same link twice is one."""
+        """It as the desk takes it: the same link twice is one, and has no sub-ids that say nothing:
+        with them it would be another to whoever remembers it, or puts several into one submit.
+        """
+        sub_ids = list(self.sub_ids or ())
+        while sub_ids and not sub_ids[-1]:
+            sub_ids.pop()
         return Order(
             links=tuple(dict.fromkeys(self.links)),
-            sub_ids=tuple(self.sub_ids or ()),
+            sub_ids=tuple(sub_ids),
             cookie=cookie,
         )
 

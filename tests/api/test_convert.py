@@ -11,6 +11,7 @@
 | contract, before anything is sent upstream | `test_this_order_is_400[…]` |
 | contract, an empty sub-id keeps its position | `test_five_sub_ids_are_taken` |
 | contract, the same link twice | `test_the_same_link_twice_is_one` |
+| README, not made twice within a day | `test_empty_sub_ids_at_the_end_make_no_other_link` |
 | contract, order of the checks | `test_the_first_fault_is_told[…]` |
 | contract, a null or empty cookie is an omitted one | `test_no_cookie_is_an_omitted_one[…]` |
 | contract, an empty string is no link | `test_this_is_no_link[empty]` |
@@ -189,6 +190,17 @@ async def test_sub_ids_may_be_left_out(
 ) -> None:
     body = {"links": [product(sandbox, 1)], "subIds": sub_ids}
     assert (await selling.post("/api/convert", body, token=selling_token)).status_code == 200
+
+
+async def test_empty_sub_ids_at_the_end_make_no_other_link(
+    selling: Daemon, selling_token: str, sandbox: Sandbox
+) -> None:
+    """As of a form whose fields are all sent, also those that nobody has filled in."""
+    link = product(sandbox, 1)
+    for count, alike in enumerate([(None, [], ["", ""]), (["a"], ["a", "", "", "", ""])], start=1):
+        answers = [await selling.convert(selling_token, link, sub_ids=each) for each in alike]
+        assert len({answer.text for answer in answers}) == 1
+        assert sandbox.state.counters["open api"] == count
 
 
 # What is not taken

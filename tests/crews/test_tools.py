@@ -106,8 +106,8 @@ async def test_entries_are_those_of_the_conversion_api(source: Source) -> None:
 
 async def test_the_stored_cookie_and_the_sub_ids_are_used(source: Source) -> None:
     async with workshop(source) as convert:
-        await convert({"links": [LINK, LINK], "subIds": ["crew", ""]})
-    assert source.asked == [("4711", ("crew", ""))]
+        await convert({"links": [LINK, LINK], "subIds": ["", "crew", ""]})
+    assert source.asked == [("4711", ("", "crew"))]
 
 
 async def test_without_a_cookie_it_is_refused_with_a_remedy(source: Source) -> None:
