@@ -48,6 +48,7 @@ from daemon.browser.errors import (
     shown,
 )
 from daemon.browser.events import Event, Events, JsonObject
+from daemon.errors import leaves
 from daemon.halves import load_json
 from daemon.processes.background import background
 
@@ -321,7 +322,8 @@ class Connection:
                 why = await self._read(websocket)
                 nursery.cancel_scope.cancel()
         except Exception as fault:  # noqa: BLE001 - the library's reader raises what it meets
-            why = shown("; ".join(_leaves(fault)))
+            faults = leaves(fault) if isinstance(fault, ExceptionGroup) else [fault]
+            why = shown("; ".join(map(repr, faults)))
         finally:
             self._end(Disconnected(f"the connection to the browser has ended: {why}"))
 
@@ -394,14 +396,6 @@ class Connection:
             call.fail(self.browser._gone_error())
         self._calls.clear()
         self._opened.set()
-
-
-def _leaves(fault: Exception) -> Iterator[str]:
-    if isinstance(fault, ExceptionGroup):
-        for part in fault.exceptions:
-            yield from _leaves(part)
-    else:
-        yield repr(fault)
 
 
 def _key(value: object) -> object:

@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
-from typing import Any
 
 import trio
 from hypercorn.config import Config
@@ -32,6 +31,7 @@ from hypercorn.typing import (
     Scope,
 )
 
+from daemon.errors import leaves
 from daemon.serving.app import Messages
 from daemon.serving.http1 import Http1
 
@@ -107,7 +107,7 @@ class Connection(TCPServer):
             await self._talk()
         except* Exception as group:  # noqa: BLE001 - not ours to tell which, nor to die of
             # Types and places alone: an h11 error quotes the client's own bytes.
-            logger.warning("a connection was ended by %s", ", ".join(_places(group)))
+            logger.warning("a connection was ended by %s", ", ".join(map(_place, leaves(group))))
 
     async def _talk(self) -> None:
         try:
@@ -243,12 +243,6 @@ def _unread(descriptor: int) -> int:
     return int(struct.unpack("i", waiting)[0])
 
 
-def _places(group: BaseExceptionGroup[Any]) -> list[str]:
-    places = []
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            places += _places(error)
-        else:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            places.append(f"{type(error).__name__} at {last.filename}:{last.lineno}")
-    return places
+def _place(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}"
