@@ -59,9 +59,10 @@ from daemon.service_manager.reporter import GRACE, Reporter
 from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
 from daemon.supervision.actor import Queue
+from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor, sole_error
+from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor
 from daemon.vault.actor import Vault
 
 logger = logging.getLogger(__name__)

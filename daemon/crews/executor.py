@@ -48,7 +48,7 @@ from daemon.journal.model import (
 from daemon.processes.guardian import remove_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
-from daemon.supervision.supervisor import sole_error
+from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
 

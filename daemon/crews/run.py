@@ -50,7 +50,7 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.logs import Work, working_for
-from daemon.supervision.supervisor import sole_error
+from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
 

@@ -50,9 +50,9 @@ from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
 from daemon.logs import Work, working_for
+from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import sole_error
 from daemon.timing import DONE, histogram
 
 logger = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ from daemon.journal.model import (
 from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 from daemon.supervision.blocking import BlockingMailbox
-from daemon.supervision.supervisor import sole_error
+from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
 

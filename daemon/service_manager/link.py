@@ -19,7 +19,7 @@ from daemon.service_manager.cookie_store import CookieStore, forget, is_cookie
 from daemon.service_manager.given import Descriptor, Given
 from daemon.service_manager.messenger import Messenger
 from daemon.service_manager.sockets import NAMES, Sockets, sockets_among
-from daemon.supervision.supervisor import describe
+from daemon.supervision.groups import describe
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -38,6 +37,7 @@ from daemon.supervision.child import (
     StartFunction,
     State,
 )
+from daemon.supervision.groups import describe, sole_error
 from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
 from daemon.supervision.pulse import Pulse, Vital
 
@@ -49,14 +49,9 @@ __all__ = [
     "StartFunction",
     "State",
     "Supervisor",
-    "describe",
-    "sole_error",
 ]
 
 logger = logging.getLogger(__name__)
-
-MAX_ERROR_TEXT = 300
-"""Characters of an error in a snapshot; the log has all of it."""
 
 
 class Escalated(Exception):  # noqa: N818 - OTP's word
@@ -397,29 +392,6 @@ class _Serving:
 
 def _failed(child: Child) -> dict[str, object]:
     return Event.PART_FAILED(actor=child.spec.name)
-
-
-def describe(error: BaseException) -> str:
-    """An error in one line: its type and text, and of a group the first member's."""
-    if isinstance(error, BaseExceptionGroup):
-        first, more = error.exceptions[0], len(error.exceptions) - 1
-        return describe(first) + (f" (and {more} more)" if more else "")
-    text = " ".join(str(error).split())
-    if len(text) > MAX_ERROR_TEXT:
-        text = text[: MAX_ERROR_TEXT - 1] + "…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-@asynccontextmanager
-async def sole_error() -> AsyncIterator[None]:
-    """Around a nursery whose errors are one at a time: that error, without the group around it."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
-            raise
-        error = group.exceptions[0]
-        raise error from error.__cause__  # `from None` would lose it
 
 
 def _seconds_until(deadline: float) -> float | None:

@@ -11,14 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from daemon.supervision.policy import Backoff, Intensity, Restart
-from daemon.supervision.supervisor import (
-    MAX_ERROR_TEXT,
-    ChildSnapshot,
-    ChildSpec,
-    State,
-    Supervisor,
-    describe,
-)
+from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, State, Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow
@@ -190,33 +183,6 @@ def test_the_wall_clock_is_utc_where_none_is_given(a: Child) -> None:
     before = datetime.now(UTC)
     (child,) = Supervisor("tree", [a.spec()]).snapshot()
     assert before <= child.since <= datetime.now(UTC)
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (ValueError("broken"), "ValueError: broken"),
-        (ValueError(), "ValueError"),
-        (ValueError("two\n  lines\tand a tab "), "ValueError: two lines and a tab"),
-        (ExceptionGroup("g", [ValueError("broken")]), "ValueError: broken"),
-        (
-            ExceptionGroup("g", [ValueError("broken"), KeyError("lost"), OSError()]),
-            "ValueError: broken (and 2 more)",
-        ),
-        (
-            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("broken")])]),
-            "ValueError: broken",
-        ),
-    ],
-)
-def test_an_error_is_described_in_one_line(error: Exception, line: str) -> None:
-    assert describe(error) == line
-
-
-def test_a_description_is_bounded() -> None:
-    exact = "x" * MAX_ERROR_TEXT
-    assert describe(ValueError(exact)) == f"ValueError: {exact}"
-    assert describe(ValueError(exact + "x")) == f"ValueError: {exact[:-1]}…"
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str, type[BaseException] | None]]:

@@ -1,0 +1,34 @@
+"""How an error is told in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.supervision.groups import MAX_ERROR_TEXT, describe
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("broken"), "ValueError: broken"),
+        (ValueError(), "ValueError"),
+        (ValueError("two\n  lines\tand a tab "), "ValueError: two lines and a tab"),
+        (ExceptionGroup("g", [ValueError("broken")]), "ValueError: broken"),
+        (
+            ExceptionGroup("g", [ValueError("broken"), KeyError("lost"), OSError()]),
+            "ValueError: broken (and 2 more)",
+        ),
+        (
+            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("broken")])]),
+            "ValueError: broken",
+        ),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: Exception, line: str) -> None:
+    assert describe(error) == line
+
+
+def test_a_description_is_bounded() -> None:
+    exact = "x" * MAX_ERROR_TEXT
+    assert describe(ValueError(exact)) == f"ValueError: {exact}"
+    assert describe(ValueError(exact + "x")) == f"ValueError: {exact[:-1]}…"
