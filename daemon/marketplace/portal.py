@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -172,10 +172,7 @@ async def read_product_page(
         try:
             _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
             with trio.fail_after(PRODUCT_WAIT):
-                while True:
-                    response = await _next(page, responses)
-                    if _asks_for(response.url, product):
-                        break
+                response = await _first(page, responses, lambda url: _asks_for(url, product))
             response = await seen_through(response, detours)
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
@@ -248,10 +245,7 @@ async def _answer(
 ) -> PageResponse:
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
-        while True:
-            response = await _next(page, responses)
-            if _is_links_call(response.url):
-                return response
+        return await _first(page, responses, _is_links_call)
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
@@ -261,6 +255,18 @@ async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFa
     if response.status in NO_PERMISSION:
         return SessionLost()
     return PortalDown(f"its answer to a submit broke off ({response.lost})")
+
+
+async def _first(
+    page: PortalPage,
+    responses: trio.MemoryReceiveChannel[PageResponse],
+    is_ours: Callable[[str], bool],
+) -> PageResponse:
+    """The first response that, by its URL, is the one that is waited for. Raises as `_next`."""
+    while True:
+        response = await _next(page, responses)
+        if is_ours(response.url):
+            return response
 
 
 async def _next(
