@@ -17,7 +17,7 @@ from daemon.config.crews import CrewSection
 from daemon.config.section import MIB, Section
 from daemon.config.settings import SECTIONS, Server
 
-EXAMPLE = Path(__file__).parents[1] / "config.example.toml"
+EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 HASH = hash_password("correct horse")
 
 
