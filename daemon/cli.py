@@ -226,7 +226,7 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 
 def _demo(chosen: argparse.Namespace) -> int:
-    from daemon import demo
+    from daemon.commands import demo
 
     return demo.main(once=chosen.once, port=chosen.port)
 
@@ -252,7 +252,7 @@ def _check_config(chosen: argparse.Namespace) -> int:
 
 def _doctor(chosen: argparse.Namespace) -> int:
     path = chosen.config or (CONFIG if os.access(CONFIG, os.R_OK) else None)
-    from daemon import doctor
+    from daemon.commands import doctor
 
     return doctor.main(partial(_settings, path, by_hand=True) if path else None)
 

@@ -157,7 +157,7 @@ def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:
         calls.append(options)
         return 7
 
-    stand_in("demo", main=remember)
+    stand_in("commands.demo", main=remember)
     stand_in("sandbox.server", main=remember)
     assert main(["demo"]) == 7
     assert main(["demo", "--once", "--port", "0"]) == 7
@@ -184,7 +184,7 @@ def test_an_interrupted_command_ends_as_shells_expect(stand_in: StandIn) -> None
     def interrupted(**_: object) -> int:
         raise KeyboardInterrupt
 
-    stand_in("demo", main=interrupted)
+    stand_in("commands.demo", main=interrupted)
     assert main(["demo"]) == 130
 
 

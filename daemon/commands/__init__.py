@@ -1,1 +1,1 @@
-"""The work of the commands that are small enough to need no part of the daemon of their own."""
+"""What the commands do: all but `serve` and `sandbox`, which are parts of their own."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon import doctor
 from daemon.auth.passwords import hash_password
+from daemon.commands import doctor
 from daemon.config import Settings, build
 
 HASH = hash_password("correct horse")

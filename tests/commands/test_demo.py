@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon import demo, logs
+from daemon import logs
+from daemon.commands import demo
 
 
 def test_a_step_that_failed_is_told_in_its_own_words(
