@@ -231,11 +231,8 @@ class _Tour:
             async with http.stream("GET", path, headers=_bearer(token)) as response:
                 response.raise_for_status()
                 async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        event = json.loads(line.removeprefix("data:"))
-                        told = _progress(event["type"], event["data"] or {})
-                        if told:
-                            self.say(f"  {told}")
+                    if told := _progress(line):
+                        self.say(f"  {told}")
         except httpx.HTTPError as error:
             raise StepFailed(f"GET {path}: {error!r}") from None
 
@@ -283,9 +280,13 @@ def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _progress(kind: str, data: dict[str, Any]) -> str:
-    """What an event of an execution says in a line; "" when it is not worth one here."""
-    match kind:
+def _progress(line: str) -> str:
+    """What a line of an event stream tells people; "" when it is not worth one here."""
+    if not line.startswith("data:"):
+        return ""
+    event = json.loads(line.removeprefix("data:"))
+    data = event["data"] or {}
+    match event["type"]:
         case "task_started":
             return f"{data['agent']}: {data['name']}"
         case "agent_step":
