@@ -18,8 +18,8 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -32,9 +32,10 @@ from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, password_digest, refusal
-from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.errors import Invalid, NotAllowed, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
+from daemon.supervision.places import place
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class Doorkeeper:
         self._changing = trio.Lock()
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
-        with _place(self._logins):
+        with place(self._logins, "logins or changes"):
             await self._throttle.verdicts(address)
             with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
@@ -275,7 +276,7 @@ class Doorkeeper:
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
         """In the body nobody else changes what is saved."""
-        with _place(self._changes):
+        with place(self._changes, "logins or changes"):
             async with self._changing:
                 yield
 
@@ -296,20 +297,6 @@ def _tell_if_slowed(tries: Tries, address: str) -> None:
     if tries.slowed_by_one_more:
         text = "%s has failed too often, and has to wait between tries"
         logger.warning(text, address, extra=Event.GUESSES_SLOWED())
-
-
-@contextmanager
-def _place(places: trio.Semaphore) -> Iterator[None]:
-    try:
-        places.acquire_nowait()
-    except trio.WouldBlock:
-        raise Unavailable(
-            "too many logins or changes at once; try again shortly", retry_after=1
-        ) from None
-    try:
-        yield
-    finally:
-        places.release()
 
 
 def _new_jti() -> str:

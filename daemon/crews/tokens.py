@@ -24,8 +24,7 @@ import hmac
 import logging
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -35,9 +34,10 @@ from pydantic import SecretBytes, SecretStr
 from daemon.crews.crew import Caller
 from daemon.crews.generations import Generations, load, save
 from daemon.crews.secret import derive
-from daemon.errors import NotFound, Unavailable, WrongCredential
+from daemon.errors import NotFound, WrongCredential
 from daemon.state import saving
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.places import place
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class _Book:
 
     async def rotate(self, crew: str, user: str) -> SecretStr:
         self._check_known(crew, user)
-        with _place(self._rotations):
+        with place(self._rotations, "tokens are being rotated"):
             async with self._rotating:
                 generations = self._generations.with_new(crew, user)
                 with saving():
@@ -193,17 +193,3 @@ class _Book:
 
 def _choice(names: Mapping[str, object] | tuple[str, ...]) -> str:
     return f"choose from: {', '.join(names)}" if names else "the configuration has none"
-
-
-@contextmanager
-def _place(places: trio.Semaphore) -> Iterator[None]:
-    try:
-        places.acquire_nowait()
-    except trio.WouldBlock:
-        raise Unavailable(
-            "too many tokens are being rotated at once; try again shortly", retry_after=1
-        ) from None
-    try:
-        yield
-    finally:
-        places.release()
