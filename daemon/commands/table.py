@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from daemon.printable import blanked
+
 INDENT = "  "
 WIDEST = 60  # characters of a table's cell
 
@@ -45,7 +47,7 @@ def _cell(value: object) -> str:
         return ", ".join(map(_cell, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
-    return "".join(c if c.isprintable() else " " for c in str(value))
+    return blanked(str(value))
 
 
 def _cut(text: str) -> str:

@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from daemon.config.values import Fault
+from daemon.printable import escaped
 
 LONGEST_NAME = 60  # characters of an unknown key that are repeated
 MANY = "crews"  # the one section that there may be many of
@@ -42,7 +43,7 @@ class Problem:
 
     def __str__(self) -> str:
         """One line, whatever the files are called that it is about."""
-        return _printable(f"{self.key}: {self.fault}; {self.remedy}")
+        return escaped(f"{self.key}: {self.fault}; {self.remedy}")
 
 
 class ConfigError(Exception):
@@ -132,13 +133,6 @@ def from_pydantic(
         fault = broken.fault if isinstance(broken, Fault) else _fault(detail, field)
         own_remedy = broken.remedy if isinstance(broken, Fault) else ""
         yield Problem(shown_name, fault, own_remedy or remedy(section, str(key), example_of(field)))
-
-
-def _printable(text: str) -> str:
-    """Text with a backslash where a terminal would be told something, and UTF-8 has nothing."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
 
 
 def _elsewhere(key: str, sections: Sections) -> str:

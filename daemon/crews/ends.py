@@ -12,7 +12,8 @@ import signal
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from daemon.crews.protocol import Failed, Result, printable, quoted
+from daemon.crews.protocol import Failed, Result, quoted
+from daemon.printable import escaped
 from daemon.processes.guarded import ExitStatus
 
 # Characters of a worker's last words in an error's text.
@@ -109,7 +110,7 @@ def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit
 
 
 def _last_line(text: str) -> str:
-    last = printable(text.rstrip().rpartition("\n")[2].strip())
+    last = escaped(text.rstrip().rpartition("\n")[2].strip())
     return last if len(last) <= LAST_WORDS else f"{last[:LAST_WORDS]}…"
 
 

@@ -31,6 +31,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from daemon.printable import escaped
+
 VERSION: Final = 1
 # Bytes of a line without its newline. It bounds what the daemon holds of one worker in memory, and
 # every text that has no smaller bound of its own: a task's output, the result.
@@ -245,14 +247,7 @@ def parse(line: bytes) -> FromWorker | ProtocolFault:
 def quoted(text: str) -> str:
     """The beginning of what was sent, fit for a log and an error's text."""
     rest = f"… ({len(text)} characters)" if len(text) > MAX_QUOTE else ""
-    return printable(text[:MAX_QUOTE]) + rest
-
-
-def printable(text: str) -> str:
-    """`text` with its control and other unprintable characters written as escapes."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
+    return escaped(text[:MAX_QUOTE]) + rest
 
 
 def _reason(invalid: ValidationError) -> str:
@@ -273,7 +268,7 @@ def _reason(invalid: ValidationError) -> str:
         case "missing":
             message = "it is missing"
     kind, *path = fault["loc"]
-    where = printable(".".join(str(part) for part in path)[:MAX_QUOTE])
+    where = escaped(".".join(str(part) for part in path)[:MAX_QUOTE])
     if not message.startswith("JSON"):
         message = message[:1].lower() + message[1:]
     return f"`{where}` in `{kind}`: {message[:MAX_QUOTE]}"

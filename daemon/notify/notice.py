@@ -18,6 +18,7 @@ from typing import Final
 from uuid import uuid4
 
 from daemon.logs import Event
+from daemon.printable import blanked
 from daemon.wire import timestamp
 
 DISTANCE: Final = 30.0
@@ -54,14 +55,13 @@ class Place:
 
 def body_of(notice: Notice, place: Place) -> dict[str, str]:
     """The fields of a notice, all text. An account that there is none of is an empty one."""
-    told = "".join(char if char.isprintable() else " " for char in notice.text)
     return {
         "id": notice.id,
         "event": notice.event.name.lower(),
         "account": notice.account,
         "state": notice.state,
         "since": timestamp(notice.since),
-        "text": told[:LONGEST_TEXT],
+        "text": blanked(notice.text)[:LONGEST_TEXT],
         **asdict(place),
     }
 

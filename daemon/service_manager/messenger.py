@@ -17,6 +17,8 @@ import errno
 import logging
 import socket
 
+from daemon.printable import blanked
+
 logger = logging.getLogger(__name__)
 
 LONGEST_STATUS = 400
@@ -58,8 +60,7 @@ class Messenger:
 
     def status(self, line: str) -> bool:
         """Send how the daemon is, in one line for people; whether it is on its way."""
-        line = "".join(c if c.isprintable() else " " for c in line)[:LONGEST_STATUS]
-        return self.send(f"STATUS={line}")
+        return self.send(f"STATUS={blanked(line)[:LONGEST_STATUS]}")
 
     def _tell(self, error: OSError) -> None:
         """Once: the next tries mostly fail in the same way."""

@@ -1,0 +1,21 @@
+"""What cannot be printed is escaped, or blank; all else stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.printable import blanked, escaped
+
+
+@pytest.mark.parametrize(
+    ("text", "with_escapes", "with_blanks"),
+    [
+        ("", "", ""),
+        ("Áo thun 💰", "Áo thun 💰", "Áo thun 💰"),
+        ("two\nlines\tand\x1b[2J", "two\\nlines\\tand\\x1b[2J", "two lines and [2J"),
+        ("half \ud83d a sign\u2028", "half \\ud83d a sign\\u2028", "half   a sign "),
+    ],
+    ids=["empty", "printable", "control characters", "what UTF-8 or a line has not"],
+)
+def test_what_cannot_be_printed(text: str, with_escapes: str, with_blanks: str) -> None:
+    assert (escaped(text), blanked(text)) == (with_escapes, with_blanks)
