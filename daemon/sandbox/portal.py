@@ -103,14 +103,6 @@ def _page_play(state: State, session: Session) -> Play | None:
 
 
 def _add_calls(app: GuardedQuart, state: State) -> None:
-    @app.get("/api/v3/report/list")
-    async def probe() -> Response:
-        state.counters["probe"] += 1
-        session = await _signed_in(state)
-        if isinstance(session, Response):
-            return session
-        return as_json({"code": 0, "msg": "success", "data": {"list": [], "total_count": 0}})
-
     @app.get("/api/v3/offer/product")
     async def offer() -> Response:
         state.counters["product read"] += 1

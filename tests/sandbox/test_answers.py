@@ -179,15 +179,6 @@ async def test_product_data_can_be_slow(portal: Portal) -> None:
     assert trio.current_time() - begin >= 0.2
 
 
-async def test_the_probe(portal: Portal) -> None:
-    path = "/api/v3/report/list?page_size=1&page_num=1&version=1"
-    good = await portal.get(path)
-    portal.cookies["SPC_ST"] = ""
-
-    assert (good.status_code, good.json()["code"]) == (200, 0)
-    assert (await portal.get(path)).status_code == 401
-
-
 PAGES = ["/offer/custom_link", "/offer/product_offer/23456789012"]
 
 
