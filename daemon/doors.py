@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from itertools import chain
 from socket import socket
 
-import trio
-
 from daemon.config.values import Bind
 from daemon.errors import Invalid
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
-from daemon.serving import GuardedQuart, Served, bind, serve
+from daemon.serving import bind
 
 logger = logging.getLogger(__name__)
 
@@ -104,43 +102,6 @@ def _crew_doors(
         for descriptor in given[name]:
             os.close(descriptor.number)
     return doors
-
-
-class Facade:
-    """An app as a supervised part: each incarnation serves on the same sockets.
-
-    They are closed with its last one, at `stop`.
-    """
-
-    def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
-        self._served = Served(app)
-        self._sockets = sockets
-        self.grace = grace
-        self._stop = trio.Event()
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation."""
-        self._stop = trio.Event()
-        await serve(
-            self._served,
-            self._sockets,
-            grace=self.grace,
-            stop=self._stop,
-            task_status=task_status,
-        )
-
-    def take(self, app: GuardedQuart) -> None:
-        """Serve another app from now on. Requests under way end as they began."""
-        self._served.take(app)
-
-    def stop(self) -> None:
-        """Answer what was asked, and return."""
-        self._stop.set()
-        # Whoever connects from now on is refused at once, and not kept waiting by the kernel for a
-        # daemon that will never look. At a socket of the service manager's they do wait there, and
-        # rightly so, for the next daemon: closing ours, without a shutdown, takes nothing from it.
-        for listening in self._sockets:
-            listening.close()
 
 
 def _url(listening: socket) -> str:

@@ -6,7 +6,11 @@ place of the old one: nothing in it has to know that it can change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from socket import socket
+
+import trio
 
 from daemon.api.access import Neighbourhood
 from daemon.api.app import build_app
@@ -14,8 +18,8 @@ from daemon.api.crews.app import build_crew_app
 from daemon.api.services import Services
 from daemon.config.settings import Settings
 from daemon.crews.catalog import Catalog
-from daemon.doors import Doors, Facade
-from daemon.serving import GuardedQuart
+from daemon.doors import Doors
+from daemon.serving import GuardedQuart, Served, serve
 
 
 def neighbourhood(settings: Settings) -> Neighbourhood:
@@ -25,6 +29,43 @@ def neighbourhood(settings: Settings) -> Neighbourhood:
         trusted_proxies=settings.server.trusted_proxies,
         public_hosts=frozenset(settings.server.public_hosts),
     )
+
+
+class Facade:
+    """An app as a supervised part: each incarnation serves on the same sockets.
+
+    They are closed with its last one, at `stop`.
+    """
+
+    def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
+        self._served = Served(app)
+        self._sockets = sockets
+        self.grace = grace
+        self._stop = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """One incarnation."""
+        self._stop = trio.Event()
+        await serve(
+            self._served,
+            self._sockets,
+            grace=self.grace,
+            stop=self._stop,
+            task_status=task_status,
+        )
+
+    def take(self, app: GuardedQuart) -> None:
+        """Serve another app from now on. Requests under way end as they began."""
+        self._served.take(app)
+
+    def stop(self) -> None:
+        """Answer what was asked, and return."""
+        self._stop.set()
+        # Whoever connects from now on is refused at once, and not kept waiting by the kernel for a
+        # daemon that will never look. At a socket of the service manager's they do wait there, and
+        # rightly so, for the next daemon: closing ours, without a shutdown, takes nothing from it.
+        for listening in self._sockets:
+            listening.close()
 
 
 class Front:
