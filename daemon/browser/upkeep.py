@@ -30,7 +30,7 @@ def tell_nobody(_why: str | None) -> None:
 class Upkeep:
     """Counts ends in a row; says once that there are too many, and once that it is over."""
 
-    def __init__(self, down: Down = tell_nobody) -> None:
+    def __init__(self, down: Down) -> None:
         self.failures = 0
         self._tell = down
         self._is_down = False
