@@ -49,7 +49,7 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--only", type=_rows, default=list(ROWS), help="rows, as in 1,6")
-    parser.add_argument("--quick", action="store_true", help="a glance: 15 seconds a row")
+    parser.add_argument("--quick", action="store_true", help="a glance: too few rounds to go by")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started

@@ -34,18 +34,14 @@ class Request:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    method: str = "GET"
-    body: bytes = b""
     status: int = 200
 
     def raw(self) -> bytes:
         parts = urlsplit(self.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         fields = {"Host": parts.netloc, **self.headers}
-        if self.body:
-            fields["Content-Length"] = str(len(self.body))
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        return f"{self.method} {path} HTTP/1.1\r\n{head}\r\n".encode() + self.body
+        return f"GET {path} HTTP/1.1\r\n{head}\r\n".encode()
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
-QUICK_SECONDS: Final = 15.0
-SECONDS: Final = 120.0
-"""What one row may take; with --quick, and without."""
-
 Better = Literal["less", "more"]
 
 
@@ -40,11 +36,6 @@ class Goal:
         return (self.at_most is None or ratio <= self.at_most) and (
             self.at_least is None or ratio >= self.at_least
         )
-
-    def __str__(self) -> str:
-        if self.at_most is not None:
-            return f"at most {self.at_most:g}"
-        return "no goal" if self.at_least is None else f"at least {self.at_least:g}"
 
 
 NO_GOAL: Final = Goal()
@@ -168,10 +159,6 @@ class Plan:
     quick: bool = False
     tell: Callable[[str], None] = field(default=_say_nothing)
     """What goes on, in a line."""
-
-    @property
-    def seconds(self) -> float:
-        return QUICK_SECONDS if self.quick else SECONDS
 
     def rounds(self, most: int, quick: int) -> int:
         return quick if self.quick else most
