@@ -11,11 +11,12 @@ from http.client import HTTPException
 from typing import Final
 
 from bench.asking import Asking
-from bench.daemons import Daemon, Origins, ask_portal
+from bench.daemons import Daemon, ask_portal
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
 from bench.scripted import Done, Order, Script
 from bench.stage import NAMES, SUB_ID, Stage, ask_daemon, daemon_client, set_up, teller, timed
+from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import DEFAULT_ACCOUNT
 
 PORTAL_MS: Final = 100

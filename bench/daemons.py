@@ -1,4 +1,5 @@
-"""The programs that a row works with: a daemon as its owner runs it, and a sandbox for the portal.
+"""The programs that a row works with: a daemon as its owner runs it; its portal, a sandbox, is that
+of `tests.soak.programs`.
 
 Each is a process of its own, so that the one who measures, the daemon and the portal do not share
 an interpreter. The daemon is configured by a file and logged in to; what a row needs otherwise than
@@ -27,25 +28,7 @@ from daemon.browser import executable
 from daemon.sandbox.answers import product_link
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.products import product_of
-from daemon.sandbox.session import cookie_header
-from tests.soak.programs import PASSWORD, Program, needs_no_sandbox, sandbox
-
-__all__ = [
-    "Daemon",
-    "Origins",
-    "Tables",
-    "ask_portal",
-    "browser_flags",
-    "chromium",
-    "cookie_header",
-    "daemon",
-    "free_port",
-    "link",
-    "new_folder",
-    "sandbox",
-    "unsandboxed",
-    "until_ready",
-]
+from tests.soak.programs import PASSWORD, Program, needs_no_sandbox
 
 Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
 """Of the configuration, by their names; a list of them is one `[[name]]` each."""

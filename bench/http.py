@@ -19,11 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.daemons import Daemon, Origins, cookie_header, daemon, link, sandbox, until
+from bench.daemons import Daemon, daemon, link, until
 from bench.load import Answered, LoadFailed, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
-from tests.soak.programs import Program
+from daemon.sandbox.batch import Origins
+from daemon.sandbox.session import cookie_header
+from tests.soak.programs import Program, sandbox
 
 OURS, QUART, FASTAPI, BUSY = "smartlinkd", "Quart-Trio as shipped", "FastAPI on uvicorn", "at work"
 QUESTIONS: Final = {

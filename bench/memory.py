@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.asking import Asking
-from bench.daemons import Daemon, chromium, cookie_header, daemon, link, sandbox
+from bench.daemons import Daemon, chromium, daemon, link
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import Order, Scripted, scripted
+from daemon.sandbox.session import cookie_header
 from tests.soak.memory import memory_of
+from tests.soak.programs import sandbox
 from tests.soak.samples import children
 
 CONVERSIONS: Final = 1000

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bench.daemons import Origins, chromium, unsandboxed
+from bench.daemons import chromium, unsandboxed
+from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookies_of
 from tests.soak.programs import ROOT, NotStarted
 

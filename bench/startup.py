@@ -24,20 +24,20 @@ from typing import Any, Final
 from bench.asking import Asking
 from bench.daemons import (
     PATIENCE,
-    Origins,
     Tables,
     browser_flags,
     chromium,
     configure,
     daemon,
     free_port,
-    sandbox,
     start,
     until,
 )
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.recovering import HEALTHY
 from bench.stage import daemon_client
+from daemon.sandbox.batch import Origins
+from tests.soak.programs import sandbox
 
 READY, BARE, LIMIT = "browserReady", "a bare Chromium and a first page", "half a second"
 ALONE, REPLACED = "the libraries alone", "a bare Chromium in the place of one that was killed"
