@@ -58,6 +58,20 @@ def not_saved() -> NotSaved:
     return error
 
 
+@pytest.fixture
+async def refused(
+    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], quick_disk: None
+) -> Pauses:
+    """At work; the disk has refused the first that it was to keep, and now works again."""
+    disk.append(not_saved())
+    pauses = Pauses(tmp_path)
+    pauses.keep([ONE])
+    await nursery.start(pauses.run)
+    await wait_all_tasks_blocked()
+    assert Pauses(tmp_path).kept == ()
+    return pauses
+
+
 async def write_out(pauses: Pauses) -> None:
     """One life of its task, which is told to stop at once."""
     async with trio.open_nursery() as nursery:
@@ -150,31 +164,18 @@ async def test_a_full_disk_holds_up_no_end(
     assert trio.current_time() < 1
 
 
-@pytest.mark.usefixtures("quick_disk")
 async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
-    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], autojump_clock: MockClock
+    tmp_path: Path, refused: Pauses, autojump_clock: MockClock
 ) -> None:
-    disk.append(not_saved())
-    pauses = Pauses(tmp_path)
-    pauses.keep([ONE])
-    await nursery.start(pauses.run)
-    await wait_all_tasks_blocked()
-    assert Pauses(tmp_path).kept == ()
-    pauses.stop()
+    refused.stop()
     await wait_all_tasks_blocked()
     assert Pauses(tmp_path).kept == (ONE,)
 
 
-@pytest.mark.usefixtures("quick_disk")
 async def test_what_comes_after_a_refusal_does_not_wait_for_the_next_try(
-    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], autojump_clock: MockClock
+    tmp_path: Path, refused: Pauses, autojump_clock: MockClock
 ) -> None:
-    disk.append(not_saved())
-    pauses = Pauses(tmp_path)
-    pauses.keep([ONE])
-    await nursery.start(pauses.run)
-    await wait_all_tasks_blocked()
-    pauses.keep([ONE, OTHER])
+    refused.keep([ONE, OTHER])
     await wait_all_tasks_blocked()
     assert Pauses(tmp_path).kept == (ONE, OTHER)
 
