@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 import trio
@@ -15,6 +15,9 @@ from tests.crews.executor.test_reload import HANG, WAITS, having
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+
+    class AtTheDoor(Protocol):
+        async def __call__(self, house: House, *script: str) -> Client: ...
 
 
 class Disk:
@@ -57,16 +60,27 @@ class Client:
         return self._id
 
 
+@pytest.fixture
+def at_the_door(crew: MakeCrew, nursery: trio.Nursery, disk: Disk) -> AtTheDoor:
+    """A client whose kickoff the disk holds up, while its crew is being taken out."""
+
+    async def come(house: House, *script: str) -> Client:
+        client = Client(house)
+        disk.stall()
+        nursery.start_soon(client.kick_off, *script)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(house.executor.take, having(crew("other")))  # it waits for the kickoff
+        await wait_all_tasks_blocked()
+        return client
+
+    return come
+
+
 async def test_a_crew_put_back_before_it_is_taken_out_to_the_end_goes_on(
-    open_house: OpenHouse, crew: MakeCrew, nursery: trio.Nursery, disk: Disk
+    open_house: OpenHouse, crew: MakeCrew, disk: Disk, at_the_door: AtTheDoor
 ) -> None:
     house = await open_house(crew())
-    client = Client(house)
-    disk.stall()
-    nursery.start_soon(client.kick_off)
-    await wait_all_tasks_blocked()
-    nursery.start_soon(house.executor.take, having(crew("other")))  # it waits for the kickoff
-    await wait_all_tasks_blocked()
+    client = await at_the_door(house)
     await house.executor.take(having(crew()))
     disk.works.set()
     assert (await house.end_of(await client.answer())).state is State.SUCCESS
@@ -75,18 +89,13 @@ async def test_a_crew_put_back_before_it_is_taken_out_to_the_end_goes_on(
 
 
 async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_line(
-    open_house: OpenHouse, crew: MakeCrew, nursery: trio.Nursery, disk: Disk
+    open_house: OpenHouse, crew: MakeCrew, disk: Disk, at_the_door: AtTheDoor
 ) -> None:
     """The end of the crew's last execution let go of the line that this one was to enter."""
     house = await open_house(crew())
-    client = Client(house)
     running = await house.kickoff(*WAITS)
     await house.gate.reaches(1)
-    disk.stall()
-    nursery.start_soon(client.kick_off, "started", "hang")
-    await wait_all_tasks_blocked()
-    nursery.start_soon(house.executor.take, having(crew("other")))
-    await wait_all_tasks_blocked()
+    client = await at_the_door(house, "started", "hang")
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
     await wait_all_tasks_blocked()
@@ -98,15 +107,10 @@ async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_lin
 
 
 async def test_a_crew_taken_out_while_somebody_is_at_its_door_leaves_no_line(
-    open_house: OpenHouse, crew: MakeCrew, nursery: trio.Nursery, disk: Disk
+    open_house: OpenHouse, crew: MakeCrew, disk: Disk, at_the_door: AtTheDoor
 ) -> None:
     house = await open_house(crew())
-    client = Client(house)
-    disk.stall()
-    nursery.start_soon(client.kick_off)
-    await wait_all_tasks_blocked()
-    nursery.start_soon(house.executor.take, having(crew("other")))
-    await wait_all_tasks_blocked()
+    client = await at_the_door(house)
     disk.works.set()
     assert (await house.end_of(await client.answer())).state is State.SUCCESS
     await wait_all_tasks_blocked()
