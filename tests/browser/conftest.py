@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from daemon.browser import contexts as contexts_module
@@ -30,6 +30,8 @@ from daemon.browser.events import JsonObject
 from daemon.browser.page import BrowserContext, CookieParam, Page
 from tests.browser.errands import IDLE, LIMIT, Desk
 from tests.hygiene.at_once import check_held, held
+
+Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
 
 class Peer:
@@ -67,11 +69,17 @@ async def peer(nursery: trio.Nursery) -> Peer:
 
 
 @pytest.fixture
-async def conversation(peer: Peer, nursery: trio.Nursery) -> AsyncIterator[Connection]:
-    """A connection to `peer`, without a socket."""
+async def wire(peer: Peer, nursery: trio.Nursery) -> Wire:
+    """Our end of what leads to `peer`: its browser takes a websocket from there."""
     ours, theirs = memory_stream_pair()
     nursery.start_soon(peer.accept, theirs, nursery)
-    async with converse(ours, "browser.test", "/devtools") as connection:
+    return ours
+
+
+@pytest.fixture
+async def conversation(wire: Wire, nursery: trio.Nursery) -> AsyncIterator[Connection]:
+    """A connection to `peer`, without a socket."""
+    async with converse(wire, "browser.test", "/devtools") as connection:
         yield connection
     nursery.cancel_scope.cancel()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -19,6 +19,9 @@ from daemon.browser.errors import (
     ProtocolError,
     SessionGone,
 )
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Wire
 
 
 class Asker:
@@ -44,6 +47,12 @@ async def ask(nursery: trio.Nursery, call: Callable[[], Awaitable[object]]) -> A
     nursery.start_soon(asker.run, call)
     await wait_all_tasks_blocked()
     return asker
+
+
+async def crowd(conversation: Connection, nursery: trio.Nursery, *, deadline: float) -> list[Asker]:
+    """More than the queue holds."""
+    call = partial(conversation.browser.call, "A.b", deadline=deadline)
+    return [await ask(nursery, call) for _ in range(OUTGOING + 10)]
 
 
 async def attached(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Session:
@@ -397,48 +406,40 @@ async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
 
 
 async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_more(
-    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+    conversation: Connection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    ours, theirs = memory_stream_pair()
-    nursery.start_soon(peer.accept, theirs, nursery)
-    async with converse(ours, "browser.test", "/devtools") as connection:
-        ours.send_stream.send_all_hook = trio.sleep_forever
-        calls = OUTGOING + 10  # more than the queue holds
-        askers = [
-            await ask(nursery, partial(connection.browser.call, "A.b", deadline=5))
-            for _ in range(calls)
-        ]
-        connection.browser.post("A.c", {})  # finds no room, and does not wait for it
-        for asker in askers:
-            await asker.done.wait()
-        assert all(isinstance(asker.result, CallTimedOut) for asker in askers)
-        assert {asker.when for asker in askers} == {trio.current_time()}
-    nursery.cancel_scope.cancel()
+    wire.send_stream.send_all_hook = trio.sleep_forever
+    askers = await crowd(conversation, nursery, deadline=5)
+    conversation.browser.post("A.c", {})  # finds no room, and does not wait for it
+    for asker in askers:
+        await asker.done.wait()
+    assert all(isinstance(asker.result, CallTimedOut) for asker in askers)
+    assert {asker.when for asker in askers} == {trio.current_time()}
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
-    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+    conversation: Connection,
+    wire: Wire,
+    nursery: trio.Nursery,
+    peer: Any,
+    autojump_clock: MockClock,
 ) -> None:
-    ours, theirs = memory_stream_pair()
-    nursery.start_soon(peer.accept, theirs, nursery)
-    async with converse(ours, "browser.test", "/devtools") as connection:
-        go_on, deliver = trio.Event(), ours.send_stream.send_all_hook
+    go_on, deliver = trio.Event(), wire.send_stream.send_all_hook
 
-        async def deliver_later() -> None:
-            await go_on.wait()
-            assert deliver is not None
-            await deliver()
+    async def deliver_later() -> None:
+        await go_on.wait()
+        assert deliver is not None
+        await deliver()
 
-        ours.send_stream.send_all_hook = deliver_later
-        for method in ("In.theSocket", "In.theQueue"):
-            with pytest.raises(CallTimedOut):
-                await connection.browser.call(method, deadline=1)
-        go_on.set()
-        last = await ask(nursery, partial(connection.browser.call, "Last"))
-        assert (await peer.take())["method"] == "In.theSocket"
-        assert (await peer.answer({}))["method"] == "Last"
-        await last.done.wait()
-    nursery.cancel_scope.cancel()
+    wire.send_stream.send_all_hook = deliver_later
+    for method in ("In.theSocket", "In.theQueue"):
+        with pytest.raises(CallTimedOut):
+            await conversation.browser.call(method, deadline=1)
+    go_on.set()
+    last = await ask(nursery, partial(conversation.browser.call, "Last"))
+    assert (await peer.take())["method"] == "In.theSocket"
+    assert (await peer.answer({}))["method"] == "Last"
+    await last.done.wait()
 
 
 async def test_who_is_no_websocket_is_disconnected_at_once(
@@ -460,12 +461,7 @@ async def test_who_does_not_answer_the_handshake_is_disconnected_in_time(
             raise AssertionError("it was connected")
 
 
-async def test_an_error_of_the_block_leaves_it_bare(
-    peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    ours, theirs = memory_stream_pair()
-    nursery.start_soon(peer.accept, theirs, nursery)
+async def test_an_error_of_the_block_leaves_it_bare(wire: Wire, autojump_clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
-        async with converse(ours, "browser.test", "/devtools"):
+        async with converse(wire, "browser.test", "/devtools"):
             raise KeyError("mine")
-    nursery.cancel_scope.cancel()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser import cdp as module
-from daemon.browser.cdp import OUTGOING, Connection, converse
+from daemon.browser.cdp import Connection
 from daemon.browser.errors import CallTimedOut, Disconnected, SessionGone
-from tests.browser.test_cdp import ask, attached
+from tests.browser.test_cdp import ask, attached, crowd
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Wire
 
 LISTENED = 100
 
@@ -57,34 +60,27 @@ async def test_of_calls_that_were_given_up_so_many_are_kept_for_their_answers(
 
 
 async def test_a_call_that_was_given_up_before_it_was_sent_is_not_kept(
-    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+    conversation: Connection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    ours, theirs = memory_stream_pair()
-    nursery.start_soon(peer.accept, theirs, nursery)
-    async with converse(ours, "browser.test", "/devtools") as connection:
-        ours.send_stream.send_all_hook = trio.sleep_forever
-        in_the_socket = await ask(nursery, partial(connection.browser.call, "A.b", deadline=100))
-        await give_up(connection)
-        assert [call.method for call in connection._calls.values()] == ["A.b"]
-        assert not in_the_socket.done.is_set()
-    nursery.cancel_scope.cancel()
+    wire.send_stream.send_all_hook = trio.sleep_forever
+    in_the_socket = await ask(nursery, partial(conversation.browser.call, "A.b", deadline=100))
+    await give_up(conversation)
+    assert [call.method for call in conversation._calls.values()] == ["A.b"]
+    assert not in_the_socket.done.is_set()
 
 
 async def test_the_end_of_the_connection_fails_those_at_once_who_wait_for_room(
-    nursery: trio.Nursery, peer: Any, autojump_clock: MockClock
+    conversation: Connection,
+    wire: Wire,
+    nursery: trio.Nursery,
+    peer: Any,
+    autojump_clock: MockClock,
 ) -> None:
-    ours, theirs = memory_stream_pair()
-    nursery.start_soon(peer.accept, theirs, nursery)
-    async with converse(ours, "browser.test", "/devtools") as connection:
-        ours.send_stream.send_all_hook = trio.sleep_forever
-        began = trio.current_time()
-        askers = [
-            await ask(nursery, partial(connection.browser.call, "A.b", deadline=100))
-            for _ in range(OUTGOING + 10)
-        ]
-        await theirs.aclose()
-        for asker in askers:
-            await asker.done.wait()
-        assert {type(asker.result) for asker in askers} == {Disconnected}
-        assert trio.current_time() == began
-    nursery.cancel_scope.cancel()
+    wire.send_stream.send_all_hook = trio.sleep_forever
+    began = trio.current_time()
+    askers = await crowd(conversation, nursery, deadline=100)
+    await peer.stream.aclose()
+    for asker in askers:
+        await asker.done.wait()
+    assert {type(asker.result) for asker in askers} == {Disconnected}
+    assert trio.current_time() == began
