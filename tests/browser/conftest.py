@@ -1,5 +1,5 @@
-"""A browser's side of a websocket, played by hand; a small web site; a real Chromium; and one that
-is played, for what is built on it."""
+"""A browser's side of a websocket, played by hand; a small web site; a real Chromium; and in its
+place the one of `played`, for what is built on it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import queue
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -23,12 +22,12 @@ from trio_websocket import WebSocketConnection, wrap_server_stream
 from daemon.browser import contexts as contexts_module
 from daemon.browser import generation
 from daemon.browser.cdp import Connection, Session, connect, converse
-from daemon.browser.chromium import LaunchSettings, SandboxState, launch
+from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.contexts import Contexts
-from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
 from daemon.browser.events import JsonObject
-from daemon.browser.page import BrowserContext, CookieParam, Page
+from daemon.browser.page import BrowserContext, Page
 from tests.browser.errands import IDLE, LIMIT, Desk
+from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.hygiene.at_once import check_held, held
 
 Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
@@ -240,164 +239,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Session, "call", noting)
     return called
-
-
-class PlayedChromium:
-    """A Chromium, and the connection to it, that do as a test tells them."""
-
-    def __init__(self, number: int = 1) -> None:
-        self.pid = number
-        self.version = f"Chromium {number}"
-        self.endpoint = f"ws://browser.test/{number}"
-        self.hung = False  # answers nothing
-        self.mute = False  # answers, but runs no script
-        self.hoards = False  # disposes of nothing, and closes nothing
-        self.call_takes = 0.0
-        self.megabytes = 100
-        self.contexts: list[PlayedContext] = []
-        self.pages: list[PlayedPage] = []
-        self.being_made = 0
-        self.most_being_made = 0
-        self._exited = trio.Event()
-        self._closed = trio.Event()
-
-    def exit(self) -> None:
-        self._exited.set()
-        self.close()
-
-    def close(self) -> None:
-        self._closed.set()
-
-    async def wait(self) -> str:
-        await self._exited.wait()
-        return "signal 9"
-
-    async def wait_closed(self) -> str:
-        await self._closed.wait()
-        return "it was closed"
-
-    async def memory(self) -> int:
-        return self.megabytes << 20
-
-    async def call(self, deadline: float = 10.0, *, answered: bool = True) -> None:
-        """What each call is: an answer, or an error in time."""
-        with trio.move_on_after(deadline):
-            await trio.sleep(self.call_takes)
-            if self.hung or not answered:
-                await self._closed.wait()
-            if self._closed.is_set():
-                raise Disconnected("the connection to the browser has ended")
-            return
-        raise CallTimedOut("Played.call", deadline)
-
-
-class PlayedPage:
-    def __init__(self, context: PlayedContext) -> None:
-        self.context = context
-        self.opened = 0  # by the tests' own `open_tab`
-        self.gone = False
-        self.asked = 0
-        self.loops = False
-
-    async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
-        chromium = self.context.chromium
-        self.asked += 1
-        if self.gone:
-            raise SessionGone("the tab crashed")
-        await chromium.call(deadline, answered=not (chromium.mute or self.loops))
-
-    async def close(self) -> None:
-        await self.context.chromium.call(answered=not self.context.chromium.hoards)
-        self.context.chromium.pages.remove(self)
-
-
-class PlayedContext:
-    def __init__(self, chromium: PlayedChromium, cookies: Sequence[CookieParam]) -> None:
-        self.chromium = chromium
-        self.cookies = cookies
-
-    @classmethod
-    async def bare(cls, connection: PlayedChromium) -> PlayedContext:
-        return await cls.create(connection, ())
-
-    @classmethod
-    async def create(
-        cls, connection: PlayedChromium, cookies: Sequence[CookieParam]
-    ) -> PlayedContext:
-        context = cls(connection, cookies)
-        await _made(connection, context, connection.contexts)
-        return context
-
-    async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002
-        page = PlayedPage(self)
-        await _made(self.chromium, page, self.chromium.pages)
-        return page
-
-    async def dispose(self) -> None:
-        await self.chromium.call(answered=not self.chromium.hoards)
-        self.chromium.contexts.remove(self)
-        self.chromium.pages = [page for page in self.chromium.pages if page.context is not self]
-
-
-M = TypeVar("M")
-
-
-async def _made(chromium: PlayedChromium, thing: M, things: list[M]) -> None:
-    """It takes a call before and a call after, and leaves nothing when either fails."""
-    chromium.being_made += 1
-    chromium.most_being_made = max(chromium.most_being_made, chromium.being_made)
-    try:
-        await chromium.call()
-        things.append(thing)
-        try:
-            await chromium.call()
-        except BaseException:
-            things.remove(thing)
-            raise
-    finally:
-        chromium.being_made -= 1
-
-
-class PlayedChromiums:
-    """What stands in for launching, connecting, and looking at the sandbox."""
-
-    def __init__(self) -> None:
-        self.launched: list[PlayedChromium] = []
-        self.running: list[PlayedChromium] = []
-        self.launch_takes = 1.0
-        self.launch_fails = ""
-        self.confined = True
-        self.prepare: Callable[[PlayedChromium], None] = lambda _: None
-
-    @asynccontextmanager
-    async def launch(self, _: LaunchSettings) -> AsyncIterator[PlayedChromium]:
-        await trio.sleep(self.launch_takes)
-        if self.launch_fails:
-            raise LaunchFailed(self.launch_fails)
-        chromium = PlayedChromium(len(self.launched) + 1)
-        self.prepare(chromium)
-        self.launched.append(chromium)
-        self.running.append(chromium)
-        try:
-            yield chromium
-        finally:
-            self.running.remove(chromium)
-
-    @asynccontextmanager
-    async def connect(self, endpoint: str) -> AsyncIterator[PlayedChromium]:
-        (chromium,) = (one for one in self.running if one.endpoint == endpoint)
-        try:
-            yield chromium
-        finally:
-            chromium.close()
-
-    async def product(self, connection: PlayedChromium) -> str:
-        await connection.call()
-        return connection.version
-
-    async def sandbox_state(self, connection: PlayedChromium) -> SandboxState:
-        await connection.call()
-        return SandboxState(self.confined, self.confined, self.confined)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from daemon.browser.errors import BrowserFailed
 from daemon.browser.page import CookieParam
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedPage
+    from tests.browser.played import PlayedPage
 
 LIMIT = 2
 IDLE = 100.0

@@ -30,7 +30,7 @@ from daemon.supervision.policy import Backoff
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromiums
+    from tests.browser.played import PlayedChromiums
 
 QUEUE = LEAST_QUEUE + 2
 HEALTHY = 60.0

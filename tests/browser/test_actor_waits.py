@@ -14,7 +14,7 @@ from daemon.supervision.policy import Backoff
 from tests.browser.test_actor import begin, overdue, ready_browser, running
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromiums
+    from tests.browser.played import PlayedChromiums
 
 SETTINGS = GenerationSettings(
     launch=LaunchSettings(), contexts=2, idle=10_000, recycle_after=10_000, recycle_memory=1 << 30

@@ -18,7 +18,7 @@ from daemon.browser.page import CookieParam
 from tests.browser.errands import LIMIT, Desk, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromium
+    from tests.browser.played import PlayedChromium
 
 
 async def test_a_tab_is_opened_once_and_used_again(

@@ -15,7 +15,7 @@ from daemon.browser.contexts import (
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromium
+    from tests.browser.played import PlayedChromium
 
 
 async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(

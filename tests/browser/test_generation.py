@@ -30,7 +30,7 @@ from daemon.browser.generation import (
 from daemon.errors import Refused
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromium, PlayedChromiums
+    from tests.browser.played import PlayedChromium, PlayedChromiums
 
 SETTINGS = GenerationSettings(
     launch=LaunchSettings(),

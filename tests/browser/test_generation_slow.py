@@ -12,7 +12,7 @@ from daemon.browser.generation import BEAT_DEADLINE
 from tests.browser.test_generation import PLACE, SETTINGS, born, nothing
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromium, PlayedChromiums
+    from tests.browser.played import PlayedChromium, PlayedChromiums
 
 
 async def test_the_first_script_may_take_longer_than_any_beat_after_it(

@@ -17,7 +17,7 @@ from daemon.logs import Event
 from daemon.supervision.policy import Backoff
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import PlayedChromiums
+    from tests.browser.played import PlayedChromiums
 
 HEALTHY = 60.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
