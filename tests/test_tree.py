@@ -309,24 +309,31 @@ async def begin_conversion(
             task_status.started()
 
 
+async def converting(
+    start: Start, directory: Path, sandbox: Sandbox, clients: trio.Nursery, **server: object
+) -> tuple[Process, str, list[httpx.Response]]:
+    """A daemon that is held up upstream in a conversion, its address, and what it has answered."""
+    answers: list[httpx.Response] = []
+    sandbox.state.faults.arm("open_api_slow")
+    daemon = await start(
+        tables(
+            directory,
+            server=server,
+            marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
+            open_api={"url": sandbox.open_api_url},
+        )
+    )
+    url = str((await daemon.until("serving on "))["message"]).removeprefix("serving on ")
+    await clients.start(lambda task_status: begin_conversion(url, sandbox, task_status, answers))
+    return daemon, url, answers
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_lets_requests_end_and_is_no_failure(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    answers: list[httpx.Response] = []
     async with open_sandbox(hold=PATIENCE) as sandbox, trio.open_nursery() as clients:
-        sandbox.state.faults.arm("open_api_slow")
-        daemon: Process = await start(
-            tables(
-                tmp_path,
-                marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
-                open_api={"url": sandbox.open_api_url},
-            )
-        )
-        url = str((await daemon.until("serving on "))["message"]).removeprefix("serving on ")
-        await clients.start(
-            lambda task_status: begin_conversion(url, sandbox, task_status, answers)
-        )
+        daemon, url, answers = await converting(start, tmp_path, sandbox, clients)
         daemon.process.send_signal(number)
         await daemon.until(f"stopping on {number.name}")
         port = httpx.URL(url).port or 0
@@ -345,23 +352,10 @@ async def test_a_signal_lets_requests_end_and_is_no_failure(
 
 
 async def test_a_request_that_does_not_end_has_the_grace(start: Start, tmp_path: Path) -> None:
-    answers: list[httpx.Response] = []
     async with open_sandbox(hold=PATIENCE) as sandbox:
-        sandbox.state.faults.arm("open_api_slow")
-        daemon: Process = await start(
-            tables(
-                tmp_path,
-                server={"grace": 0.2},
-                marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
-                open_api={"url": sandbox.open_api_url},
-            )
-        )
-        url = str((await daemon.until("serving on "))["message"]).removeprefix("serving on ")
         with pytest.RaisesGroup(httpx.TransportError, flatten_subgroups=True):
             async with trio.open_nursery() as clients:
-                await clients.start(
-                    lambda task_status: begin_conversion(url, sandbox, task_status, answers)
-                )
+                daemon, _, answers = await converting(start, tmp_path, sandbox, clients, grace=0.2)
                 daemon.process.terminate()
                 with trio.fail_after(5):
                     assert await daemon.process.wait() == 0
@@ -370,22 +364,11 @@ async def test_a_request_that_does_not_end_has_the_grace(start: Start, tmp_path:
 
 
 async def test_a_second_signal_ends_it_at_once(start: Start, tmp_path: Path) -> None:
-    answers: list[httpx.Response] = []
     async with open_sandbox(hold=PATIENCE) as sandbox:
-        sandbox.state.faults.arm("open_api_slow")
-        daemon: Process = await start(
-            tables(
-                tmp_path,
-                server={"grace": 10 * PATIENCE},
-                marketplace={"shop_url": sandbox.shop_url, "short_urls": [sandbox.short_url]},
-                open_api={"url": sandbox.open_api_url},
-            )
-        )
-        url = str((await daemon.until("serving on "))["message"]).removeprefix("serving on ")
         with pytest.RaisesGroup(httpx.TransportError, flatten_subgroups=True):
             async with trio.open_nursery() as clients:
-                await clients.start(
-                    lambda task_status: begin_conversion(url, sandbox, task_status, answers)
+                daemon, _, answers = await converting(
+                    start, tmp_path, sandbox, clients, grace=10 * PATIENCE
                 )
                 daemon.process.terminate()
                 await daemon.until("stopping on SIGTERM")
