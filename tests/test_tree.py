@@ -158,7 +158,7 @@ async def test_two_daemons_cannot_share_a_state_directory(tmp_path: Path) -> Non
 
 async def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
-    with pytest.raises(StateUnusable, match=r"state\.directory: .* make it writable"):
+    with pytest.raises(StateUnusable, match=r"state\.directory: .* is no directory; name another"):
         await tree.serve(settings(tmp_path))
 
 
