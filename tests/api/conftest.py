@@ -31,6 +31,7 @@ from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import Supervisor
+from tests.api.client import PATIENCE, Client
 
 PASSWORD = "correct horse battery staple"
 OTHER_PASSWORD = "another horse altogether"
@@ -44,7 +45,6 @@ NOBODY = "http://127.0.0.1:1/graphql"
 """An Open API that never answers: port 1 is nobody's."""
 
 HOLD = 0.5  # seconds that a slow answer of the sandbox takes
-PATIENCE = 15.0  # seconds; whatever takes longer hangs
 
 Json = dict[str, Any]
 Tables = Mapping[str, object]
@@ -96,18 +96,12 @@ class Phone:
 
 
 @dataclass
-class Daemon:
+class Daemon(Client):
     """A running daemon. A request is a connection of its own, so no test sees another's."""
 
-    url: str
     state: Path
-    http: httpx.AsyncClient
     scope: trio.CancelScope
     ended: trio.Event
-
-    @property
-    def port(self) -> int:
-        return httpx.URL(self.url).port or 0
 
     async def get(self, path: str, *, token: str = "", **headers: str) -> httpx.Response:
         return await self.ask("GET", path, token=token, **headers)
@@ -115,20 +109,12 @@ class Daemon:
     async def post(
         self, path: str, body: object, *, token: str = "", **headers: str
     ) -> httpx.Response:
-        """A dict or list goes as JSON, bytes as they are."""
         return await self.ask("POST", path, body, token=token, **headers)
 
     async def ask(
         self, method: str, path: str, body: object = None, *, token: str = "", **headers: str
     ) -> httpx.Response:
-        """Header names are written with underscores."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["Authorization"] = f"Bearer {token}"
-        if isinstance(body, bytes):
-            given.setdefault("Content-Type", "application/json")
-            return await self.http.request(method, path, content=body, headers=given)
-        return await self.http.request(method, path, json=body, headers=given)
+        return await self.send(method, path, token, body, headers)
 
     async def login(self, password: str = PASSWORD) -> str:
         """A session token, with the second factor off."""
@@ -151,16 +137,6 @@ class Daemon:
         if sub_ids is not None:
             body["subIds"] = sub_ids
         return await self.post("/api/convert", body, token=token)
-
-    async def raw(self, request: bytes) -> bytes:
-        """Send bytes and read to the end of file."""
-        with trio.fail_after(PATIENCE):
-            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
-                await stream.send_all(request)
-                received = b""
-                while part := await stream.receive_some():
-                    received += part
-                return received
 
     async def stop(self) -> None:
         """End it, and wait for that."""
@@ -378,7 +354,7 @@ async def start(
             event_hooks={"response": [conformity.check]},
         )
         await conformity.learn(http)
-        return Daemon(listening.urls[0], settings.state.directory, http, scope, ended)
+        return Daemon(listening.urls[0], http, settings.state.directory, scope, ended)
 
     return start
 

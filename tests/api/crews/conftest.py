@@ -47,11 +47,11 @@ from daemon.journal.model import (
 )
 from daemon.metrics import Metrics
 from daemon.serving import Limits, Served, bind, serve
+from tests.api.client import PATIENCE, Client
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
 
-PATIENCE = 15.0  # seconds; whatever takes longer hangs
 MAX_BODY = 64 * 1024
 BEGAN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -246,16 +246,8 @@ def execution(**different: Any) -> Execution:
     return Execution(**(whole | different))
 
 
-@dataclass
-class Address:
-    """A base address, with a client that speaks to it."""
-
-    url: str
-    http: httpx.AsyncClient
-
-    @property
-    def port(self) -> int:
-        return httpx.URL(self.url).port or 0
+class Address(Client):
+    """A base address of the crews' API."""
 
     async def get(self, path: str, token: str = "", **headers: str) -> httpx.Response:
         return await self.ask("GET", path, token, **headers)
@@ -263,33 +255,12 @@ class Address:
     async def post(
         self, path: str, token: str = "", body: object = None, **headers: str
     ) -> httpx.Response:
-        """A dict or list goes as JSON, bytes as they are, and None is no body."""
         return await self.ask("POST", path, token, body, **headers)
 
     async def ask(
         self, method: str, path: str, token: str = "", body: object = None, **headers: str
     ) -> httpx.Response:
-        """Header names are written with underscores."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["Authorization"] = f"Bearer {token}"
-        url = self.url + path
-        if isinstance(body, bytes):
-            given.setdefault("Content-Type", "application/json")
-            return await self.http.request(method, url, content=body, headers=given)
-        if body is None:
-            return await self.http.request(method, url, headers=given)
-        return await self.http.request(method, url, json=body, headers=given)
-
-    async def raw(self, request: bytes) -> bytes:
-        """Send bytes and read to the end of file."""
-        with trio.fail_after(PATIENCE):
-            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
-                await stream.send_all(request)
-                received = b""
-                while part := await stream.receive_some():
-                    received += part
-                return received
+        return await self.send(method, path, token, body, headers)
 
 
 @dataclass
