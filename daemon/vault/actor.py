@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import trio
 
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 from daemon.supervision.actor import Mailbox
 from daemon.vault.cookie import parse_cookie
 from daemon.vault.memory import Keeper, Record, RecordMemory
+
+logger = logging.getLogger(__name__)
 
 MAX_ACCOUNT_NAME = 200
 """Characters of the label."""
@@ -40,7 +43,8 @@ class Vault:
         await self.mailbox.serve(vault)
 
     async def store(self, cookie_text: str, account_name: str) -> Record:
-        """Replace the record. Raises `Invalid`, and keeps the old one, when it is no cookie."""
+        """Replace the record. Raises `Invalid` when it is no cookie, and `Unavailable` when nothing
+        is left to keep it in. Either leaves the old one."""
         return await self.mailbox.ask(_Vault.store, cookie_text, account_name)
 
     async def current(self) -> Record | None:
@@ -63,9 +67,22 @@ class _Vault:
             )
         parse_cookie(cookie_text)
         record = Record(cookie_text=cookie_text, account_name=account_name, synced_at=self._wall())
-        self._memory.write(record)
+        try:
+            self._memory.write(record)
+        except OSError as error:
+            # That passes. To begin anew would help nobody, and to do so often ends the daemon.
+            raise _nothing_left(error) from None
         self._record = record
         return record
 
     def current(self) -> Record | None:
         return self._record
+
+
+def _nothing_left(error: OSError) -> Unavailable:
+    logger.error("the cookie cannot be stored: %s", error.strerror)
+    return Unavailable(
+        f"the cookie cannot be stored at the moment ({error.strerror}), so nothing was changed; "
+        "try again shortly",
+        retry_after=5,
+    )

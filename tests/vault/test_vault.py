@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import ChildSpec, Supervisor
@@ -102,6 +102,30 @@ async def test_the_record_survives_the_actor(vault: Vault) -> None:
         second.cancel_scope.cancel()
 
 
+async def test_with_no_descriptor_left_the_stored_one_and_the_actor_stay(
+    *,
+    vault: Vault,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    await nursery.start(vault.run)
+    stored = await vault.store("a=b", "Shop")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr("os.memfd_create", fail)
+        with pytest.raises(Unavailable, match=r"\(too many open files\), so nothing was changed"):
+            await vault.store(f"a={SECRET}", "Other")
+    assert await vault.current() == stored
+    assert [each.message for each in caplog.records] == [
+        "the cookie cannot be stored: too many open files"
+    ]
+    new = await vault.store("a=new", "New")
+    assert await vault.current() == new
+
+
 async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     *,
     vault: Vault,
@@ -111,7 +135,7 @@ async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object) -> int:
-        raise OSError(errno.EMFILE, "too many open files")
+        raise RuntimeError("a bug")
 
     spec = ChildSpec("vault", vault.run, mailbox=vault.mailbox)
     supervisor = Supervisor("tree", [spec], backoff=Backoff(first=1.0))
@@ -123,6 +147,6 @@ async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
             await vault.store(f"a={SECRET}", "Other")
     assert await vault.current() == stored
     assert supervisor.snapshot()[0].restarts == 1
-    assert "too many open files" in caplog.text
+    assert "a bug" in caplog.text
     assert SECRET not in caplog.text
     assert SECRET not in repr(supervisor.snapshot())
