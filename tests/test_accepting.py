@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,29 +15,10 @@ from trio.testing import MockClock
 from daemon.accepting import TRY_EVERY, WELL_AFTER, PatientListener
 from daemon.control import SOCKET_NAME, Control
 from daemon.serving import GuardedQuart, Served, bind, serve
+from tests.shortage import Shortage
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
 WAITS = "no connection can be accepted, which is tried again and again: [Errno 24] Too many open"
-
-Shortage = Callable[[], AbstractContextManager[None]]
-
-
-@pytest.fixture
-def shortage() -> Shortage:
-    """In the block this process gets no new descriptor."""
-
-    @contextmanager
-    def short() -> Iterator[None]:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-    return short
 
 
 async def tried_often(caplog: pytest.LogCaptureFixture) -> None:

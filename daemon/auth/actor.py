@@ -107,7 +107,10 @@ class Auth:
         return await self.mailbox.ask(Doorkeeper.second_factor_enabled)
 
     async def begin_setup(self) -> Setup:
-        """A new secret, in place of any handed out before. Raises `Invalid` while enabled."""
+        """A new secret, in place of any handed out before.
+
+        Raises `Invalid` while enabled, and `Unavailable`.
+        """
         return await self.mailbox.ask(Doorkeeper.begin_setup)
 
     async def enable(self, session: Session, secret: str, code: str, address: str) -> None:

@@ -168,7 +168,15 @@ class Doorkeeper:
 
     async def begin_setup(self) -> Setup:
         self._refuse_when_enabled()
-        setup = new_setup()
+        try:
+            setup = new_setup()
+        except OSError as error:  # what draws the code is read from the disk at its first use
+            logger.error("no QR code can be drawn: %s", error.strerror)  # noqa: TRY400 - the text is all
+            raise Unavailable(
+                f"no QR code can be drawn at the moment ({error.strerror}), so nothing was "
+                "changed; try again shortly",
+                retry_after=5,
+            ) from None
         good_until = trio.current_time() + SETUP_MINUTES * 60
         self._setup = _IssuedSetup(setup.secret.encode(), good_until)
         return setup

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +13,7 @@ from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import ChildSpec, Supervisor
 from daemon.vault.actor import MAX_ACCOUNT_NAME, Vault
+from tests.shortage import Shortage
 
 SECRET = "hunter2"
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -106,22 +106,15 @@ async def test_with_no_descriptor_left_the_stored_one_and_the_actor_stay(
     *,
     vault: Vault,
     nursery: trio.Nursery,
-    monkeypatch: pytest.MonkeyPatch,
+    shortage: Shortage,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(*_: object) -> int:
-        raise OSError(errno.EMFILE, "too many open files")
-
     await nursery.start(vault.run)
     stored = await vault.store("a=b", "Shop")
-    with monkeypatch.context() as exhausted:
-        exhausted.setattr("os.memfd_create", fail)
-        with pytest.raises(Unavailable, match=r"\(too many open files\), so nothing was changed"):
-            await vault.store(f"a={SECRET}", "Other")
+    with shortage(), pytest.raises(Unavailable, match=r"open files.*nothing was changed"):
+        await vault.store(f"a={SECRET}", "Other")
     assert await vault.current() == stored
-    assert [each.message for each in caplog.records] == [
-        "the cookie cannot be stored: too many open files"
-    ]
+    assert caplog.messages == ["the cookie cannot be stored: Too many open files"]
     new = await vault.store("a=new", "New")
     assert await vault.current() == new
 
