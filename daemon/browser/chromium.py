@@ -146,7 +146,10 @@ class Chromium:
         self._process.kill()
 
     async def memory(self) -> int:
-        """Bytes of memory that all its processes use, shared pages divided among their users."""
+        """Bytes of memory that all its processes use, shared pages divided among their users.
+
+        Raises `OSError` when it cannot be measured.
+        """
         return await trio.to_thread.run_sync(_memory_of_session, self.pid)
 
 
@@ -339,8 +342,8 @@ async def sandbox_state(connection: Connection) -> SandboxState:
             states.append(_confinement(browser, renderer))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since
-        except PermissionError as denied:
-            raise BrowserFailed(f"Chromium's sandbox cannot be verified: {denied}") from None
+        except OSError as fault:  # it is denied, or no descriptor is left
+            raise BrowserFailed(f"Chromium's sandbox cannot be verified: {fault}") from None
     if not states:
         raise BrowserFailed(
             "no page is open, or /proc does not show its renderer (see its mount option hidepid): "

@@ -222,13 +222,21 @@ class Generation:
         while self.end is None:
             await trio.sleep(min(MEASURE_EVERY, self._settings.recycle_after))
             age = trio.current_time() - born
-            memory = await chromium.memory()
+            memory = await self._measured(chromium)
             if age >= self._settings.recycle_after:
                 self._over_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
             elif memory >= self._settings.recycle_memory:
                 self._over_with(
                     EndKind.RECYCLED, f"{memory >> 20} MiB in use (browser.recycle_memory)"
                 )
+
+    async def _measured(self, chromium: Chromium) -> int:
+        """Its memory, or 0 when that cannot be known now: no reason to end one that works."""
+        try:
+            return await chromium.memory()
+        except OSError as fault:  # no descriptor is left, say
+            logger.warning("the browser's memory cannot be measured: %s", fault.strerror)
+            return 0
 
     async def _watch_contexts(self, contexts: Contexts) -> None:
         """Let no browser go on for days that keeps accounts' cookies and does not forget them."""

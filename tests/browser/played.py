@@ -25,6 +25,7 @@ class PlayedChromium:
         self.hoards = False  # disposes of nothing, and closes nothing
         self.call_takes = 0.0
         self.megabytes = 100
+        self.unmeasured: OSError | None = None  # what a look at its memory meets
         self.contexts: list[PlayedContext] = []
         self.pages: list[PlayedPage] = []
         self.being_made = 0
@@ -48,6 +49,8 @@ class PlayedChromium:
         return "it was closed"
 
     async def memory(self) -> int:
+        if self.unmeasured is not None:
+            raise self.unmeasured
         return self.megabytes << 20
 
     async def call(self, deadline: float = 10.0, *, answered: bool = True) -> None:

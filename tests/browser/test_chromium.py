@@ -31,6 +31,7 @@ from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
 from daemon.browser.executable import CANDIDATES
 from daemon.browser.generation import Generation, GenerationSettings
 from daemon.browser.page import BrowserContext, Page
+from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
 
@@ -110,6 +111,15 @@ async def test_without_a_page_there_is_no_sandbox_to_look_at(
 ) -> None:
     nursery.start_soon(peer.answer, {"processInfo": [{"type": "browser", "id": 1}]})
     with pytest.raises(BrowserFailed, match="no page is open"):
+        await sandbox_state(conversation)
+
+
+async def test_with_no_descriptor_left_there_is_no_look_at_the_sandbox(
+    conversation: Connection, peer: Any, nursery: trio.Nursery, shortage: Shortage
+) -> None:
+    processes = [{"type": kind, "id": os.getpid()} for kind in ("browser", "renderer")]
+    nursery.start_soon(peer.answer, {"processInfo": processes})
+    with shortage(), pytest.raises(BrowserFailed, match=r"cannot be verified: .*Too many open"):
         await sandbox_state(conversation)
 
 

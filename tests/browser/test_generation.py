@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -337,6 +339,23 @@ async def test_memory_ends_it_by_choice(
     with trio.fail_after(MEASURE_EVERY):
         end = await life.generation.ended()
     assert end == End(EndKind.RECYCLED, "1024 MiB in use (browser.recycle_memory)")
+    nursery.cancel_scope.cancel()
+
+
+async def test_memory_that_cannot_be_measured_ends_nothing(
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    life = await grown(nursery, lambda: chromiums.launched[0])
+    chromiums.launched[0].unmeasured = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    await trio.sleep(2 * MEASURE_EVERY)
+    assert life.ready()
+    assert caplog.messages == ["the browser's memory cannot be measured: Too many open files"] * 2
+    chromiums.launched[0].unmeasured = None
+    with trio.fail_after(MEASURE_EVERY):
+        assert (await life.generation.ended()).kind is EndKind.RECYCLED
     nursery.cancel_scope.cancel()
 
 
