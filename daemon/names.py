@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import trio
 
+from daemon.threads import on_thread
+
 LOOK_UPS: Final = 64
 """Threads. A short host whose name servers are silent takes some 30: eight hops at a time, each
 given up after 8 s, while glibc gives up after 30 (three servers, two tries of 5 s each;
@@ -47,7 +49,7 @@ class _Apart(trio.abc.HostnameResolver):
         flags: int = 0,
     ) -> Any:
         """See `socket.getaddrinfo`."""
-        return await trio.to_thread.run_sync(
+        return await on_thread(
             socket.getaddrinfo,
             host,
             port,
@@ -63,6 +65,6 @@ class _Apart(trio.abc.HostnameResolver):
         self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int
     ) -> tuple[str, str]:
         """See `socket.getnameinfo`."""
-        return await trio.to_thread.run_sync(
+        return await on_thread(
             socket.getnameinfo, sockaddr, flags, abandon_on_cancel=True, limiter=self._threads
         )

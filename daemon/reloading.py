@@ -42,6 +42,7 @@ from daemon.logs import Event
 from daemon.parts import Crews, retention
 from daemon.service_manager.link import Link
 from daemon.supervision.actor import ActorGone
+from daemon.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -96,11 +97,15 @@ class Reloader:
     async def reload(self) -> None:
         """Take up what has changed, or tell what is wrong with it."""
         try:
-            found = changes(self._settings, await trio.to_thread.run_sync(self._reread))
-            catalog = await trio.to_thread.run_sync(read_catalog, found.settings)
+            found = changes(self._settings, await on_thread(self._reread))
+            catalog = await on_thread(read_catalog, found.settings)
             _check_still_runs(self._takers.crews.executor.catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
+            return
+        except NoThread as error:
+            text = "the configuration is not reloaded, the daemon goes on by the one before: %s"
+            logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
         await self._take(found, catalog)
         _tell(found, catalog, self._moved(catalog))

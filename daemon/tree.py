@@ -63,6 +63,7 @@ from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor
+from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ async def serve(
     look_up_apart()
     link = Link(given)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
-        catalog = await trio.to_thread.run_sync(read_catalog, settings)
+        catalog = await on_thread(read_catalog, settings)
         for broken in catalog.broken:
             for problem in broken.problems:
                 logger.error("a crew cannot run: %s", problem)

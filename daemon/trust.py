@@ -11,7 +11,8 @@ from __future__ import annotations
 import ssl
 
 import certifi
-import trio
+
+from daemon.threads import on_thread
 
 
 class NoAuthorities(Exception):  # noqa: N818 - it names what is not to be had
@@ -26,10 +27,10 @@ class Trust:
         self._is_read = False
 
     async def ready(self) -> None:
-        """Return when the authorities have been read. Raises `NoAuthorities`."""
+        """Return when the authorities have been read. Raises `NoAuthorities`, or `NoThread`."""
         if not self._is_read:
             try:
-                await trio.to_thread.run_sync(self._read)
+                await on_thread(self._read)
             except OSError as fault:  # no descriptor is left, say
                 why = fault.strerror or type(fault).__name__
                 raise NoAuthorities(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from tests.every_step.driver import at_every_step
 from tests.faults.summary import struck, summaries
-from tests.shortage import shortage
+from tests.shortage import no_thread, shortage
 
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["at_every_step", "shortage"]  # fixtures for everybody
+__all__ = ["at_every_step", "no_thread", "shortage"]  # fixtures for everybody
 
 # The first makes the folder for all temporary files, before the daemon's modules ask for it.
 pytest_plugins = [

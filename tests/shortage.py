@@ -1,4 +1,4 @@
-"""A process that has no descriptor left, for real."""
+"""A process that has no descriptor left, for real; and one in which no thread can be started."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
+import trio
 
 Shortage = Callable[[], AbstractContextManager[None]]
 
@@ -26,5 +27,22 @@ def shortage() -> Shortage:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    return short
+
+
+@pytest.fixture
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> Shortage:
+    """In the block Python says that there can be none, as `tests/test_threads.py` has it for real.
+    Those of trio that are idle would else be taken."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    @contextmanager
+    def short() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", refuse)
+            yield
 
     return short

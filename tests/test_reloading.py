@@ -26,6 +26,7 @@ from daemon.errors import Unavailable
 from daemon.journal import actor as journal
 from daemon.service_manager.given import Given
 from daemon.supervision.supervisor import Supervisor
+from tests.shortage import Shortage
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
 HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
@@ -262,6 +263,18 @@ async def test_a_faulty_file_changes_nothing_and_is_told(daemon: Daemon) -> None
         assert "goes on by the one before" in await daemon.hang_up()
         daemon.write(crew("one"))
         assert "nothing has changed" in await daemon.hang_up()
+
+
+async def test_with_no_thread_to_read_it_the_file_changes_nothing(
+    daemon: Daemon, no_thread: Shortage
+) -> None:
+    daemon.write(crew("old"))
+    async with running(daemon):
+        daemon.write(crew("new"))
+        with no_thread():
+            assert "cannot start a thread" in await daemon.hang_up()
+        assert (await daemon.login()).status_code == 200
+        assert "is reloaded: crews" in await daemon.hang_up()
 
 
 async def test_a_crew_that_runs_is_not_broken_by_it(daemon: Daemon) -> None:

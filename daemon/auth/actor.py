@@ -23,6 +23,7 @@ from daemon.auth.state import (
 )
 from daemon.auth.tokens import password_digest
 from daemon.supervision.actor import Mailbox
+from daemon.threads import on_thread
 
 __all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
 
@@ -59,12 +60,12 @@ class Auth:
         Throttling and logins half done are forgotten with it. Raises `StateUnusable` or
         `NotSaved` when the state directory is not in order.
         """
-        saved = await trio.to_thread.run_sync(load, self._directory)
+        saved = await on_thread(load, self._directory)
         secret = self._signing_secret
         if secret is None:
-            secret = await trio.to_thread.run_sync(load_signing_secret, self._directory)
+            secret = await on_thread(load_signing_secret, self._directory)
         digest = password_digest(secret, self._password_hash)
-        saved = await trio.to_thread.run_sync(begin_with_password, self._directory, saved, digest)
+        saved = await on_thread(begin_with_password, self._directory, saved, digest)
         doorkeeper = Doorkeeper(
             self._directory, saved, secret, self._password_hash, self._wall_clock
         )

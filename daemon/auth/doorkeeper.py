@@ -32,10 +32,11 @@ from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, password_digest, refusal
-from daemon.errors import Invalid, NotAllowed, WrongCredential
+from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
 from daemon.supervision.places import place
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +234,7 @@ class Doorkeeper:
             await self._save(all_ended(self._saved))
             digest = password_digest(self._signing_secret, password_hash)
             with saving():
-                await trio.to_thread.run_sync(save_password, self._directory, digest)
+                await on_thread(save_password, self._directory, digest)
             logger.warning("the password was changed: every session has ended")
 
     def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:
@@ -296,7 +297,7 @@ class Doorkeeper:
         what is really there.
         """
         with saving():
-            await trio.to_thread.run_sync(save, self._directory, saved)
+            await on_thread(save, self._directory, saved)
         self._saved = saved
 
 

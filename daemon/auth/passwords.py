@@ -22,6 +22,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 from pydantic import SecretStr
 
 from daemon.errors import Invalid
+from daemon.threads import on_thread
 
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
@@ -59,7 +60,7 @@ class Passwords:
     async def is_right(self, password: str) -> bool:
         """Whether it is the owner's; raises `Invalid` when it is too long to be one."""
         _check_length(password)
-        return await trio.to_thread.run_sync(
+        return await on_thread(
             _matches, self._hash.get_secret_value(), password, limiter=self._limiter
         )
 

@@ -39,6 +39,7 @@ from daemon.browser.cdp import Connection
 from daemon.browser.errors import BrowserFailed, LaunchFailed, shown
 from daemon.browser.executable import REMEDY, find
 from daemon.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -148,9 +149,9 @@ class Chromium:
     async def memory(self) -> int:
         """Bytes of memory that all its processes use, shared pages divided among their users.
 
-        Raises `OSError` when it cannot be measured.
+        Raises `OSError`, or `NoThread`, when it cannot be measured.
         """
-        return await trio.to_thread.run_sync(_memory_of_session, self.pid)
+        return await on_thread(_memory_of_session, self.pid)
 
 
 @asynccontextmanager

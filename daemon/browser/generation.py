@@ -39,6 +39,7 @@ from daemon.browser.contexts import Contexts, Place
 from daemon.browser.errors import Disconnected, LaunchFailed
 from daemon.browser.page import BrowserContext, Page
 from daemon.errors import Refused
+from daemon.threads import NoThread
 
 logger = logging.getLogger(__name__)
 
@@ -234,8 +235,8 @@ class Generation:
         """Its memory, or 0 when that cannot be known now: no reason to end one that works."""
         try:
             return await chromium.memory()
-        except OSError as fault:  # no descriptor is left, say
-            logger.warning("the browser's memory cannot be measured: %s", fault.strerror)
+        except (OSError, NoThread) as fault:  # no descriptor is left, say
+            logger.warning("the browser's memory cannot be measured: %s", fault)
             return 0
 
     async def _watch_contexts(self, contexts: Contexts) -> None:

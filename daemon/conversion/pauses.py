@@ -25,6 +25,7 @@ from pydantic.dataclasses import dataclass as model
 from daemon.logs import Event
 from daemon.state import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
 from daemon.supervision.pulse import Pulse
+from daemon.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +105,8 @@ class Pauses:
             return
         content = _SAVED.dump_json(_Saved(1, wanted)) + b"\n"
         try:
-            await trio.to_thread.run_sync(replace_file, self._path, content)
-        except NotSaved as error:
+            await on_thread(replace_file, self._path, content)
+        except (NotSaved, NoThread) as error:
             about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
             logger.error(text, error, extra=about)  # noqa: TRY400 - the text is the whole of it

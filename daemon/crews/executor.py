@@ -49,6 +49,7 @@ from daemon.processes.guardian import remove_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.groups import sole_error
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Executor:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: goes on with what has not ended, then serves until stopped."""
         self._stopping = trio.Event()
-        await trio.to_thread.run_sync(_make_empty, self._workplace.runs)
+        await on_thread(_make_empty, self._workplace.runs)
         try:
             async with sole_error(), trio.open_nursery() as running:
                 async with sole_error(), trio.open_nursery() as errands:

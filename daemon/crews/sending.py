@@ -23,6 +23,7 @@ from daemon import __version__
 from daemon.config.values import Network
 from daemon.crews.connecting import CheckedNetwork, NoWay, Resolve, resolve
 from daemon.crews.retrying import Answered, Silence
+from daemon.threads import NoThread
 from daemon.trust import NoAuthorities, Trust
 
 DEADLINE: Final = 30.0
@@ -83,7 +84,7 @@ class Sender:
                 async with self._pool.stream(**request) as response:
                     outcome = Answered(response.status, _header(response, b"retry-after"))
                     await _drain(response)
-            except (NoWay, NoAuthorities) as obstacle:
+            except (NoWay, NoAuthorities, NoThread) as obstacle:
                 outcome = Silence(str(obstacle))
             except (httpx.InvalidURL, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError):
                 # The address, or the credential, is nothing that HTTP can carry.

@@ -38,6 +38,7 @@ from daemon.errors import NotFound, WrongCredential
 from daemon.state import saving
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.places import place
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class CrewTokens:
 
         Raises `StateUnusable` or `NotSaved` when the state directory is not in order.
         """
-        generations = await trio.to_thread.run_sync(load, self._directory)
+        generations = await on_thread(load, self._directory)
         book = _Book(self._directory, self._key, self._users, generations)
         task_status.started()
         await self.mailbox.serve(book, at_once=AT_ONCE)
@@ -156,7 +157,7 @@ class _Book:
                 generations = self._generations.with_new(crew, user)
                 with saving():
                     # Can be cancelled before the thread starts, never after.
-                    await trio.to_thread.run_sync(save, self._directory, generations)
+                    await on_thread(save, self._directory, generations)
                 self._put_in_force(generations)
                 whose = f"user {user}" if user else "organization"
                 logger.info("rotated the token of crew %s, %s", crew, whose)

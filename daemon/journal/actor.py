@@ -47,6 +47,7 @@ from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 from daemon.supervision.blocking import BlockingMailbox
 from daemon.supervision.groups import sole_error
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Journal:
         limiter = trio.CapacityLimiter(1)
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
         open_store = partial(Store, self._path, self._key, self._recent)
-        store = await trio.to_thread.run_sync(open_store, limiter=limiter)
+        store = await on_thread(open_store, limiter=limiter)
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
@@ -102,7 +103,7 @@ class Journal:
         finally:
             self._recent.clear()
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(store.close, limiter=limiter)
+                await on_thread(store.close, limiter=limiter)
 
     def keep(self, retention: Retention) -> None:
         """Forget by these rules from the next round on."""

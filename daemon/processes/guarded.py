@@ -36,6 +36,7 @@ from daemon.processes.background import background
 from daemon.processes.guardian import Order, remove_folder
 from daemon.processes.guardians import Guardian, Guardians, guardians
 from daemon.processes.tail import Tail
+from daemon.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -340,8 +341,9 @@ async def _see_removed(folder: Path) -> None:
     """
     with trio.CancelScope(shield=True):
         for _ in range(REMOVE_TRIES):
-            if await trio.to_thread.run_sync(_removed, folder):
-                return
+            with suppress(NoThread):
+                if await on_thread(_removed, folder):
+                    return
             await trio.sleep(REMOVE_PAUSE)
     logger.error("the folder %s cannot be removed", folder)
 

@@ -29,6 +29,7 @@ import trio
 
 from daemon.errors import Refused
 from daemon.supervision.actor import A, Queue, Request
+from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ async def _do_together(
         return 0
     works = [request.do for request in requests]
     try:
-        found = await trio.to_thread.run_sync(together, state, works, limiter=thread)
+        found = await on_thread(together, state, works, limiter=thread)
     except Exception as fault:  # noqa: BLE001 - it comes again, to the one whose it is
         # Its kind alone: the text of an error of the disk may repeat what is on it.
         logger.debug("%d are done one by one: %s", len(requests), type(fault).__name__)
@@ -102,7 +103,7 @@ async def _do_alone(request: Request[A, object], state: A, thread: trio.Capacity
     if request.withdrawn:
         return
     try:
-        value = await trio.to_thread.run_sync(request.do, state, limiter=thread)
+        value = await on_thread(request.do, state, limiter=thread)
     except Refused as refusal:
         request.settle(outcome.Error(refusal))
     else:

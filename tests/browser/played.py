@@ -25,7 +25,7 @@ class PlayedChromium:
         self.hoards = False  # disposes of nothing, and closes nothing
         self.call_takes = 0.0
         self.megabytes = 100
-        self.unmeasured: OSError | None = None  # what a look at its memory meets
+        self.unmeasured: Exception | None = None  # what a look at its memory meets
         self.contexts: list[PlayedContext] = []
         self.pages: list[PlayedPage] = []
         self.being_made = 0

@@ -30,6 +30,7 @@ from daemon.browser.generation import (
     GenerationSettings,
 )
 from daemon.errors import Refused
+from daemon.threads import NoThread
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
@@ -342,17 +343,26 @@ async def test_memory_ends_it_by_choice(
     nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(OSError(errno.EMFILE, os.strerror(errno.EMFILE)), id="no descriptor"),
+        pytest.param(NoThread("no thread is left", retry_after=1), id="no thread"),
+    ],
+)
 async def test_memory_that_cannot_be_measured_ends_nothing(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
+    *,
+    fault: Exception,
 ) -> None:
     life = await grown(nursery, lambda: chromiums.launched[0])
-    chromiums.launched[0].unmeasured = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    chromiums.launched[0].unmeasured = fault
     await trio.sleep(2 * MEASURE_EVERY)
     assert life.ready()
-    assert caplog.messages == ["the browser's memory cannot be measured: Too many open files"] * 2
+    assert caplog.messages == [f"the browser's memory cannot be measured: {fault}"] * 2
     chromiums.launched[0].unmeasured = None
     with trio.fail_after(MEASURE_EVERY):
         assert (await life.generation.ended()).kind is EndKind.RECYCLED

@@ -21,6 +21,7 @@ from daemon.marketplace.errors import HumanCheck
 from daemon.state import NotSaved, StateUnusable, replace_file
 from daemon.vault.cookie import parse_cookie
 from tests.fakes.threads import threads_in_place
+from tests.shortage import Shortage
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Bench
@@ -150,6 +151,19 @@ async def test_a_full_disk_is_told_and_tried_again(
     assert "it is tried again, and until then a pause ends with the daemon" in caplog.text
     assert Pauses(tmp_path).kept == ()
     await trio.sleep(RETRY + 2)
+    assert Pauses(tmp_path).kept == (ONE,)
+
+
+@pytest.mark.usefixtures("quick_disk")
+async def test_with_no_thread_to_be_had_it_is_tried_again(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, no_thread: Shortage
+) -> None:
+    pauses = Pauses(tmp_path)
+    await nursery.start(pauses.run)
+    with no_thread():
+        pauses.keep([ONE])
+        await trio.sleep(1)
+    await trio.sleep(RETRY)
     assert Pauses(tmp_path).kept == (ONE,)
 
 

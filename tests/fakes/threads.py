@@ -21,7 +21,10 @@ MEANWHILE = 3
 
 
 async def run_in_place(
-    function: Callable[..., R], *args: object, limiter: trio.CapacityLimiter | None = None
+    function: Callable[..., R],
+    *args: object,
+    limiter: trio.CapacityLimiter | None = None,
+    abandon_on_cancel: bool = False,
 ) -> R:
     """`trio.to_thread.run_sync`, with as much of its interface as the daemon uses but for
     look-ups of names, which no test with a mock clock makes."""

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 import daemon
-from daemon.processes.guarded import guarded, user_named
+from daemon.processes.guarded import _see_removed, guarded, user_named
 from daemon.processes.guardian import remove_folder
+from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
 
@@ -101,6 +104,19 @@ def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
         assert "recursion" in remove_folder(os.fsencode(folder))
     finally:
         subprocess.run(["rm", "-r", folder], check=True)
+
+
+async def test_with_no_thread_for_it_a_folder_is_removed_as_soon_as_there_is_one(
+    open_folder: Path, no_thread: Shortage
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    async with trio.open_nursery() as removing:
+        with no_thread():
+            removing.start_soon(_see_removed, folder)
+            await wait_all_tasks_blocked()
+            assert folder.exists()
+    assert not folder.exists()
 
 
 async def test_a_folder_that_its_command_has_removed_is_nothing_left_over(

@@ -19,6 +19,8 @@ from daemon.logs import Work, working_for
 from daemon.logs.context import works
 from daemon.supervision.actor import ActorGone, ActorRestarting
 from daemon.supervision.blocking import BlockingMailbox
+from daemon.threads import NoThread
+from tests.shortage import Shortage
 from tests.supervision.test_mailbox import note
 
 MOST = 3
@@ -127,6 +129,21 @@ async def test_all_that_wait_are_done_in_one_visit_in_their_order_and_no_more_th
 
     assert shelf.visits == [["a"], ["b", "c", "d"], ["e", "f"]]
     assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E", "F"]
+
+
+async def test_with_no_thread_to_be_had_all_that_wait_are_refused_and_the_actor_lives_on(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery, no_thread: Shortage
+) -> None:
+    answers: list[object] = []
+    with no_thread():
+        async with trio.open_nursery() as asking:
+            for thing in "ab":
+                asking.start_soon(note, answers, mailbox.ask(put(thing)))
+            nursery.start_soon(serve, mailbox, shelf)
+
+    assert [type(each) for each in answers] == [NoThread, NoThread]
+    assert await mailbox.ask(put("c")) == "C"
+    assert shelf.visits == [["c"]]
 
 
 async def test_who_has_all_the_other_threads_does_not_hold_it_up(

@@ -17,7 +17,9 @@ from daemon.crews import sending
 from daemon.crews.connecting import NoWay, resolve
 from daemon.crews.retrying import Answered, Silence
 from daemon.crews.sending import open_sender
+from daemon.names import look_up_apart
 from tests.fakes.certificate import certificate_for, serve_behind
+from tests.shortage import Shortage
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SECRET_PATH = "/swordfish?token=swordfish"
@@ -43,6 +45,17 @@ async def post(
     given: dict[str, Any] = {"allow": LOOPBACK, "at_once": 4} | options
     async with open_sender(**given) as sender:
         return await sender.post(url, headers or {}, body)
+
+
+async def test_with_no_thread_to_look_its_name_up_it_is_tried_again(no_thread: Shortage) -> None:
+    look_up_apart()
+    with no_thread():
+        outcome = await post("http://hooks.example/")
+
+    assert outcome == Silence(
+        "the daemon cannot start a thread: as many tasks run as the system lets it have; "
+        "try again shortly"
+    )
 
 
 async def test_what_is_sent(receiver: Any) -> None:

@@ -1,0 +1,49 @@
+"""Work on a thread where there can be none: a process of its own, at the kernel's limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from daemon.threads import on_thread
+
+AT_THE_LIMIT = """
+import os, resource, trio
+from daemon.threads import NoThread, on_thread
+
+if os.geteuid() == 0:  # whom the limit does not hold
+    os.setresuid(65534, 65534, 65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+async def ask():
+    try:
+        await on_thread(print, "was done")
+    except NoThread as refusal:
+        print(refusal.retry_after, refusal)
+
+trio.run(ask)
+"""
+
+
+def test_with_no_thread_to_be_had_the_asker_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_THE_LIMIT], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == (
+        "5 the daemon cannot start a thread: as many tasks run as the system lets it have; "
+        "try again shortly\n"
+    )
+    assert done.stderr == (
+        "no thread can be started: TasksMax, or a limit of the kernel's, is reached\n"
+    )
+
+
+async def test_a_fault_of_the_work_is_its_own() -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match=r"^a bug$"):
+        await on_thread(fail)
