@@ -106,6 +106,17 @@ def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
         subprocess.run(["rm", "-r", folder], check=True)
 
 
+async def test_what_cannot_be_started_for_want_of_a_descriptor_leaves_no_folder(
+    open_folder: Path, shortage: Shortage
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    with shortage(), pytest.raises(OSError, match="Too many open files"):
+        async with guarded(["true"], environment={}, working_folder=folder, remove=folder):
+            pass
+    assert not folder.exists()
+
+
 async def test_with_no_thread_for_it_a_folder_is_removed_as_soon_as_there_is_one(
     open_folder: Path, no_thread: Shortage
 ) -> None:
