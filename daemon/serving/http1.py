@@ -68,7 +68,7 @@ class Http1(H11Protocol):
                 added.append(CLOSE)
             event = replace(event, headers=[*event.headers, *added])
         elif isinstance(event, StreamClosed):
-            self._id = ""
+            self._id, self._bodiless = "", False
         await super().stream_send(event)
 
     async def _check_protocol(self, event: h11.Request) -> None:

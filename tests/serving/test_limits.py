@@ -146,6 +146,25 @@ async def test_a_failure_to_a_head_request_has_no_body(serving: Serving) -> None
         assert (answer.status, answer.body) == (400, b"")
 
 
+@pytest.mark.parametrize("is_behind_it", [True, False], ids=["behind it", "later"])
+async def test_what_is_no_request_after_a_head_is_told_whole(
+    *, serving: Serving, is_behind_it: bool
+) -> None:
+    head, no_request = b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n", b"no request\r\n\r\n"
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(head + no_request if is_behind_it else head)
+        with trio.fail_after(SOON):
+            said = await stream.receive_some()
+            assert said.startswith(b"HTTP/1.1 200 ")
+            if not is_behind_it:
+                await stream.send_all(no_request)
+            while part := await stream.receive_some():
+                said += part
+    _, _, second = said.partition(b"\r\n\r\n")
+    assert second.startswith(b"HTTP/1.1 400 ")
+    assert second.endswith(b"}")
+
+
 @pytest.mark.parametrize("method", [b"head", b"Head", b"get"])
 async def test_a_method_in_small_letters_is_answered_whole(
     serving: Serving, caplog: pytest.LogCaptureFixture, method: bytes
