@@ -128,7 +128,9 @@ async def test_what_the_application_cannot_answer_is_a_failure_in_json(
         assert answer.status == 500
         assert answer.headers["content-type"] == "application/json"
         assert answer.body.startswith(b'{"ok": false, "error": "internal error')
-    assert [record.name for record in caplog.records] == ["daemon.serving.server"]
+        head = await server.ask(LAST_GET.replace(b"GET", b"HEAD"))
+        assert (head.status, head.body) == (500, b"")
+    assert [record.name for record in caplog.records] == ["daemon.serving.server"] * 2
 
 
 async def test_without_the_guard_it_is_an_empty_answer(

@@ -244,8 +244,9 @@ async def test_a_broken_request_is_told_in_the_shape_of_the_address(
         (f"Host: a\r\nA: {'x' * 90_000}", 431),
         ("Host: a\r\nContent-Length: abc\r\n\r\n", 400),
         ("A: b\r\n\r\n", 400),
+        ("Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     ],
-    ids=["a large head", "a head without end", "no length", "no host"],
+    ids=["a large head", "a head without end", "no length", "no host", "two lengths"],
 )
 async def test_what_the_parser_refuses_is_told_in_the_shape_of_its_path(
     house: House, path: str, shape: set[str], rest: str, expected: int
@@ -253,6 +254,17 @@ async def test_what_the_parser_refuses_is_told_in_the_shape_of_its_path(
     request = f"POST {path} HTTP/1.1\r\n{rest}".encode()
     status, body = body_of(await house.main.raw(request))
     assert (status, set(body)) == (expected, shape)
+
+
+async def test_what_was_asked_before_on_its_connection_does_not_shape_it(house: House) -> None:
+    with trio.fail_after(5):
+        async with await trio.open_tcp_stream("127.0.0.1", house.main.port) as stream:
+            await stream.send_all(b"GET /crews/alpha/inputs HTTP/1.1\r\nHost: a\r\n\r\n")
+            status, _ = body_of(await stream.receive_some())
+            assert status == 401
+            await stream.send_all(b"GET /api/status HTTP/1.1\r\n\r\n")
+            status, body = body_of(await stream.receive_some())
+            assert (status, set(body)) == (400, {"ok", "error"})
 
 
 async def test_a_broken_body_is_told_in_the_shape_of_its_path(house: House) -> None:
