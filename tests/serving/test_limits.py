@@ -14,6 +14,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.accepting import WELL_AFTER
+from daemon.serving.app import BODY_SECONDS
 from daemon.serving.connection import Connection
 
 if TYPE_CHECKING:
@@ -79,10 +80,14 @@ async def test_a_slow_handler_is_not_cut_off(
         assert (await answer_of(stream)).body == b"waited"
 
 
-async def test_a_body_that_stops_is_a_timeout(serving: Serving, app: GuardedQuart) -> None:
-    app.config["BODY_TIMEOUT"] = 0.1
-    async with serving() as server:
-        answer = await server.ask(HEAD + b"Content-Length: 5\r\n\r\nab")
+async def test_a_body_that_stops_is_a_timeout(
+    serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD + b"Content-Length: 5\r\n\r\nab")
+        await wait_all_tasks_blocked()
+        mock_clock.jump(BODY_SECONDS)
+        answer = await answer_of(stream)
         assert (answer.status, answer.headers["connection"]) == (408, "close")
 
 

@@ -13,7 +13,7 @@ from quart import Response, request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.serving import GuardedQuart
-from daemon.serving.app import Messages
+from daemon.serving.app import RESPONSE_SECONDS, Messages
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Serving
@@ -35,7 +35,6 @@ def done() -> list[str]:
 @pytest.fixture
 def app(done: list[str]) -> GuardedQuart:
     app = GuardedQuart()
-    app.config["RESPONSE_TIMEOUT"] = 5
 
     @app.post("/")
     async def echo() -> str | bytes:
@@ -134,7 +133,7 @@ async def test_an_answer_that_is_not_taken_is_given_up_in_time(
 
     await ask(messages, send)
 
-    assert trio.current_time() - began == 5
+    assert trio.current_time() - began == RESPONSE_SECONDS
 
 
 async def test_one_without_an_end_is_not(
