@@ -16,17 +16,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from daemon import patience
 from daemon.api.routes import convert as convert_route
 from daemon.auth.doorkeeper import Doorkeeper
 from daemon.conversion.desk import Desk, _Desk
 from daemon.errors import Invalid, Unavailable
 from daemon.logs import JsonLines
+from daemon.patience import patience
 from daemon.vault.actor import _Vault
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ async def test_a_part_that_fails_is_503(
 async def test_a_part_that_does_not_come_back_is_503(
     slow_restarts: None, daemon: Daemon, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "PATIENCE", 0.05)
+    monkeypatch.setattr("daemon.api.openapi.patience", partial(patience, 0.05))
     with monkeypatch.context() as broken:
         broken.setattr(Doorkeeper, "check_session", fault_at_once(ZeroDivisionError("x")))
         await daemon.get("/api/status", token=token)
