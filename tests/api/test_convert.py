@@ -38,6 +38,7 @@ import pytest
 import trio
 from httpx import Response
 
+from daemon.patience import patience
 from daemon.sandbox.products import PRODUCTS
 from daemon.sandbox.running import Sandbox
 
@@ -438,9 +439,18 @@ async def silent() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/graphql"
 
 
-async def test_an_upstream_that_is_too_slow_is_502(start: Start, silent: str) -> None:
+async def test_an_upstream_that_is_too_slow_is_502(
+    start: Start, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is `browser.job_timeout`, however short that for other answers is."""
     daemon = await start(open_api={"url": silent}, browser={"job_timeout": 1})
-    answer = await daemon.convert(await daemon.login(), "https://shopee.vn/product/1/2")
+    token = await daemon.login()
+
+    def short_for_an_answer(seconds: float | None = None) -> patience:
+        return patience() if seconds is None else patience(seconds / 100)
+
+    monkeypatch.setattr("daemon.api.openapi.patience", short_for_an_answer)
+    answer = await daemon.convert(token, "https://shopee.vn/product/1/2")
     assert answer.status_code == 502
     assert "did not answer in time" in answer.json()["error"]
 

@@ -4,6 +4,7 @@
 |---|---|
 | seed 3, none stored → stored | `test_a_sync_stores_the_cookie[…]` |
 | seed 3, stored → stored | `test_the_next_sync_replaces_it[…]` |
+| contract, it ends a pause | `test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst` |
 | seed 2 and 4, the record's fields | `test_a_sync_stores_the_cookie[…]` |
 | seed 4, GET with none stored; contract: HTTP 200 | `test_with_none_stored_it_is_200_and_not_ok` |
 | contract, timestamps | `test_times_are_in_utc_with_milliseconds` |
@@ -20,8 +21,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
+from daemon.conversion.desk import Desk
 from daemon.vault.actor import _Vault
+from daemon.vault.cookie import Cookie, parse_cookie
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon
@@ -54,6 +59,30 @@ async def test_the_next_sync_replaces_it(daemon: Daemon, path: str) -> None:
     second = (await daemon.post(path, {"cookie": OTHER, "accountName": "second"})).json()
     assert (await daemon.get(SYNC)).json() == second | {"cookie": OTHER}
     assert second["syncedAt"] >= first["syncedAt"]
+
+
+async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new cookie whose account stays paused would be a riddle."""
+    tell, stored_it, told, told_of = Desk.cookie_synced, trio.Event(), trio.Event(), list[Cookie]()
+
+    async def tell_later(desk: Desk, cookie: Cookie) -> None:
+        stored_it.set()
+        await wait_all_tasks_blocked()  # it is seen that the client has left
+        await tell(desk, cookie)
+        told_of.append(cookie)
+        told.set()
+
+    monkeypatch.setattr(Desk, "cookie_synced", tell_later)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as client:
+            client.start_soon(daemon.post, SYNC, {"cookie": OTHER})
+            await stored_it.wait()
+            client.cancel_scope.cancel()
+        await told.wait()
+    assert told_of == [parse_cookie(OTHER)]
+    assert await stored(daemon) == OTHER
 
 
 async def test_with_none_stored_it_is_200_and_not_ok(daemon: Daemon) -> None:

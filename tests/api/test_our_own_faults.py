@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +26,7 @@ from daemon.auth.doorkeeper import Doorkeeper
 from daemon.conversion.desk import Desk, _Desk
 from daemon.errors import Invalid, Unavailable
 from daemon.logs import JsonLines
-from daemon.patience import patience
+from daemon.patience import PATIENCE, patience
 from daemon.vault.actor import _Vault
 
 if TYPE_CHECKING:
@@ -170,14 +169,45 @@ async def test_a_part_that_fails_is_503(
     assert (await daemon.ask(*call, token=token)).status_code == 200
 
 
+def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have everybody wait for a part of a second in place of their seconds; a deadline that is
+    somebody's own stays.
+    """
+
+    def little(seconds: float = PATIENCE) -> patience:
+        return patience(0.05 if seconds == PATIENCE else seconds)
+
+    for module in ("openapi", "routes.convert", "routes.cookies", "routes.operator"):
+        monkeypatch.setattr(f"daemon.api.{module}.patience", little)
+
+
+@pytest.mark.usefixtures("slow_restarts")
+@pytest.mark.parametrize(
+    ("part", "call"),
+    [
+        ("auth", ("GET", "/api/status", None)),
+        ("auth", ("POST", "/api/auth/login", {"password": PASSWORD})),
+        ("auth", ("GET", "/metrics", None)),
+        ("vault", ("GET", "/api/sync-cookie", None)),
+        ("vault", ("POST", "/api/sync-cookie", {"cookie": COOKIE})),
+        ("vault", ("POST", "/api/convert", {"links": ["x"]})),
+    ],
+    ids=["admitted", "asked", "admitted to a page", "looked at", "told", "asked at the beginning"],
+)
 async def test_a_part_that_does_not_come_back_is_503(
-    slow_restarts: None, daemon: Daemon, token: str, monkeypatch: pytest.MonkeyPatch
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    call: tuple[str, str, object],
 ) -> None:
-    monkeypatch.setattr("daemon.api.openapi.patience", partial(patience, 0.05))
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    token = await daemon.login()
+    looks = {"auth": (Doorkeeper, "check_session"), "vault": (_Vault, "current")}
     with monkeypatch.context() as broken:
-        broken.setattr(Doorkeeper, "check_session", fault_at_once(ZeroDivisionError("x")))
-        await daemon.get("/api/status", token=token)
-    answer = await daemon.get("/api/status", token=token)
+        broken.setattr(*looks[part], fault_at_once(ZeroDivisionError("x")))
+        assert (await daemon.get("/api/sync-cookie", token=token)).status_code == 503
+    lose_patience(monkeypatch)
+    answer = await daemon.ask(*call, token=token)
     assert answer.status_code == 503
     assert answer.json()["error"].startswith("a part of the daemon is being restarted")
     assert int(answer.headers["Retry-After"]) >= 1

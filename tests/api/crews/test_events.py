@@ -278,6 +278,26 @@ async def test_it_ends_early_when_a_part_restarts(house: House, executor: StandI
         assert b"id: 1\n" not in await stream.until(b"id: 2\n")
 
 
+async def test_it_ends_at_once_when_a_part_has_restarted_before_its_first_event(
+    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = executor.add()
+    executor.happen(known.id, "log")
+    follow = executor.follow
+    refusals = [None, Unavailable("the journal part restarted", retry_after=1)]
+
+    @asynccontextmanager
+    async def follow_once(*args: Any, **more: Any) -> AsyncIterator[Any]:
+        if (refusal := refusals.pop(0)) is not None:
+            raise refusal
+        async with follow(*args, **more) as following:
+            yield following
+
+    monkeypatch.setattr(executor, "follow", follow_once)
+    answer = await house.own.get(f"/events/{known.id}", house.token)
+    assert (answer.status_code, answer.content) == (200, events._BEGIN)
+
+
 # Refusals
 
 

@@ -12,6 +12,7 @@
 | contract, while human input is awaited | `test_the_task_that_waits_for_a_human_is_told` |
 | contract, `?result=object` | `test_the_result_as_an_object[…]` |
 | contract, `?wait=` | `test_a_wait_…` |
+| architecture, how long it may take | `test_an_executor_that_does_not_answer_is_503[…]` |
 | contract, wait: not a number → 400 | `test_a_wrong_query_is_400[…]` |
 | contract, `/{kickoff_id}/status` | `test_each_status_has_its_state[…]` |
 | an id that is none → 404 | `test_what_is_no_id_is_404[…]` |
@@ -24,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon.api.crews import routes
 from daemon.errors import Unavailable
 from daemon.journal.model import Status, TaskRecord
 
@@ -205,6 +208,38 @@ async def test_a_wait_is_over_with_its_time(house: House, executor: StandIn) -> 
         assert (await status(house, known.id, "?wait=0.05"))["state"] == "PENDING"
 
 
+async def test_a_wait_may_be_longer_than_anything_else(
+    house: House, executor: StandIn, mock_clock: MockClock
+) -> None:
+    house.own.http.timeout = None
+    known = executor.add()
+    told: list[str] = []
+
+    async def wait() -> None:
+        told.append((await status(house, known.id, "?wait=60"))["state"])
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        await executor.heard.wait()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(60)
+    assert told == ["PENDING"]
+
+
+async def test_a_wait_is_over_when_the_server_stops(
+    house: House, executor: StandIn, nursery: trio.Nursery
+) -> None:
+    known = executor.add()
+
+    async def stop() -> None:
+        await executor.heard.wait()
+        house.stop.set()
+
+    nursery.start_soon(stop)
+    with trio.fail_after(5):
+        assert (await status(house, known.id, "?wait=50"))["state"] == "PENDING"
+
+
 @pytest.mark.parametrize(
     ("query", "seconds"),
     [("60", 60.0), ("61", 60.0), ("1e9", 60.0), ("Infinity", 60.0), ("0.5", 0.5), ("1e1", 10.0)],
@@ -236,6 +271,20 @@ async def test_a_client_that_leaves_a_wait_leaves_nothing(house: House, executor
         assert executor.waiting == 1
     with trio.fail_after(5):
         await executor.left.wait()
+
+
+@pytest.mark.parametrize(("query", "asked"), [("", "execution"), ("?wait=0.05", "wait")])
+async def test_an_executor_that_does_not_answer_is_503(
+    house: House, executor: StandIn, query: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(executor, asked, hang)
+    monkeypatch.setattr(routes, "PATIENCE", 0.05)
+    answer = await house.own.get(f"/status/{executor.add().id}{query}", house.token)
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) >= 1
 
 
 async def test_who_waits_with_a_rotated_token_is_told_nothing(
