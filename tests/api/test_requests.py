@@ -8,6 +8,7 @@
 | contract, wrong content type | `test_another_content_type_is_400[…]` |
 | contract, unknown fields are ignored | `test_unknown_fields_are_ignored` |
 | contract, 1 MiB limit → 413 | `test_a_body_over_the_limit_is_413[…]`, `…_just_under_…` |
+| … and time for it to arrive | `test_a_body_may_take_longer_to_arrive_than_its_answer` |
 | contract, the caller comes before the body | `test_without_a_token_nothing_is_said_of_the_body` |
 | contract, unknown path → 404 | `test_an_unknown_path_is_404[…]` |
 | contract, wrong method → 405 with `Allow` | `test_another_method_is_405[…]` |
@@ -24,6 +25,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.serving.app import BODY_SECONDS
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
@@ -379,3 +384,17 @@ async def test_there_is_no_cors_by_default(daemon: Daemon, path: str) -> None:
         answer = await daemon.ask(method, path, **PREFLIGHT)
         assert not [name for name in answer.headers if name.startswith("access-control")]
         assert method != "OPTIONS" or answer.status_code == 405
+
+
+async def test_a_body_may_take_longer_to_arrive_than_its_answer(
+    daemon: Daemon, mock_clock: MockClock
+) -> None:
+    head = "POST /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = json.dumps({"cookie": COOKIE}).encode()
+    async with await trio.open_tcp_stream("127.0.0.1", daemon.port) as stream:
+        await stream.send_all(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        await wait_all_tasks_blocked()
+        mock_clock.jump(BODY_SECONDS - 1)
+        await wait_all_tasks_blocked()
+        await stream.send_all(body[5:])
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")

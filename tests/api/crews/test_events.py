@@ -171,6 +171,7 @@ async def test_silence_is_broken_by_a_comment(
         assert b"data" not in received
         executor.happen(known.id, "log")
         await stream.until(b"id: 1\n")
+        assert b": nothing new\n\n" in await stream.stream.receive_some()  # it is told once
 
 
 async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
