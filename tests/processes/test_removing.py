@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import daemon
+from daemon.processes import guarded as guarded_module
 from daemon.processes.guarded import _see_removed, guarded, user_named
 from daemon.processes.guardian import remove_folder
+from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
@@ -143,3 +146,41 @@ async def test_a_folder_that_its_command_has_removed_is_nothing_left_over(
         assert (await command.wait()).code == 0
     assert not folder.exists()
     assert not caplog.records
+
+
+async def test_it_is_removed_without_its_guardian_also_when_the_block_was_cancelled(
+    open_folder: Path,
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    with trio.CancelScope() as scope:
+        async with guarded(
+            SLEEP, environment={}, working_folder=Path("/"), remove=folder
+        ) as command:
+            os.kill(parent(command.pid), signal.SIGKILL)
+            await command.wait()
+            scope.cancel()
+    assert not folder.exists()
+
+
+async def test_who_is_still_writing_to_it_does_not_keep_it(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed guardian guarded may be on its way out."""
+    folder = open_folder / "its"
+    written = [b"a", b"b", b"c"]
+
+    def remove_and_find_more(named: bytes) -> str:
+        remove_folder(named)
+        if written:
+            (folder / os.fsdecode(written.pop())).mkdir(parents=True)
+        return ""
+
+    monkeypatch.setattr(guarded_module, "remove_folder", remove_and_find_more)
+    monkeypatch.setattr(guarded_module, "REMOVE_PAUSE", 0)
+    folder.mkdir()
+    with pytest.raises(ValueError, match="no program"):
+        async with guarded([""], environment={}, working_folder=Path("/"), remove=folder):
+            raise AssertionError("it was started")
+    assert not written
+    assert not folder.exists()

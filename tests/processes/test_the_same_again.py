@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -229,6 +230,22 @@ async def test_one_that_dies_with_an_order_is_told(
                 await once()
         assert await once() != guardian
     assert caplog.messages == []
+
+
+async def test_one_that_cannot_be_asked_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    def too_many(*_: object) -> None:
+        raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+    async with shared_guardians():
+        guardian = await once()
+        with monkeypatch.context() as patch:
+            patch.setattr(guardians_module, "hand_over", too_many)
+            with pytest.raises(OSError, match="Too many references"):
+                await once()
+        await until(lambda: not alive(guardian))
+        assert await once() != guardian
 
 
 async def test_without_its_server_it_does_nothing_else(until: Until) -> None:
