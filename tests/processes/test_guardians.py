@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,14 @@ from daemon.processes import guarded as guarded_module
 from daemon.processes import guardians as guardians_module
 from daemon.processes.guarded import guarded
 from daemon.processes.guardian import Order
-from daemon.processes.guardians import PACKAGES, guardians, shared_guardians
+from daemon.processes.guardians import (
+    PACKAGES,
+    Guardian,
+    Kind,
+    Server,
+    guardians,
+    shared_guardians,
+)
 from tests.hygiene.processes import children
 from tests.processes.family import SLEEP, alive, parent, running, server_of, sleeping
 
@@ -46,6 +54,14 @@ async def test_one_server_is_for_all_in_the_block_and_is_gone_after_it() -> None
             (server,) = children() - before
             assert server_of(one) == server_of(another) == server
             assert parent(one.pid) != parent(another.pid)
+    assert not alive(server)
+
+
+async def test_it_is_gone_after_a_block_that_was_cancelled_too() -> None:
+    with trio.CancelScope() as scope:
+        async with shared_guardians(), sleeping() as process:
+            server = server_of(process)
+            scope.cancel()
     assert not alive(server)
 
 
@@ -220,6 +236,18 @@ async def test_a_daemon_without_descriptors_is_not_held_up(
         "sleep: its guardian cannot be killed: [Errno 24] Too many open files",
         KILLED,
     ]
+
+
+def test_who_has_the_number_of_a_guardian_that_has_ended_is_not_killed() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    guardian = Guardian(Kind([], None, None), ours, Server.__new__(Server))
+    theirs.close()
+    with subprocess.Popen(SLEEP) as another:
+        guardian.pid = another.pid
+        guardian.give_up("sleep")
+        guardian.dismiss()
+        another.terminate()
+    assert another.returncode == -signal.SIGTERM
 
 
 WITHOUT_STREAMS = """
