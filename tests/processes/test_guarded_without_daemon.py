@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 
 import daemon
@@ -32,24 +34,63 @@ trio.run(main)
 """
 
 
-async def test_a_killed_daemon_leaves_no_process_and_no_folder(
-    open_folder: Path, until: Until
-) -> None:
-    folder = open_folder / "its"
+@contextmanager
+def running_daemon(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """It, and its command's process id."""
     folder.mkdir()
-    with subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
+    with subprocess.Popen(
         [sys.executable, "-c", DAEMON, str(folder)],
         cwd=Path(daemon.__file__).parents[1],
         stdout=subprocess.PIPE,
         text=True,
     ) as victim:
         assert victim.stdout is not None
-        command = int(victim.stdout.readline())
-        child_file = folder / "child"
-        await until(lambda: child_file.exists() and child_file.read_text().strip() != "")
-        child = int(child_file.read_text())
+        yield victim, int(victim.stdout.readline())
+
+
+async def number_in(file: Path, until: Until) -> int:
+    def said() -> str:
+        return file.read_text().strip() if file.exists() else ""
+
+    await until(lambda: said() != "")
+    return int(said())
+
+
+async def test_a_killed_daemon_leaves_no_process_and_no_folder(
+    open_folder: Path, until: Until
+) -> None:
+    folder = open_folder / "its"
+    with running_daemon(folder) as (victim, command):
+        child = await number_in(folder / "child", until)
         guardian = parent(command)
         family = (command, child, guardian, parent(guardian))
         os.kill(victim.pid, signal.SIGKILL)
         await until(lambda: not any(map(running, family)))
         await until(lambda: not folder.exists())
+
+
+def times_woken(pid: int) -> float:
+    """How often it had something to wait for that came; proc(5). One that has gone: for ever."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return inf
+    (count,) = (line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return int(count)
+
+
+async def test_a_guardian_that_is_killed_after_its_daemon_leaves_no_process(
+    open_folder: Path, until: Until
+) -> None:
+    """Their server waits a while for a guardian that has not ended."""
+    folder = open_folder / "its"
+    with running_daemon(folder) as (victim, command):
+        child = await number_in(folder / "child", until)
+        guardian = parent(command)
+        server = parent(guardian)
+        os.kill(guardian, signal.SIGSTOP)
+        woken = times_woken(server)
+        os.kill(victim.pid, signal.SIGKILL)
+        await until(lambda: times_woken(server) > woken + 5)  # it looks again and again
+        os.kill(guardian, signal.SIGKILL)
+        await until(lambda: not any(map(running, (command, child, guardian, server))))
