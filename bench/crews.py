@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.asking import Asking
-from bench.daemons import PATIENCE, Daemon, Tables, daemon, until
+from bench.daemons import PATIENCE, Daemon, daemon, until
 from bench.kept import execution_id, keep
 from bench.load import Request, load
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.program import PYTHON, SH, run_once
+from tests.config_file import Tables
 from tests.soak.programs import NotStarted, Program, sandbox
 
 OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"

@@ -8,12 +8,11 @@ by default stands in its `tables`, for the reader of the row to see.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -28,10 +27,8 @@ from daemon.browser import executable
 from daemon.sandbox.answers import product_link
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.products import product_of
+from tests.config_file import Tables, write_config
 from tests.soak.programs import PASSWORD, Program, needs_no_sandbox
-
-Tables = Mapping[str, Mapping[str, object] | Sequence[Mapping[str, object]]]
-"""Of the configuration, by their names; a list of them is one `[[name]]` each."""
 
 RUNNER: Final = ("daemon",)
 PATIENCE: Final = 60.0
@@ -117,8 +114,7 @@ def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Pa
         },
     }
     config = folder / "config.toml"
-    config.write_text(_toml(needed, tables or {}), encoding="utf-8")
-    config.chmod(0o600)
+    write_config(config, needed, tables or {})
     return config
 
 
@@ -193,28 +189,3 @@ def unsandboxed() -> bool:
 @cache
 def _password_hash() -> str:
     return hash_password(PASSWORD)
-
-
-def _toml(*layers: Tables) -> str:
-    """One file of several layers of tables; later ones win, key by key."""
-    plain: dict[str, dict[str, object]] = {}
-    many: list[str] = []
-    for name, table in (pair for layer in layers for pair in layer.items()):
-        if isinstance(table, Mapping):
-            plain.setdefault(name, {}).update(table)
-        else:
-            many += [_table(f"[[{name}]]", one) for one in table]
-    return "\n".join([*(_table(f"[{name}]", keys) for name, keys in plain.items()), *many])
-
-
-def _table(head: str, keys: Mapping[str, object]) -> str:
-    return "\n".join([head, *(f"{key} = {_value(value)}" for key, value in keys.items()), ""])
-
-
-def _value(value: object) -> str:
-    """As in TOML, which for all but tables is JSON's way."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)

@@ -16,13 +16,14 @@ from typing import Final
 
 import httpx
 
-from bench.daemons import Daemon, Tables, daemon, link
+from bench.daemons import Daemon, daemon, link
 from bench.kept import execution_id, keep
 from bench.load import Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.program import SH
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookie_header
+from tests.config_file import Tables
 from tests.soak.programs import sandbox
 
 STORED: Final = (10, 1000, 100_000)

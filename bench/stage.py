@@ -16,11 +16,12 @@ from itertools import count, islice
 from typing import Final, Literal
 
 from bench.asking import Asking
-from bench.daemons import Daemon, Tables, daemon, free_port, link
+from bench.daemons import Daemon, daemon, free_port, link
 from bench.measure import Plan
 from bench.scripted import Order, Script, Scripted, scripted
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from tests.config_file import Tables
 from tests.soak.programs import sandbox
 
 Method = Literal["form", "fetch"]

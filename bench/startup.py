@@ -24,7 +24,6 @@ from typing import Any, Final
 from bench.asking import Asking
 from bench.daemons import (
     PATIENCE,
-    Tables,
     browser_flags,
     chromium,
     configure,
@@ -37,6 +36,7 @@ from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.recovering import HEALTHY
 from bench.stage import daemon_client
 from daemon.sandbox.batch import Origins
+from tests.config_file import Tables
 from tests.soak.programs import sandbox
 
 READY, BARE, LIMIT = "browserReady", "a bare Chromium and a first page", "half a second"

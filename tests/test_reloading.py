@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -26,6 +25,7 @@ from daemon.errors import Unavailable
 from daemon.journal import actor as journal
 from daemon.service_manager.given import Given
 from daemon.supervision.supervisor import Supervisor
+from tests.config_file import Tables, write_config
 from tests.shortage import Shortage
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
@@ -49,8 +49,8 @@ class Daemon:
         self._caplog = caplog
 
     def write(self, *crews: dict[str, object], **sections: dict[str, object]) -> None:
-        """The file anew. JSON is TOML here, as far as values go."""
-        tables: dict[str, dict[str, object]] = {
+        """The file anew."""
+        tables: Tables = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(self.folder / "state")},
             "auth": {"password_hash": HASH},
@@ -58,15 +58,7 @@ class Daemon:
             "products": {"source": "none"},
             "open_api": {"app_id": "1", "secret": "s" * 32, "url": "http://127.0.0.1:1/graphql"},
         }
-        for name, given in sections.items():
-            tables.setdefault(name, {}).update(given)
-        lines = []
-        for name, table in [*((f"[{name}]", t) for name, t in tables.items())]:
-            lines += [name, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
-        for each in crews:
-            lines += ["[[crews]]", *(f"{key} = {json.dumps(value)}" for key, value in each.items())]
-        self.file.write_text("\n".join(lines))
-        self.file.chmod(0o600)
+        write_config(self.file, tables, sections, {"crews": crews})
 
     async def hang_up(self) -> str:
         """SIGHUP; returns what was logged of it, when it is done."""

@@ -29,6 +29,7 @@ from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
 from daemon.state import StateUnusable
 from daemon.supervision.supervisor import ChildSpec, Escalated
+from tests.config_file import write_config
 
 HASH = hash_password("correct horse")
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
@@ -267,13 +268,7 @@ async def start(tmp_path: Path, nursery: trio.Nursery) -> Start:
 
     async def start(wanted: Tables) -> Process:
         config = tmp_path / "config.toml"
-        config.touch(mode=0o600)
-        config.write_text(
-            "\n".join(
-                f"[{section}]\n" + "\n".join(f"{key} = {json.dumps(keys[key])}" for key in keys)
-                for section, keys in wanted.items()
-            )
-        )
+        write_config(config, wanted)
         command = [sys.executable, "-m", "daemon", "serve", "--config", str(config)]
         root = Path(__file__).parents[1]
         run = partial(trio.run_process, command, stderr=PIPE, check=False, cwd=root)

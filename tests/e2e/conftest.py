@@ -39,6 +39,7 @@ from daemon.sandbox.answers import image_url, product_link
 from daemon.sandbox.batch import Origins, long_link, short_code
 from daemon.sandbox.products import FULL_RATE, Product, product_of
 from daemon.sandbox.session import cookies_of
+from tests.config_file import Table, Tables, write_config
 from tests.hygiene.doors import doors
 
 ROOT = Path(__file__).parents[2]
@@ -51,8 +52,6 @@ LEFT = 2.0
 """Seconds that what a killed daemon has started may live on."""
 
 Json = dict[str, Any]
-Table = Mapping[str, object]
-Tables = Mapping[str, Table | Sequence[Table]]
 T = TypeVar("T")
 
 
@@ -504,28 +503,6 @@ def _new_folder() -> Path:
     return folder
 
 
-def _toml(tables: Tables) -> str:
-    sections = []
-    for name, found in tables.items():
-        if isinstance(found, Mapping):
-            sections.append(_section(f"[{name}]", found))
-        else:
-            sections += [_section(f"[[{name}]]", each) for each in found]
-    return "\n".join(sections)
-
-
-def _section(head: str, keys: Table) -> str:
-    return "\n".join([head, *(f"{key} = {_toml_value(value)}" for key, value in keys.items())])
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{key} = {_toml_value(one)}' for key, one in value.items())} }}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return json.dumps(value)
-
-
 Running = Callable[..., AbstractContextManager[Daemon]]
 RunProgram = Callable[..., Program]
 
@@ -603,7 +580,7 @@ def running(portal: Portal) -> Running:
             shutil.rmtree(folder)
 
     def configure(folder: Path, given: Tables) -> Path:
-        tables: dict[str, Table | Sequence[Table]] = {
+        tables: Tables = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(folder / "state")},
             "auth": {"password_hash": hashed},
@@ -614,15 +591,8 @@ def running(portal: Portal) -> Running:
             },
             "logging": {"level": "debug"},
         }
-        for name, keys in given.items():
-            base = tables.get(name, {})
-            if isinstance(base, Mapping) and isinstance(keys, Mapping):
-                tables[name] = {**base, **keys}
-            else:
-                tables[name] = keys
         path = folder / "config.toml"
-        path.write_text(_toml(tables))
-        path.chmod(0o600)
+        write_config(path, tables, given)
         return path
 
     return running

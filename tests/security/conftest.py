@@ -6,7 +6,6 @@ by itself and in order, and met no fault of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -24,6 +23,7 @@ import pytest
 import trio
 
 from daemon.auth.passwords import hash_password
+from tests.config_file import Tables, write_config
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
@@ -32,7 +32,6 @@ PATIENCE = 45.0
 """Seconds for anything that is sure to come. Only a test that fails waits that long."""
 
 Json = dict[str, Any]
-Tables = Mapping[str, Mapping[str, object]]
 
 CREWS: list[dict[str, object]] = [
     {
@@ -169,8 +168,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     def started(**given: Mapping[str, object]) -> Iterator[Daemon]:
         folder = tmp_path_factory.mktemp("daemon")
         config = folder / "config.toml"
-        config.write_text(configuration(folder, hashed, given))
-        config.chmod(0o600)
+        write_config(config, configuration(folder, hashed), given)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "daemon", "serve", "--config", str(config)],
@@ -191,8 +189,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     return started
 
 
-def configuration(folder: Path, hashed: str, given: Tables) -> str:
-    tables: dict[str, dict[str, object]] = {
+def configuration(folder: Path, hashed: str) -> Tables:
+    command = ["/bin/sh", "-c", WORKER]
+    return {
         "server": {"bind": "127.0.0.1:0"},
         "state": {"directory": str(folder / "state")},
         "auth": {"password_hash": hashed},
@@ -200,16 +199,5 @@ def configuration(folder: Path, hashed: str, given: Tables) -> str:
         "links": {"source": "open_api"},
         "products": {"source": "none"},
         "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        "crews": [{"runner": "command", "command": command, **crew} for crew in CREWS],
     }
-    for name, keys in given.items():
-        tables.setdefault(name, {}).update(keys)
-    command = ["/bin/sh", "-c", WORKER]
-    crews: list[dict[str, object]] = [
-        {"runner": "command", "command": command, **crew} for crew in CREWS
-    ]
-    sections = [(f"[{name}]", keys) for name, keys in tables.items()]
-    sections += [("[[crews]]", crew) for crew in crews]
-    return "\n".join(
-        "\n".join([head, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())])
-        for head, keys in sections
-    )

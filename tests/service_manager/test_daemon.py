@@ -22,6 +22,7 @@ import trio
 
 from daemon.auth.passwords import hash_password
 from daemon.control import call
+from tests.config_file import write_config
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager
@@ -124,13 +125,7 @@ class Host:
             "products": {"source": "none"},
             "open_api": {"app_id": "1", "secret": "s" * 32, "url": "http://127.0.0.1:1/graphql"},
         }
-        self.config.touch(mode=0o600)
-        self.config.write_text(
-            "\n".join(
-                f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(keys[key])}" for key in keys)
-                for name, keys in tables.items()
-            )
-        )
+        write_config(self.config, tables)
 
     async def start(
         self, *, before: str = "", watchdog: float = 20.0, door: bool = True, ready: bool = True

@@ -10,7 +10,6 @@ warm-up is over.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -27,10 +26,12 @@ from daemon.auth.passwords import hash_password
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import LaunchFailed
 from daemon.sandbox.batch import Origins
+from tests.config_file import Tables, write_config
 from tests.soak.worker import WORKER
 
 ROOT: Final = Path(__file__).parents[2]
 PASSWORD: Final = "correct horse battery staple"
+
 CREW: Final = "soak"
 WARM: Final = 4
 """Accounts whose pages are kept open."""
@@ -126,8 +127,7 @@ def daemon(
     """A daemon that works with `portal`; `module` is what runs it (see `observed.py`)."""
     folder.mkdir()
     config, observer = folder / "config.toml", folder / "observer"
-    config.write_text(_configuration(folder / "state", portal, no_sandbox=no_sandbox))
-    config.chmod(0o600)
+    write_config(config, _configuration(folder / "state", portal, no_sandbox=no_sandbox))
     words = (str(observer), "serve", "--config", str(config))
     program = Program(module, *words, folder=folder, log=log)
     try:
@@ -150,36 +150,34 @@ async def needs_no_sandbox() -> bool:
     return False
 
 
-def _configuration(state: Path, portal: Origins, *, no_sandbox: bool) -> str:
-    tables: dict[str, Mapping[str, object]] = {
+def _configuration(state: Path, portal: Origins, *, no_sandbox: bool) -> Tables:
+    return {
         # Logins come from as many addresses as they say.
-        "[server]": {"bind": "127.0.0.1:0", "trusted_proxies": ["127.0.0.0/8"]},
-        "[state]": {"directory": str(state)},
-        "[auth]": {"password_hash": hash_password(PASSWORD)},
-        "[browser]": {
+        "server": {"bind": "127.0.0.1:0", "trusted_proxies": ["127.0.0.0/8"]},
+        "state": {"directory": str(state)},
+        "auth": {"password_hash": hash_password(PASSWORD)},
+        "browser": {
             "no_sandbox": no_sandbox,
             "contexts": WARM,
             "recycle_after": NEVER_BY_AGE,
             "recycle_memory": NEVER_BY_SIZE,
         },
-        "[marketplace]": {
+        "marketplace": {
             "portal_url": portal.portal,
             "shop_url": portal.shop,
             "short_urls": [portal.short],
         },
-        "[links]": {"remember_max": REMEMBERED},
-        "[products]": {"remember_max": REMEMBERED},
-        "[journal]": {"retention_count": REMEMBERED},
-        "[webhooks]": {"allow": ["127.0.0.0/8"], "secret": "what-webhook-calls-are-signed-with"},
-        "[[crews]]": {
-            "name": CREW,
-            "runner": "command",
-            "command": ["/bin/sh", "-c", WORKER],
-            "tools": ["convert_links"],
-            "deadline": 120,
-        },
+        "links": {"remember_max": REMEMBERED},
+        "products": {"remember_max": REMEMBERED},
+        "journal": {"retention_count": REMEMBERED},
+        "webhooks": {"allow": ["127.0.0.0/8"], "secret": "what-webhook-calls-are-signed-with"},
+        "crews": [
+            {
+                "name": CREW,
+                "runner": "command",
+                "command": ["/bin/sh", "-c", WORKER],
+                "tools": ["convert_links"],
+                "deadline": 120,
+            }
+        ],
     }
-    return "\n".join(
-        "\n".join((head, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())))
-        for head, keys in tables.items()
-    )
