@@ -137,15 +137,22 @@ async def test_while_it_waits_it_has_nothing_of_what_it_did(until: Until) -> Non
             of_guardian = Path(f"/proc/{parent(process.pid)}")
             before = opened(of_guardian)
         # Two less: the status pipe, which it closes last, and the lifeline.
-        await until(lambda: len(opened(of_guardian)) == len(before) - 2)
+        await until(lambda: len(numbers(of_guardian)) == len(before) - 2)
         after = opened(of_guardian)
         assert {after[each] for each in "012"} == {os.devnull}
         assert (of_guardian / "cwd").readlink() == Path("/")
+        assert of_guardian == Path(f"/proc/{await once()}")
+        await until(lambda: numbers(of_guardian) == after.keys())  # and of what it did then
+
+
+def numbers(process: Path) -> set[str]:
+    """Those of what it has open. What each is may not be told while it closes some."""
+    return {each.name for each in (process / "fd").iterdir()}
 
 
 def opened(process: Path) -> dict[str, str]:
     """What it has open, by number."""
-    return {each.name: str(each.readlink()) for each in (process / "fd").iterdir()}
+    return {number: str((process / "fd" / number).readlink()) for number in numbers(process)}
 
 
 async def test_whoever_could_not_start_something_does_nothing_else(until: Until) -> None:
