@@ -7,7 +7,7 @@
 | nothing secret in it | `test_a_bug_tells_no_secret`, `test_no_secret_is_ever_logged` |
 | seed 7 and contract, 503: a part is restarting | `test_a_part_that_fails_is_503[…]` |
 | design: queued ones wait | `test_a_part_that_fails_is_503[…]` |
-| design: none hang | `test_a_part_that_does_not_come_back_is_503` |
+| design: none hang | `test_a_part_that_does_not_come_back_is_503[…]` |
 | design: logins, cookies and health go on | `test_the_other_parts_go_on` |
 """
 
