@@ -95,6 +95,7 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
         {"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"},
         {"WATCHDOG_USEC": "0"},
         {"WATCHDOG_USEC": "soon"},
+        {"WATCHDOG_USEC": "²"},
     ],
 )
 def test_what_is_not_for_us_or_makes_no_sense_is_not_given(environ: dict[str, str]) -> None:

@@ -62,6 +62,20 @@ def test_what_must_arrive_is_sent_later_in_its_order(manager: Manager, link: Lin
     assert words(manager) == ["READY=1", "STOPPING=1"]
 
 
+def test_a_cookie_that_could_not_be_sent_is_sent_later(
+    manager: Manager, link: Link, memfd_with: MemfdWith
+) -> None:
+    fill(manager)
+    cookie = memfd_with(b"cookie")
+    link.cookies.keep(cookie)
+    os.close(cookie)
+    assert words(manager) == []
+    link.retry()
+    manager.listen()
+    assert list(manager.store) == ["cookie-1"]
+    assert link.cookies.kept
+
+
 def test_a_reload_begins_with_its_time_and_ends_with_ready(manager: Manager, link: Link) -> None:
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
     with link.reloading():
@@ -131,6 +145,18 @@ def test_with_one_it_has_what_was_given(
     assert link.cookies.take_back() is None
     assert manager.said("FDNAME") == ["cookie-1"]
     os.close(http.number)
+
+
+def test_a_socket_of_a_crew_is_left_open_for_it(
+    manager: Manager, is_open: Callable[[int], bool]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        crew = Descriptor("crew-research", os.dup(listening.fileno()))
+    link = Link(Given(manager.address, None, (crew,)))
+    assert link.sockets.crews == {"research": (crew,)}
+    assert is_open(crew.number)
+    assert manager.listen() == []
+    os.close(crew.number)
 
 
 def test_an_unknown_descriptor_is_closed_and_forgotten(

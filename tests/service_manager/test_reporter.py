@@ -18,7 +18,7 @@ from daemon.service_manager.messenger import Messenger
 from daemon.service_manager.reporter import EXTENSION, GRACE, LOOK_EVERY, MARGIN, Reporter
 from daemon.supervision.policy import Intensity
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import ChildSpec, Escalated, Supervisor
+from daemon.supervision.supervisor import ChildSpec, Escalated, State, Supervisor
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager
@@ -258,6 +258,15 @@ async def test_a_stop_is_told_with_who_is_still_to_end_and_how_long_it_may_take(
         assert "WATCHDOG=1" in texts[begin:]
 
 
+async def test_its_end_comes_with_that_of_the_last_part(
+    running: Running, autojump_clock: MockClock
+) -> None:
+    async with running(WITHIN) as supervisor:
+        supervisor.stop()
+        await trio.sleep(GRACE / 2)
+        assert {each.state for each in supervisor.snapshot()} == {State.DOWN}
+
+
 async def test_more_time_is_asked_for_within_the_graces_alone(
     manager: Manager, running: Running, part: Part, autojump_clock: MockClock
 ) -> None:
@@ -296,6 +305,19 @@ async def test_what_could_not_be_said_is_said_when_the_manager_listens_again(
         assert not manager.said("STOPPING")  # and there is room again
         await trio.sleep(5.0)
         assert manager.said("STOPPING") == ["1"]
+
+
+async def test_what_could_not_be_said_at_the_start_is_said_while_all_runs(
+    manager: Manager, running: Running, autojump_clock: MockClock
+) -> None:
+    messenger = Messenger(manager.address)
+    while messenger.send("WATCHDOG=1"):
+        pass
+    async with running(attended=False):
+        await trio.sleep(5.0)
+        assert not manager.said("READY")  # and there is room again
+        await trio.sleep(5.0)
+        assert manager.said("READY") == ["1"]
 
 
 def test_an_extension_outlasts_the_time_to_the_next() -> None:
