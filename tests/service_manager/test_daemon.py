@@ -283,13 +283,13 @@ async def test_a_part_that_hangs_is_told_and_not_pinged_for(host: Host) -> None:
 
 async def test_a_blocked_loop_pings_nobody_and_tells_where_it_stands(host: Host) -> None:
     daemon = await host.start(before=BLOCK, watchdog=2.0, ready=False)
-    await daemon.until("Timeout ")
+    assert "(0:00:01." in await daemon.until("Timeout ")  # before the manager's two seconds
     assert "in current" in await daemon.until('File "<string>", line')
     host.manager.listen()
     host.manager.heard.clear()
     await trio.sleep(1.0)
     assert not host.manager.said("WATCHDOG")
-    await daemon.end(signal.SIGKILL)
+    assert await daemon.end(signal.SIGKILL) == -signal.SIGKILL  # it had not ended by itself
 
 
 async def test_why_it_could_not_start_is_told(host: Host) -> None:

@@ -97,6 +97,10 @@ def account(state: str, reason: str | None = None) -> AccountReport:
             report(part("crews", State.STARTING, restarts=1), part("journal", State.DOWN)),
             "crews is starting, journal is down",
         ),
+        (
+            report(part("crews", State.STARTING, error="OSError: disk full")),
+            "crews is starting (OSError: disk full)",
+        ),
         (report(part("auth"), browser=browser(), cookie=COOKIE), "All parts run; browser ready"),
         (
             report(browser=browser(last_end="crashed: exit code 1"), cookie=COOKIE),

@@ -33,6 +33,11 @@ class Task:
                 nursery.start_soon(self._wait_inside, "hunter2")
             await self._wait_inside("hunter2")
 
+    async def wait_above(self, other: Task) -> None:
+        self.task = trio.lowlevel.current_task()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.wait, 1)
+
     async def _wait_inside(self, password: str) -> str:
         await self.never.wait()
         return password
@@ -70,6 +75,14 @@ async def test_the_tasks_below_it_are_told_too(nursery: trio.Nursery) -> None:
     nursery.start_soon(it.wait, 2)
     await wait_all_tasks_blocked()
     assert it.whereabouts.count("Task._wait_inside at ") == 2
+
+
+async def test_the_tasks_below_those_are_told_as_well(nursery: trio.Nursery) -> None:
+    it = Task()
+    nursery.start_soon(it.wait_above, Task())
+    await wait_all_tasks_blocked()
+    told = [place.partition(" at ")[0].rpartition(".")[2] for place in it.whereabouts.split("; ")]
+    assert told == ["wait_above", "wait", "_wait_inside"]
 
 
 async def test_of_many_tasks_some_are_told(nursery: trio.Nursery) -> None:
