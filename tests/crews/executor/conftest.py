@@ -72,6 +72,9 @@ for step in given["inputs"].get("script", ["started", "result done"]):
         say("failed", error=rest)
     elif word == "raw":
         print(rest, file=line, flush=True)
+    elif word == "close":
+        for each in (line, answers, socket):
+            each.close()
     elif word == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif word == "hang":

@@ -17,7 +17,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.crews import run
 from daemon.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from daemon.crews.worker import Worker, start_worker
-from daemon.journal.model import State, Status
+from daemon.errors import Invalid
+from daemon.journal.model import State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -172,6 +173,25 @@ async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
         "nobody answered the question about task a within the 1000 s that its crew gives a human "
         "(human_deadline); the worker ended without a signal"
     )
+
+
+async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
+    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.journal.deliveries.MAX_TARGETS", 0)
+    kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
+    await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await wait_all_tasks_blocked()
+    mock_clock.jump(500)
+    await wait_all_tasks_blocked()
+    with pytest.raises(Invalid, match="webhooks: more than 0"):
+        await timed.resume(
+            kickoff_id, webhooks=(WebhookTarget("task", "https://example.com/", ()),)
+        )
+    mock_clock.jump(499)
+    await wait_all_tasks_blocked()
+    await timed.resume(kickoff_id)
+    assert (await timed.end_of(kickoff_id)).state is State.SUCCESS
 
 
 async def test_what_it_has_said_stands_though_it_is_slow_to_leave(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from daemon.crews.ends import End
+from daemon.crews.worker import Worker
 from daemon.errors import Invalid, NotFound
 from daemon.journal.model import State, Status, WebhookTarget
 
@@ -115,6 +117,24 @@ async def test_a_worker_that_dies_while_it_asks(house: House) -> None:
     assert end.error.startswith("the worker exited with code 5 without a result")
     with pytest.raises(Invalid, match="not waiting"):
         await house.resume(kickoff_id)
+
+
+async def test_an_answer_to_a_worker_that_says_no_more_and_has_not_ended(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says_no_more = trio.Event()
+    end = Worker.end
+
+    async def noting(self: Worker) -> End:
+        says_no_more.set()
+        return await end(self)
+
+    monkeypatch.setattr(Worker, "end", noting)
+    kickoff_id = await house.kickoff("started", "task a", "ask a", "close", "hang")
+    await says_no_more.wait()
+    with pytest.raises(Invalid, match="not waiting for human input"):
+        await house.resume(kickoff_id)
+    assert "closed its descriptor" in ((await house.end_of(kickoff_id)).error or "")
 
 
 async def test_an_answer_that_is_cut_off_by_a_stop_is_no_success(
