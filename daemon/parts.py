@@ -31,7 +31,7 @@ from daemon.crews.executor import Executor
 from daemon.crews.secret import derive, load_master_secret
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.tools import tools
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks.actor import Webhooks
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention
 from daemon.marketplace.markets import Market, market

@@ -16,7 +16,7 @@ from daemon.browser.generation import GenerationSettings
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
-from daemon.crews.webhooks import Timings as WebhookTimings
+from daemon.crews.webhooks.actor import Timings as WebhookTimings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status
 from daemon.metrics import Metrics

@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.crews.connecting import resolve
-from daemon.crews.retrying import Silence
-from daemon.crews.sending import open_sender
+from daemon.crews.webhooks.connecting import resolve
+from daemon.crews.webhooks.retrying import Silence
+from daemon.crews.webhooks.sending import open_sender
 from daemon.marketplace.plain_http import NoAnswer, call, open_client
 from daemon.names import LOOK_UPS, look_up_apart
 

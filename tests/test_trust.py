@@ -13,8 +13,8 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.retrying import Answered, Silence
-from daemon.crews.sending import open_sender
+from daemon.crews.webhooks.retrying import Answered, Silence
+from daemon.crews.webhooks.sending import open_sender
 from daemon.marketplace.plain_http import NoAnswer, call, open_client
 from daemon.trust import Trust
 from tests.fakes.certificate import certificate_for, serve_behind

@@ -19,7 +19,6 @@ from datetime import datetime
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from daemon.crews.calls import About, Ending, calls_for
 from daemon.crews.protocol import (
     FromWorker,
     HumanInput,
@@ -31,6 +30,7 @@ from daemon.crews.protocol import (
     TaskStarted,
     ToolCall,
 )
+from daemon.crews.webhooks.calls import About, Ending, calls_for
 from daemon.journal.model import (
     Change,
     Execution,

@@ -25,7 +25,6 @@ from math import inf
 import trio
 from pydantic import JsonValue
 
-from daemon.crews.calls import Ending
 from daemon.crews.crew import Crew
 from daemon.crews.ends import End
 from daemon.crews.ledger import Entry, Ledger, about, begun, failure, success
@@ -38,6 +37,7 @@ from daemon.crews.protocol import (
     ToolCall,
     ToolResult,
 )
+from daemon.crews.webhooks.calls import Ending
 from daemon.crews.worker import CannotStart, Worker, start_worker
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Refused

@@ -18,11 +18,11 @@ from typing import TypeVar
 import trio
 from prometheus_client import Histogram
 
-from daemon.crews.calls import About, Ending
 from daemon.crews.following import Bells
 from daemon.crews.ledger import Entry, ended
 from daemon.crews.protocol import quoted
 from daemon.crews.tools import Tool
+from daemon.crews.webhooks.calls import About, Ending
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import (

@@ -20,8 +20,8 @@ from typing import Final, Protocol
 import trio
 from pydantic import SecretStr
 
-from daemon.crews.retrying import Answered
-from daemon.crews.sending import open_sender
+from daemon.crews.webhooks.retrying import Answered
+from daemon.crews.webhooks.sending import open_sender
 from daemon.processes.guarded import guarded
 from daemon.processes.hiding import Hiding
 

@@ -35,7 +35,7 @@ from daemon.browser.generation import GenerationSettings
 from daemon.config import build
 from daemon.crews.catalog import read_catalog
 from daemon.crews.executor import Executor
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks.actor import Webhooks
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.parts import Crews

@@ -19,7 +19,7 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.targets import check_url
+from daemon.crews.webhooks.targets import check_url
 from daemon.errors import Invalid
 from daemon.marketplace.links import NotALink, Short
 from daemon.marketplace.markets import market

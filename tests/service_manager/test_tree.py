@@ -14,7 +14,7 @@ import trio
 from daemon import tree
 from daemon.auth.passwords import hash_password
 from daemon.config import build
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks.actor import Webhooks
 from daemon.errors import Refused
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.blocking import BlockingMailbox

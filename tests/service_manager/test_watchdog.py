@@ -13,8 +13,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews.hands import AT_ONCE
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks.actor import Webhooks
+from daemon.crews.webhooks.hands import AT_ONCE
 from daemon.errors import Refused, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery, WebhookTarget

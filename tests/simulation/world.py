@@ -21,7 +21,7 @@ import trio
 from daemon.auth import passwords
 from daemon.config import build
 from daemon.conversion.pauses import Pauses
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks.actor import Webhooks
 from daemon.journal.errors import UnusableJournal
 from daemon.marketplace.plain_http import open_client
 from daemon.sandbox import spoil

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from daemon.api.crews.schemas import AnyAuthentication, BearerAuthentication, Webhooks
 from daemon.config.values import Network
-from daemon.crews.targets import check_url
+from daemon.crews.webhooks.targets import check_url
 from daemon.errors import Invalid
 from daemon.journal.model import WebhookKind, WebhookTarget
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from daemon.crews.calls import About
 from daemon.crews.ledger import Entry, Ledger, about, begun, ended, failure, requeued, success
 from daemon.crews.protocol import (
     Failed,
@@ -23,6 +22,7 @@ from daemon.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
+from daemon.crews.webhooks.calls import About
 from daemon.journal.model import Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)

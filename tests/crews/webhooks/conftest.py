@@ -20,7 +20,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.webhooks import Timings, Webhooks
+from daemon.crews.webhooks.actor import Timings, Webhooks
 from daemon.journal import schema
 from daemon.journal.actor import Journal
 from daemon.journal.model import (

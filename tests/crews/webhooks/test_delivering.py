@@ -15,8 +15,8 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews import sending, webhooks
-from daemon.crews.hands import AT_ONCE_TO_A_HOST
+from daemon.crews.webhooks import actor, sending
+from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, WebhookTarget
 from daemon.logs.context import InContext
@@ -223,7 +223,7 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
     mock_clock: trio.testing.MockClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(webhooks, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(actor, "MAX_ATTEMPTS", 2)
     ok, bad = behave.answer(200), behave.answer(500)
     receiver.behaviours.extend([bad, bad, bad, ok, bad])
     await desk.call(receiver.url(), b"1", b"2", b"3", b"4")
@@ -374,7 +374,7 @@ async def test_it_does_not_look_without_a_reason(
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert looks == 2  # more calls are due, but the second look found nobody with a hand for them
 
-    mock_clock.jump(webhooks.LONGEST_SLEEP)
+    mock_clock.jump(actor.LONGEST_SLEEP)
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert looks > 2  # the clock may have been set
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews import webhooks
-from daemon.crews.hands import AT_ONCE, AT_ONCE_TO_A_HOST, MAX_SILENT, Hands
+from daemon.crews.webhooks import actor as webhooks
+from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, MAX_SILENT, Hands
 from daemon.journal.model import Delivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.crews import webhooks
-from daemon.crews.hands import AT_ONCE, AT_ONCE_TO_A_HOST
-from daemon.crews.webhooks import Webhooks
+from daemon.crews.webhooks import actor as webhooks
+from daemon.crews.webhooks.actor import Webhooks
+from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST
 from daemon.journal.model import Change, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]

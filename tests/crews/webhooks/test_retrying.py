@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.crews.retrying import (
+from daemon.crews.webhooks.retrying import (
     MAX_ATTEMPTS,
     WAITS,
     Answered,

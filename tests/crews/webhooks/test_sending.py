@@ -13,10 +13,10 @@ import trio
 import trio.testing
 
 from daemon import __version__
-from daemon.crews import sending
-from daemon.crews.connecting import NoWay, resolve
-from daemon.crews.retrying import Answered, Silence
-from daemon.crews.sending import open_sender
+from daemon.crews.webhooks import sending
+from daemon.crews.webhooks.connecting import NoWay, resolve
+from daemon.crews.webhooks.retrying import Answered, Silence
+from daemon.crews.webhooks.sending import open_sender
 from daemon.names import look_up_apart
 from tests.fakes.certificate import certificate_for, serve_behind
 from tests.shortage import Shortage

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from daemon.crews.targets import LONGEST_URL, check_url, may_call, origin
+from daemon.crews.webhooks.targets import LONGEST_URL, check_url, may_call, origin
 from daemon.errors import Invalid
 
 HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))

@@ -11,7 +11,7 @@ which a host that has only IPv6 could call almost nobody). 6to4 and Teredo are r
 given up, and a relay would be trusted with the judgement.
 
 A literal address is refused here, at the kickoff. A name may mean another address at every look,
-so it is judged by the address that is connected to, see `daemon/crews/connecting.py`.
+so it is judged by the address that is connected to, see `connecting.py`.
 
 Rejected: `ipaddress.is_global`, whose tables changed between patch releases of Python 3.11.
 """

@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from typing import Final
 
-from daemon.crews.targets import origin
+from daemon.crews.webhooks.targets import origin
 from daemon.journal.model import Delivery
 
 AT_ONCE: Final = 16

@@ -21,7 +21,7 @@ import httpcore
 import trio
 
 from daemon.config.values import Network
-from daemon.crews.targets import Address, may_call
+from daemon.crews.webhooks.targets import Address, may_call
 
 CONNECT_DEADLINE: Final = 8.0
 """Seconds for one address: a dead one leaves time for the next within a call's deadline."""

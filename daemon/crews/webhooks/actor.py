@@ -32,9 +32,9 @@ from prometheus_client import Histogram
 from pydantic import SecretBytes
 
 from daemon.config.values import Network
-from daemon.crews.connecting import Resolve, resolve
-from daemon.crews.hands import AT_ONCE, Hands, Target, target_of
-from daemon.crews.retrying import (
+from daemon.crews.webhooks.connecting import Resolve, resolve
+from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
+from daemon.crews.webhooks.retrying import (
     MAX_ATTEMPTS,
     Delivered,
     GivenUp,
@@ -43,9 +43,9 @@ from daemon.crews.retrying import (
     Verdict,
     judge,
 )
-from daemon.crews.sending import Sender, open_sender
-from daemon.crews.signing import signature_headers
-from daemon.crews.targets import origin
+from daemon.crews.webhooks.sending import Sender, open_sender
+from daemon.crews.webhooks.signing import signature_headers
+from daemon.crews.webhooks.targets import origin
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery

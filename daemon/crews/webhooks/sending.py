@@ -1,8 +1,8 @@
 """One webhook call over HTTP: sent once, in bounded time, and told apart from silence.
 
 httpcore by itself, below httpx: it follows no redirect, keeps no cookies, unpacks nothing and reads
-no variable of the environment, and it lets us choose the network (`daemon/crews/connecting.py`).
-Connections are kept for a while, since an execution's events go one by one to the same place.
+no variable of the environment, and it lets us choose the network (`connecting.py`). Connections are
+kept for a while, since an execution's events go one by one to the same place.
 
 The answer is its status. Its body is read a little, for the connection's sake, and not looked at:
 a receiver that has said 200 and then drips, or breaks off, has taken the call.
@@ -21,8 +21,8 @@ import trio
 
 from daemon import __version__
 from daemon.config.values import Network
-from daemon.crews.connecting import CheckedNetwork, NoWay, Resolve, resolve
-from daemon.crews.retrying import Answered, Silence
+from daemon.crews.webhooks.connecting import CheckedNetwork, NoWay, Resolve, resolve
+from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.threads import NoThread
 from daemon.trust import NoAuthorities, Trust
 

@@ -11,7 +11,7 @@ key, with the `meta` of the kickoff in all but the stream's (CrewAI AMP, "Webhoo
   output. They are called here as `/resume` takes them, and the output by both names in use.
 
 A body is made once, when its call is queued. All attempts send the same bytes, so a receiver that
-gets a call twice can tell by the id of an event, or of the call (see `daemon/crews/signing.py`).
+gets a call twice can tell by the id of an event, or of the call (see `signing.py`).
 """
 
 from __future__ import annotations
