@@ -1,4 +1,4 @@
-"""How long a question waits for a part of the daemon that is not there at the moment.
+"""How long a question waits for a part of the daemon that does not answer at the moment.
 
 The problem: a mailbox keeps its questions while its actor is being restarted, and after a few
 crashes in a row that is half a minute. Clients were promised a 503 and come again by themselves.
@@ -45,5 +45,7 @@ class patience:  # noqa: N801 - it is used like a function
         self._scope.__exit__(kind, error, trace)
         if self._scope.cancelled_caught:
             raise Unavailable(
-                "a part of the daemon is being restarted; try again in a few seconds", retry_after=5
+                "a part of the daemon is being restarted, or waits for the disk; "
+                "try again in a few seconds",
+                retry_after=5,
             )

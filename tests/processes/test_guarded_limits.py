@@ -189,7 +189,8 @@ time.sleep(1000)
 """
     status = await end_of(python(program), Limits(memory=600 * MIB, file_size=MIB))
     assert status.memory is not None
-    assert 600 * MIB < status.memory < 1000 * MIB
+    # The rest is for a machine that lets its guardian wait for its turn.
+    assert 600 * MIB < status.memory < 2000 * MIB
 
 
 @pytest.mark.parametrize(
