@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from daemon.browser.generation import GenerationSettings
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.crews.lines import CrewLoad
 from daemon.crews.webhooks.actor import Timings as WebhookTimings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status
@@ -88,6 +90,28 @@ def test_a_daemon_without_a_browser_tells_of_none() -> None:
 
     assert told(a_browser())
     assert not told(None)
+
+
+def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    browser, executor = a_browser(), an_executor()
+    metrics = Metrics(browser, Timings(), executor, list)
+    status = replace(browser.status(), ready=True, working=2, waiting=3, contexts=4)
+    monkeypatch.setattr(browser, "status", lambda: status)
+    load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
+    monkeypatch.setattr(executor, "load", lambda: load)
+    monkeypatch.setattr(Executor, "followers", 8)
+    told = {
+        "browser_ready": {"": 1},
+        "browser_jobs_running": {"": 2},
+        "browser_jobs_waiting": {"": 3},
+        "browser_contexts": {"": 4},
+        "executions_running": {"deal-post": 5, "news": 0},
+        "executions_waiting": {"deal-post": 6, "news": 7},
+        "execution_followers": {"": 8},
+    }
+    assert {name: samples(metrics, f"smartlinkd_{name}") for name in told} == told
 
 
 def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:

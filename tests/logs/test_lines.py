@@ -16,6 +16,7 @@ import pytest
 
 from daemon import logs
 from daemon.logs import Event
+from daemon.logs.lines import Lines
 
 logger = logging.getLogger("daemon.test")
 
@@ -81,4 +82,37 @@ def test_a_terminal_that_was_halted_is_not_waited_for() -> None:
         termios.tcflow(ours, termios.TCOON)
         logger.info("the last one")
         assert b" INFO    test: the last one" in drained(screen)
+    os.close(screen)
+
+
+def test_a_line_that_was_torn_is_ended_before_the_next_however_little_is_taken_at_once() -> None:
+    taken, room = bytearray(), 2
+
+    def send(data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise BlockingIOError
+        part = data[: min(2, room)]
+        room -= len(part)
+        taken.extend(part)
+        return len(part)
+
+    lines = Lines(send)
+    assert lines.write(b"abcdef\n")
+    room = 3
+    assert not lines.write(b"lost\n")
+    room = 4
+    assert lines.write(b"gh\n")
+    room = 4
+    assert lines.write(b"i\n")
+    assert taken == b"abcdef\ngh\ni\n"
+
+
+def test_half_a_character_is_no_reason_to_lose_a_line() -> None:
+    screen, ours = pty.openpty()
+    os.set_blocking(screen, False)
+    with os.fdopen(ours, "w") as stream:
+        logs.set_up("info", stream, {})
+        logger.info("half: \ud83d")
+        assert rb"half: \ud83d" in drained(screen)
     os.close(screen)
