@@ -176,6 +176,12 @@ line.recv(1000)
     assert ended.quote == '{"type": "[KEY]"}'
 
 
+async def test_a_value_is_hidden_in_half_a_line_too(begin: Begin) -> None:
+    program = "import os; os.write(3, os.environ['KEY'].encode())"
+    async with begin(*python(program), environment={"KEY": "sk-12345"}) as worker:
+        assert await end(worker) == ProtocolBroken("its last line has no newline", "[KEY]")
+
+
 async def test_a_value_at_the_edge_of_the_last_words_is_not_shown_in_part(begin: Begin) -> None:
     script = """printf '%s%*s' "$KEY" 65526 x >&2; exit 4"""
     async with begin(*shell(script), environment={"KEY": "0123456789" * 2}) as worker:
