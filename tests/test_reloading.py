@@ -189,9 +189,11 @@ async def test_the_password_changes_with_its_file(daemon: Daemon) -> None:
 
 
 async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) -> None:
-    daemon.write()
+    daemon.write(server={"max_body": 4096})
     async with running(daemon):
         assert (await daemon.get("/api/sync-cookie")).status_code == 200
+        assert (await daemon.login("x" * 5000)).status_code == 413
+        assert (await daemon.login("x" * 2000)).status_code == 400
         daemon.write(cookie={"open_to": []}, server={"max_body": 1024})
         said = await daemon.hang_up()
         assert "is reloaded: server.max_body, cookie.open_to" in said
