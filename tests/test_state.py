@@ -119,12 +119,12 @@ def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
         assert not is_held(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["a file", "below a file", "not to be written"])
+@pytest.mark.parametrize("place", ["below a file", "not to be written"])
 def test_what_cannot_be_used_is_told(tmp_path: Path, place: str) -> None:
     file = tmp_path / "file"
     file.touch()
     # Root may write anywhere, but nobody makes files in there.
-    directory = {"a file": file, "below a file": file / "state"}.get(place, Path("/proc/self"))
+    directory = file / "state" if place == "below a file" else Path("/proc/self")
     text = r"^state\.directory: .* cannot be used \(.*writable"
     with pytest.raises(StateUnusable, match=text), claim(directory):
         pytest.fail("it was given out")

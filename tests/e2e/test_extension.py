@@ -90,7 +90,7 @@ def origin_of(folder: Path) -> str:
 
 
 def unpacked(folder: Path) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(MANIFEST))
     (folder / PAGE).write_text(f"<!doctype html><title>{TITLE}</title>")
     return folder
@@ -99,19 +99,19 @@ def unpacked(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def own(open_folder: Path) -> Path:
     """That of the owner."""
-    return unpacked(open_folder / "own")
+    return unpacked(open_folder / "extensions" / "own")
 
 
 @pytest.fixture(scope="module")
 def other(open_folder: Path) -> Path:
     """One that the owner has besides."""
-    return unpacked(open_folder / "other")
+    return unpacked(open_folder / "extensions" / "other")
 
 
 @pytest.fixture(scope="module")
 def browser(open_folder: Path, own: Path, other: Path) -> Path:
     """What starts a Chromium with both."""
-    path = open_folder / "browser"
+    path = open_folder / "extensions" / "browser"
     path.write_text(BROWSER.format(folders=f"{own},{other}"))
     path.chmod(0o755)
     return path

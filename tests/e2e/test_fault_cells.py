@@ -255,3 +255,4 @@ async def test_executable_gone_restarting(
         executable.symlink_to(find(None))
         await scene.until_restarted(2)
         await scene.works()
+    executable.unlink()  # who wrote to it would write to Chromium's

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,11 +34,11 @@ def children(of: str = "self") -> set[int]:
     return found
 
 
-def descendants() -> set[int]:
-    """The ids of our children, of theirs, and so on."""
-    found = look_at = children()
+def descendants(besides: Set[int] = frozenset()) -> set[int]:
+    """The ids of our children, of theirs, and so on, but not of those `besides` and below."""
+    found = look_at = children() - besides
     while look_at:
-        look_at = {child for pid in look_at for child in children(str(pid))}
+        look_at = {child for pid in look_at for child in children(str(pid))} - besides
         found = found | look_at
     return found
 
