@@ -163,6 +163,15 @@ def test_so_many_calls_may_wait_and_an_answer_makes_room_for_one() -> None:
     )
 
 
+def test_a_call_that_was_answered_leaves_its_id_used() -> None:
+    conversation = Conversation()
+    hear(STARTED, call("1"), conversation=conversation)
+    conversation.tell(ToolResult(call_id="1"))
+    assert conversation.hear(call("1")) == ProtocolFault(
+        "`tool_call` with a `call_id` that was used before", call("1")
+    )
+
+
 def test_an_answer_without_a_question_is_an_error_of_ours() -> None:
     conversation = Conversation()
     hear(STARTED, opened("1"), opened("2"), human("1"), call("1"), conversation=conversation)

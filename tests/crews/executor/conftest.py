@@ -23,7 +23,7 @@ from daemon.crews.lines import Kickoff
 from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
 from daemon.crews.worker import WorkerSettings
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 from daemon.journal import schema
 from daemon.journal.actor import Journal
 from daemon.journal.model import Event, Execution, Retention, Status, WebhookTarget
@@ -296,6 +296,8 @@ class House:
             return {"sum": sum(arguments.values())}  # type: ignore[arg-type]
 
         async def refuse(arguments: dict[str, JsonValue]) -> JsonValue:
+            if arguments:
+                raise Unavailable("too many links wait; try again shortly", retry_after=5)
             raise Invalid("links: there are none; give one")
 
         async def bug(arguments: dict[str, JsonValue]) -> JsonValue:

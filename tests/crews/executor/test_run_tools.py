@@ -41,11 +41,21 @@ async def test_a_tool_gets_its_arguments_and_the_worker_its_result(house: House)
     assert events["tool_usage_finished"] == {"call_id": "1", "tool": "add", "error": None}
 
 
-async def test_a_refusal_is_the_workers_to_deal_with(house: House) -> None:
-    kickoff_id = await house.kickoff("started", call("refuse"), "hear", "result ok")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, "links: there are none; give one"),
+        ({"links": ["a"]}, "too many links wait; try again shortly"),
+    ],
+    ids=["its own fault", "not its fault"],
+)
+async def test_a_refusal_is_the_workers_to_deal_with(
+    house: House, arguments: dict[str, Any], error: str
+) -> None:
+    kickoff_id = await house.kickoff("started", call("refuse", **arguments), "hear", "result ok")
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
     (answer,) = await heard(house, kickoff_id)
-    assert (answer["result"], answer["error"]) == (None, "links: there are none; give one")
+    assert (answer["result"], answer["error"]) == (None, error)
     finished = [e.data for e in await house.events(kickoff_id) if e.type == "tool_usage_finished"]
     assert finished == [{"call_id": "1", "tool": "refuse", "error": answer["error"]}]
 
