@@ -102,7 +102,7 @@ class PlayedContext:
         await _made(connection, context, connection.contexts)
         return context
 
-    async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002
+    async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002 - a real one takes it
         page = PlayedPage(self)
         await _made(self.chromium, page, self.chromium.pages)
         return page
