@@ -420,7 +420,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_made(
 
 
 def test_the_tests_under_systemd_are_prepared_outside_and_run_in_a_container(clone: Clone) -> None:
-    for tool in ("systemd-nspawn", "dpkg-deb"):
+    for tool in ("systemd-nspawn", "dpkg-deb", "ip"):
         clone.put(tool, f'note "{tool} ${{2##*/}}"')
     clone.put("apt-get", 'note "apt-get $*"; case "$*" in *download*) touch nginx.deb; esac')
     code, _, err = clone.run("test", "--systemd", "-k", "install")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,11 @@ Question = Callable[[Store], object]
 
 
 @pytest.fixture
-def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> sqlite3.Connection:
+def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
     """That of the store."""
-    opened = open_database(path)
-    monkeypatch.setattr(store_module, "open_database", lambda _: opened)
-    return opened
+    with closing(open_database(path)) as opened:
+        monkeypatch.setattr(store_module, "open_database", lambda _: opened)
+        yield opened
 
 
 @pytest.fixture

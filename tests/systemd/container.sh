@@ -46,6 +46,7 @@ systemd_tests() {
         exit 0
     fi
     have systemd-nspawn || apt_install systemd-container
+    have ip || apt_install iproute2
     need_chromium
     need_prepared
     end_set_up
