@@ -99,8 +99,9 @@ def clone(tmp_path: Path) -> Clone:
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
     (made.folder / "daemon").mkdir()
     shutil.copytree(ROOT / "daemon/installation", made.folder / "daemon/installation")
-    (made.folder / "tests/systemd").mkdir(parents=True)
-    shutil.copy(ROOT / "tests/systemd/container.sh", made.folder / "tests/systemd")
+    for name in ("tests/systemd/container.sh", "tests/debian/debian.sh"):
+        (made.folder / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, made.folder / name)
     for name in ESSENTIAL:
         found = shutil.which(name)
         assert found is not None
@@ -446,6 +447,42 @@ def test_without_what_they_need_the_tests_under_systemd_are_skipped(clone: Clone
     assert code == 0
     assert "the tests under systemd are SKIPPED: only root can boot a container" in err
     assert not (clone.folder / ".container").exists()
+
+
+def test_another_debian_is_fetched_once_and_given_what_is_here(clone: Clone) -> None:
+    for tool in ("find", "mv", "tar"):
+        clone.programs.joinpath(tool).symlink_to(str(shutil.which(tool)))
+    clone.put("git", 'printf "run\\0requirements.txt\\0"')
+    clone.put("debootstrap", 'note "debootstrap $3"; mkdir -p "$4/etc/ssl/certs"')
+    clone.put("unshare", 'note "there: ${*##* sh }"')
+    code, _, err = clone.run("test", "--debian", "trixie", "--systemd", "-k", "install")
+    assert code == 0, err
+    assert clone.calls() == ["debootstrap trixie", "there: --systemd -k install"]
+    there = clone.folder / ".debian/trixie/root/smartlinkd"
+    assert sorted(path.name for path in there.iterdir()) == ["requirements.txt", "run"]
+    (there / ".venv").mkdir()
+    (there / "removed.py").touch()
+    clone.run("test", "--debian", "trixie", "-x")
+    assert clone.calls() == ["there: -x"]
+    assert sorted(path.name for path in there.iterdir()) == [".venv", "requirements.txt", "run"]
+
+
+@pytest.mark.parametrize(
+    ("suite", "user", "told"),
+    [
+        ((), 0, "--debian wants a name of Debian's, such as trixie"),
+        (("-k",), 0, "--debian wants a name of Debian's, such as trixie"),
+        (("../etc",), 0, "--debian wants a name of Debian's, such as trixie"),
+        (("trixie",), 1000, "only root can use another Debian: sudo ./run test --debian trixie"),
+    ],
+)
+def test_what_is_no_debian_is_not_fetched(
+    clone: Clone, suite: tuple[str, ...], user: int, told: str
+) -> None:
+    clone.put("id", f"echo {user}")
+    code, _, err = clone.run("test", "--debian", *suite)
+    assert (code, clone.calls()) == (1, [])
+    assert f"run: {told}\n" in err
 
 
 def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:
