@@ -257,7 +257,9 @@ def test_without_apt_it_says_what_is_missing(clone: Clone) -> None:
     (clone.programs / CHROMIUM).unlink()
     code, _, err = clone.run("demo")
     assert code == 1
-    assert err.endswith(f"there is no apt-get here: {CHROMIUM}\n")
+    *_, missing, remedy = err.splitlines()
+    assert missing.endswith(f"there is no apt-get here: {CHROMIUM}")
+    assert remedy.endswith("install Google Chrome's own package")
 
 
 def test_only_missing_test_tools_are_installed(clone: Clone) -> None:

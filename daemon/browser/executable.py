@@ -6,6 +6,8 @@ Debian's `chromium` script becomes the browser, but adds flags of its own for a 
 
 The choice: the programs themselves first, by Debian's place for them, the headless shell before the
 full browser (it starts in half the time and takes half the memory); names in the path after that.
+Never a snap, which is what Ubuntu's `chromium` is: it starts only from somebody's login, and sees
+none of the folders that it is given here.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ DEBIAN_WRAPPERS = {
     "/usr/bin/chromium": "/usr/lib/chromium/chromium",
 }
 REMEDY = (
-    "install one (apt-get install chromium-headless-shell) or set browser.executable to the path "
-    "of a Chromium or Chrome"
+    "install one (Debian: apt-get install chromium-headless-shell; elsewhere Google Chrome's own "
+    "package) or set browser.executable to the path of a Chromium or Chrome"
 )
+SNAP = "is a snap, which a daemon cannot use"
 REACH = (
     "let the daemon's user pass through every folder above it, or move it to where that user may; "
     "the installed service sees nothing of /home and /root"
@@ -55,9 +58,21 @@ def find(setting: Path | None) -> Path:
             raise LaunchFailed(f"browser.executable: there is no file {chosen}; {REMEDY}")
         if not os.access(chosen, os.X_OK):
             raise LaunchFailed(f"browser.executable: {chosen} is not executable; {REMEDY}")
+        if _is_snap(chosen):
+            raise LaunchFailed(f"browser.executable: {chosen} {SNAP}; {REMEDY}")
         return chosen
+    snaps = []
     for candidate in CANDIDATES:
         found = shutil.which(candidate)
         if found is not None:
-            return Path(found)
+            if not _is_snap(Path(found)):
+                return Path(found)
+            snaps.append(found)
+    if snaps:
+        raise LaunchFailed(f"{snaps[0]} {SNAP}; {REMEDY}")
     raise LaunchFailed(f"no Chromium was found; {REMEDY}")
+
+
+def _is_snap(program: Path) -> bool:
+    """All of them are links to the one program that starts them."""
+    return program.resolve().name == "snap"

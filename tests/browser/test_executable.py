@@ -73,6 +73,17 @@ def test_none_at_all_says_what_to_do(installed: Path) -> None:
     assert "browser.executable" in str(failed.value)
 
 
+def test_a_snap_is_passed_over(installed: Path) -> None:
+    """Ubuntu's Chromium. It starts from somebody's login alone."""
+    (installed / "full").symlink_to(program(installed / "snap"))
+    with pytest.raises(LaunchFailed, match=r"^/.*/full is a snap, .*Google Chrome's own package"):
+        find(None)
+    with pytest.raises(LaunchFailed, match=r"browser\.executable: .*/full is a snap, which a daem"):
+        find(installed / "full")
+    chrome = program(installed / "chrome")
+    assert find(None) == chrome
+
+
 def test_a_setting_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchFailed, match=r"browser\.executable: there is no file .*/nothing"):
         find(tmp_path / "nothing")
