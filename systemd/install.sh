@@ -28,7 +28,7 @@ END
         fi
     done
     die "Python 3.11 or later is needed, outside of anybody's home." \
-        "On Debian 12: apt-get install python3 python3-venv"
+        "On Debian: apt-get install python3 python3-venv"
 }
 
 install_service() {

@@ -65,6 +65,21 @@ def test_an_instance_is_a_stranger_to_the_other(service: Service, shop2: Service
     assert "browser" in run("smartlinkd", "status", "--config", config)
 
 
+def test_what_another_python_cannot_run_is_mended_by_installing_it_again(service: Service) -> None:
+    """Each Debian has a Python of its own, which looks for what it runs in another folder."""
+    before = version()
+    (packages,) = (VERSIONS / before).glob("lib/python3.*")
+    packages.rename(packages.with_name("python3.0"))
+    run("systemctl", "restart", "--no-block", service.name)
+    log = ("journalctl", "-u", service.name, "-o", "cat", "-n", "50")
+    until("it cannot start", lambda: "No module named 'daemon'" in run(*log))
+    run("./run", "install")
+    assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [version()]
+    assert version() != before
+    service.until_ready()
+    assert service.login()
+
+
 @pytest.fixture
 def broken(service: Service, tmp_path: Path) -> Path:
     """A clone of a version that ends as soon as it starts."""
