@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from daemon.browser.errors import LaunchFailed
+from daemon.paths import mode_of
 
 # `google-chrome` is a script too; it becomes the browser.
 CANDIDATES = (
@@ -49,12 +51,12 @@ def find(setting: Path | None) -> Path:
     if setting is not None:
         chosen = Path(DEBIAN_WRAPPERS.get(str(setting), setting))
         try:
-            is_file = chosen.is_file()
-        except OSError as error:  # is_file() passes over what is not there, and over nothing else
+            mode = mode_of(chosen)
+        except OSError as error:
             raise LaunchFailed(
                 f"browser.executable: {chosen} cannot be looked at ({error.strerror}); {REACH}"
             ) from None
-        if not is_file:
+        if mode is None or not stat.S_ISREG(mode):
             raise LaunchFailed(f"browser.executable: there is no file {chosen}; {REMEDY}")
         if not os.access(chosen, os.X_OK):
             raise LaunchFailed(f"browser.executable: {chosen} is not executable; {REMEDY}")

@@ -22,6 +22,7 @@ from daemon.browser.page import BrowserContext
 from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
+from daemon.paths import mode_of
 from daemon.state import fault_of
 
 
@@ -106,8 +107,8 @@ def _state(directory: Path) -> Finding:
     if found is not None:
         return Finding("state", False, "; ".join(found))
     there = directory
-    try:  # exists() raises for what this user may not look at
-        there = next(folder for folder in (directory, *directory.parents) if folder.exists())
+    try:
+        there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from daemon.config.values import Fault
+from daemon.paths import mode_of
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
 PROBE_LIMIT: Final = 10.0
@@ -56,14 +57,11 @@ def check_program(program: str, environment: Mapping[str, str]) -> None:
 
 def _check_executable(path: Path, subject: str) -> None:
     """Raise a `Fault` unless we may execute this file. `subject` is how its sentence begins."""
-    try:
-        is_file, is_there = path.is_file(), path.exists()
-    except (OSError, ValueError) as error:
-        raise _no_access(subject, path, error) from None
-    if not is_file:
-        if is_there:
-            raise Fault(f"{subject} is no file", "correct the path")
+    mode = _mode_of(path, subject)
+    if mode is None:
         raise Fault(f"{subject} does not exist", f"make {path}, or correct the path")
+    if not stat.S_ISREG(mode):
+        raise Fault(f"{subject} is no file", "correct the path")
     if not os.access(path, os.X_OK):
         raise Fault(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
 
@@ -80,11 +78,7 @@ def _check_interpreter(script: Path) -> None:
         return
     interpreter = os.fsdecode(words[0])  # with a \r, where that was an editor's end of a line
     subject = f"begins with a script whose interpreter {interpreter!r}"
-    try:
-        is_there = Path(interpreter).exists()
-    except (OSError, ValueError) as error:
-        raise _no_access(subject, Path(interpreter), error) from None
-    if not is_there:
+    if _mode_of(Path(interpreter), subject) is None:
         raise Fault(
             f"{subject} does not exist", f"install that, or correct the first line of {script}"
         )
@@ -92,12 +86,9 @@ def _check_interpreter(script: Path) -> None:
 
 def check_folder(path: Path) -> None:
     """Raise a `Fault` unless we may look into this folder."""
-    try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError) as error:
-        raise _no_access("names a folder that", path, error) from None
-    if not is_folder:
-        there = "a file" if is_there else "a folder that does not exist"
+    mode = _mode_of(path, "names a folder that")
+    if mode is None or not stat.S_ISDIR(mode):
+        there = "a folder that does not exist" if mode is None else "a file"
         raise Fault(f"names {there}", "name the folder of the CrewAI project")
     if not os.access(path, os.R_OK | os.X_OK):
         raise Fault(f"names a folder that {_us()} may not read", LET_US_READ)
@@ -137,9 +128,15 @@ def _how_to_install(python: Path) -> str:
     return "make a virtual environment, install crewai there, and name its bin/python"
 
 
-def _no_access(subject: str, path: Path, error: Exception) -> Fault:
-    if not isinstance(error, OSError):
-        return Fault("is no path", "correct it")
+def _mode_of(path: Path, subject: str) -> int | None:
+    """See `paths.mode_of`; raises a `Fault` in the place of OSError."""
+    try:
+        return mode_of(path)
+    except OSError as error:
+        raise _no_access(subject, path, error) from None
+
+
+def _no_access(subject: str, path: Path, error: OSError) -> Fault:
     above = hidden(path)
     if above:
         return Fault(

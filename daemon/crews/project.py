@@ -17,6 +17,7 @@ size: PyYAML takes about a second for the largest.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from daemon.crews.crewai_adapter import Unusable, find
 from daemon.crews.formats import NotReadable, parse_jsonc, parse_yaml
 from daemon.crews.inputs import Search
 from daemon.crews.programs import LET_US_READ
+from daemon.paths import mode_of
 
 MAX_FILE: Final = 256 * 1024  # bytes
 MAX_AGENTS: Final = 100  # of a JSON crew: files to read
@@ -139,22 +141,21 @@ class _Reading:
 
     def _check_readable(self, path: Path) -> None:
         """Raise a `Fault` when something is there and may not be read."""
-        if self._exists(path):
-            wanted = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+        mode = self._mode_of(path)
+        if mode is not None:
+            wanted = os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK
             if not os.access(path, wanted):
                 raise self._unreadable(path, "Permission denied")
 
     def _exists(self, path: Path) -> bool:
-        """Whether something is there. Raises `Fault` when that may not be known."""
+        return self._mode_of(path) is not None
+
+    def _mode_of(self, path: Path) -> int | None:
+        """See `paths.mode_of`; raises `Fault` in the place of OSError."""
         try:
-            path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            return mode_of(path)
         except OSError as error:
             raise self._unreadable(path, str(error.strerror)) from None
-        except ValueError:
-            return False  # a NUL in an agent's name
-        return True
 
     def _unreadable(self, path: Path, why: str) -> Fault:
         return Fault(f"{self._name(path)} cannot be read ({why})", LET_US_READ)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
+from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 from daemon.config import Bind
@@ -143,6 +144,9 @@ def _health(bind: Bind) -> dict[str, object]:
     try:
         with _DIRECT.open(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
             health = json.load(answer)
+    except HTTPError as refusal:  # an answer, too, which is open until it is closed
+        refusal.close()
+        return {}
     except (OSError, HTTPException, ValueError):  # it may end in the midst of its answer
         return {}
     return health if isinstance(health, dict) else {}

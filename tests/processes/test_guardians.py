@@ -40,6 +40,12 @@ ROOT = Path(daemon.__file__).parents[1]
 KILLED = "sleep: something may be left over: its guardian was killed"
 
 
+def descriptors(process: Path) -> set[int]:
+    """Those that it has opened. Some builds of libffi, which ctypes uses, keep their file open."""
+    links = (process / "fd").iterdir()
+    return {int(link.name) for link in links if "libffi" not in str(link.readlink())}
+
+
 async def everything_of(status: int) -> str:
     """What a guardian reports, to its end."""
     with os.fdopen(status) as reports:
@@ -90,13 +96,9 @@ async def test_it_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch, until: Un
     async with sleeping() as process:
         of_server = Path(f"/proc/{server_of(process)}")
         assert (of_server / "environ").read_bytes() == b""
-
-        def opened() -> list[str]:
-            return os.listdir(of_server / "fd")  # noqa: PTH208 - numbers are enough
-
         # The socket and a pipe of its own, and nothing of what it has handed on.
-        await until(lambda: len(opened()) == 6)
-        assert {"0", "1", "2"} < set(opened())
+        await until(lambda: len(descriptors(of_server)) == 6)
+        assert {0, 1, 2} < descriptors(of_server)
 
 
 async def test_signals_do_not_end_it() -> None:
@@ -281,13 +283,15 @@ async def test_a_server_without_descriptors_says_so(
     async with shared_guardians(), sleeping() as one:
         server = server_of(one)
         _, most = resource.prlimit(server, resource.RLIMIT_NOFILE)
-        resource.prlimit(server, resource.RLIMIT_NOFILE, (6, most))
+        used = {int(name) for name in os.listdir(f"/proc/{server}/fd")}  # noqa: PTH208 - numbers
+        free = next(number for number in range(len(used) + 1) if number not in used)
+        resource.prlimit(server, resource.RLIMIT_NOFILE, (free + 1, most))
         with pytest.raises(OSError, match=r"sleep \(receive\)") as raised:
             async with sleeping():
                 raise AssertionError("it was started")
         assert raised.value.errno == errno.EMFILE
         guardian = parent(one.pid)
-        resource.prlimit(server, resource.RLIMIT_NOFILE, (5, most))  # not one number is free
+        resource.prlimit(server, resource.RLIMIT_NOFILE, (free, most))  # not one is free
         os.kill(guardian, signal.SIGKILL)
         await until(lambda: not alive(guardian))  # it is reaped, and what it left looked for
         resource.prlimit(server, resource.RLIMIT_NOFILE, (64, most))
