@@ -14,6 +14,7 @@ configuration, which the daemon only reads.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 import argon2
@@ -21,8 +22,10 @@ import trio
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 from pydantic import SecretStr
 
-from daemon.errors import Invalid
-from daemon.threads import on_thread
+from daemon.errors import Invalid, Unavailable
+from daemon.threads import RETRY_AFTER, on_thread
+
+logger = logging.getLogger(__name__)
 
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
@@ -58,11 +61,21 @@ class Passwords:
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE)
 
     async def is_right(self, password: str) -> bool:
-        """Whether it is the owner's; raises `Invalid` when it is too long to be one."""
+        """Whether it is the owner's. Raises `Invalid` when it is too long to be one, and
+        `Unavailable` when the machine has not what it takes to find out.
+        """
         _check_length(password)
-        return await on_thread(
-            _matches, self._hash.get_secret_value(), password, limiter=self._limiter
-        )
+        try:
+            return await on_thread(
+                _matches, self._hash.get_secret_value(), password, limiter=self._limiter
+            )
+        except VerificationError as shortage:
+            # Nobody who may try a password may end the part that guards the door by it.
+            logger.warning("no password can be checked: %s", shortage)
+            raise Unavailable(
+                f"no password can be checked at the moment ({shortage}); try again shortly",
+                retry_after=RETRY_AFTER,
+            ) from None
 
 
 def hash_password(password: str) -> str:
@@ -113,7 +126,9 @@ def check_hash(text: str) -> None:
 
 
 def _matches(password_hash: str, password: str) -> bool:
-    """What else the library may raise for a whole hash is a machine out of memory: no verdict."""
+    """What else the library may raise for a whole hash is no verdict: a machine that is out of
+    memory, or, for a hash of several lanes, out of threads.
+    """
     try:
         return _HASHER.verify(password_hash, _encoded(password))
     except VerifyMismatchError:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import threading
 import traceback
 
@@ -12,7 +13,7 @@ from pydantic import SecretStr
 
 from daemon.auth import passwords
 from daemon.auth.passwords import Passwords, check_hash, hash_password
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 
 PASSWORD = "correct horse battery staple"
 
@@ -111,14 +112,23 @@ async def test_a_check_that_has_started_gives_its_verdict_though_cancelled(
     assert verdicts == [True]
 
 
-async def test_a_machine_out_of_memory_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    def verify(self: argon2.PasswordHasher, password_hash: str, password: bytes) -> bool:
-        raise argon2.exceptions.VerificationError("Memory allocation error")
+async def test_a_machine_out_of_memory_gives_no_verdict_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    too_much = GOOD.replace("m=19456", f"m={2**32 - 1}")  # 4 TiB
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**40, limits[1]))
+    try:
+        with pytest.raises(Unavailable) as refused:
+            await Passwords(SecretStr(too_much)).is_right(PASSWORD)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
-    monkeypatch.setattr(argon2.PasswordHasher, "verify", verify)
-
-    with pytest.raises(argon2.exceptions.VerificationError):
-        await Passwords(SecretStr(GOOD)).is_right(PASSWORD)
+    assert str(refused.value) == (
+        "no password can be checked at the moment (Memory allocation error); try again shortly"
+    )
+    assert refused.value.retry_after == 5
+    assert caplog.messages == ["no password can be checked: Memory allocation error"]
 
 
 def test_new_hashes_have_the_promised_strength() -> None:
