@@ -47,6 +47,7 @@ def tried(tmp_path: Path) -> Try:
         ["--bind", "127.0.0.1:8787"],
         ["--bind=[::1]:80"],
         ["--instance", "shop2", "--bind", "0.0.0.0:65535"],
+        ["--instance", "x" * 20, "--bind", "0.0.0.0:1"],
     ],
 )
 def test_what_is_right_is_gone_on_with(tried: Try, arguments: list[str]) -> None:
@@ -57,6 +58,7 @@ def test_what_is_right_is_gone_on_with(tried: Try, arguments: list[str]) -> None
     ("arguments", "told"),
     [
         (["--instace", "a"], "unrecognized arguments: --instace a"),
+        (["--inst", "a"], "unrecognized arguments: --inst a"),
         (["--bind"], "argument --bind: expected one argument"),
         (["--bind", "8787"], "argument --bind: must be an IP address, "),
         (["--bind", "127.0.0.1:"], "argument --bind: must be an IP address, "),
@@ -93,6 +95,7 @@ def test_a_systemd_that_cannot_do_it_is_told(tried: Try, said: str) -> None:
     code, told = tried(said=said)
     assert code == 1
     assert told.startswith("install: systemd 252 or newer is needed")
+    assert told.count("\n") == 1
 
 
 def test_without_any_it_is_said(tried: Try) -> None:

@@ -79,6 +79,7 @@ def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None
     machine.see_to()
     folder = machine.place.credentials
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
     assert {stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()} == {0o600}
     assert stat.S_IMODE(machine.place.configuration.stat().st_mode) == 0o644
     text = machine.place.configuration.read_text()
@@ -144,6 +145,10 @@ def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_ma
     machine.see_to()
     assert machine.asked == 0
     assert list(machine.files()) == ["config.toml"]
+    machine.place.configuration.unlink()
+    machine.place.configuration.mkdir()
+    machine.see_to()
+    assert machine.asked == 0
 
 
 def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
@@ -151,6 +156,17 @@ def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> 
     (machine.place.credentials / "cookie.sync_key").unlink()
     machine.see_to()
     assert not (machine.place.credentials / "cookie.sync_key").exists()
+
+
+@pytest.mark.parametrize("folder", ["credentials", "encrypted"])
+def test_a_sync_key_that_was_there_before_the_first_installation_is_kept(
+    machine: Machine, folder: str
+) -> None:
+    given: Path = getattr(machine.place, folder) / "cookie.sync_key"
+    given.parent.mkdir(parents=True)
+    given.write_text("mine")
+    machine.see_to()
+    assert [p.read_text() for p in machine.place.root.rglob("cookie.sync_key")] == ["mine"]
 
 
 @pytest.mark.parametrize("step", range(3))
@@ -177,12 +193,15 @@ def test_one_that_was_interrupted_is_gone_on_with(
     assert set(machine.files()) == {"config.toml", "auth.password_hash", "cookie.sync_key"}
 
 
-def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put) -> None:
-    put("[server]\nbind = 1\n")
+@pytest.mark.parametrize(
+    ("text", "key"), [("[server]\nbind = 1\n", "server.bind"), ("auth = 1\n", "auth")]
+)
+def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put, text: str, key: str) -> None:
+    put(text)
     machine.see_to()
     with pytest.raises(ConfigError) as raised:
         configuration.read(machine.place)
-    assert [problem.key for problem in raised.value.problems] == ["server.bind"]
+    assert [problem.key for problem in raised.value.problems] == [key]
 
 
 def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -> None:

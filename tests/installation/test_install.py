@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import errno
-import io
 import shutil
 import signal
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,83 +14,7 @@ from daemon.installation import __main__ as installation
 from daemon.installation import service, units
 from daemon.installation.place import Place
 from daemon.installation.service import NotInstalled
-
-SOURCE = Path(__file__).parents[2] / "systemd"
-BIND = Bind("127.0.0.1", 8790)
-OLD, NEW = "2026-01-01.abcDEF", "2026-01-02.abcDEF"
-
-
-@dataclass
-class Machine:
-    """One with a version that runs; `fault` is what the start of the new one raises, and `relapse`
-    that of the old one.
-
-    `there` are the services that run, and `signals` comes while one starts by the old version.
-    """
-
-    place: Place
-    calls: list[str]
-    fault: BaseException | None = None
-    relapse: BaseException | None = None
-    there: list[str] = field(default_factory=list)
-    signals: list[signal.Signals] = field(default_factory=list)
-
-    def install(self, place: Place | None = None, wish: Bind | None = BIND) -> None:
-        installation.install(place or self.place, wish, SOURCE)
-
-    def instance(self) -> Place:
-        """One that is not there yet."""
-        return Place("smartlinkd@shop2", self.place.root)
-
-    def version(self) -> str:
-        return self.place.current.readlink().name
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    for folder in ("etc", f"opt/smartlinkd/{OLD}", f"opt/smartlinkd/{NEW}"):
-        (tmp_path / folder).mkdir(parents=True)
-    made = Machine(Place(root=tmp_path), [])
-
-    def start(place: Place, *, moved: bool = False) -> None:
-        made.calls.append(f"start {made.version()}{' moved' if moved else ''}")
-        if made.version() == OLD:
-            for each in made.signals:
-                signal.raise_signal(each)
-            if made.relapse is not None:
-                raise made.relapse
-        elif made.fault is not None:
-            raise made.fault
-
-    def others(place: Place) -> list[str]:
-        return [unit for unit in made.there if unit != place.service]
-
-    def restart(unit: str) -> None:
-        made.calls.append(f"restart {unit} {made.version()}")
-
-    monkeypatch.setattr(service, "start", start)
-    monkeypatch.setattr(service, "prove", lambda *_, **__: True)
-    monkeypatch.setattr(service, "is_there", lambda place: place.service in made.there)
-    monkeypatch.setattr(service, "others", others)
-    monkeypatch.setattr(service, "restart", restart)
-    monkeypatch.setattr(service, "systemctl", lambda *words: made.calls.append(" ".join(words)))
-    monkeypatch.setattr(sys, "prefix", str(made.place.versions / OLD))
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    made.install()
-    made.there.append(made.place.service)
-    monkeypatch.setattr(sys, "prefix", str(made.place.versions / NEW))
-    (made.place.versions / NEW).mkdir(exist_ok=True)
-    made.calls.clear()
-    return made
-
-
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """Those of the tests are back afterwards."""
-    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
-    yield
-    for each, handler in before:
-        signal.signal(each, handler)
+from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
 
 
 def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
@@ -103,6 +23,18 @@ def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
     assert machine.version() == NEW
     assert not (machine.place.versions / OLD).exists()
     assert machine.place.command.readlink() == machine.place.current / "bin/smartlinkd"
+
+
+def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machine) -> None:
+    command = machine.place.command
+    command.unlink()
+    command.symlink_to(machine.place.configuration)
+    machine.install()
+    assert command.readlink() == machine.place.current / "bin/smartlinkd"
+    command.unlink()
+    command.write_text("mine")
+    machine.install()
+    assert command.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -145,18 +77,23 @@ def test_a_machine_that_has_nothing_left_has_it_taken_back_and_told_in_a_line(
     assert machine.version() == OLD
 
 
+@pytest.mark.parametrize("first", [False, True])
 def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    before = units.found(machine.place)
+    if first:
+        machine.place.current.unlink()
+        machine.there.clear()
+    before = (service.current(machine.place), units.found(machine.place))
 
     def switch(*_: object) -> None:
         raise no_room()
 
     monkeypatch.setattr(service, "switch", switch)
-    with pytest.raises(NotInstalled, match=r"(?s)No space left on device.*is running again"):
+    how = "It was stopped again" if first else "is running again"
+    with pytest.raises(NotInstalled, match=rf"(?s)No space left on device.*{how}"):
         machine.install()
-    assert (machine.version(), units.found(machine.place)) == (OLD, before)
+    assert (service.current(machine.place), units.found(machine.place)) == before
 
 
 @pytest.mark.usefixtures("handlers")
@@ -245,6 +182,16 @@ def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine,
     assert units.found(machine.place) == {}
 
 
+def test_one_whose_version_is_gone_has_none_to_go_back_to(machine: Machine) -> None:
+    """It would be started with the machine, in vain."""
+    machine.place.current.unlink()
+    machine.fault = NotInstalled("it does not answer")
+    with pytest.raises(NotInstalled, match="It was stopped again"):
+        machine.install()
+    assert machine.calls[1].startswith("disable --now --quiet smartlinkd.service")
+    assert not machine.place.current.is_symlink()
+
+
 def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Machine) -> None:
     before = units.found(machine.place)
     machine.fault = NotInstalled("it does not answer")
@@ -261,11 +208,13 @@ def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Mach
     assert not units.address(instance).exists()
 
 
+@pytest.mark.parametrize("first", [False, True])
 def test_those_that_followed_to_the_new_version_go_back_with_it(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
+    """Also with an instance that was not there before, and has none to go back to."""
     others = ["smartlinkd@a.service", "smartlinkd@b.service", "smartlinkd@c.service"]
-    machine.there += others
+    machine.there[:] = others if first else [machine.place.service, *others]
 
     def restart(unit: str) -> None:
         machine.calls.append(f"restart {unit} {machine.version()}")
@@ -273,12 +222,13 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
             raise NotInstalled("it does not start")
 
     monkeypatch.setattr(service, "restart", restart)
-    with pytest.raises(NotInstalled, match="is running again"):
+    with pytest.raises(NotInstalled, match="was stopped again" if first else "is running again"):
         machine.install()
+    stopped = ["disable --now --quiet smartlinkd.service smartlinkd.socket", "daemon-reload"]
     assert machine.calls == [
         f"start {NEW}",
         *(f"restart {unit} {NEW}" for unit in others[:2]),
-        f"start {OLD}",
+        *(stopped if first else [f"start {OLD}"]),
         *(f"restart {unit} {OLD}" for unit in others[:2]),
     ]
 
@@ -295,12 +245,17 @@ def test_those_that_share_the_version_follow_once_it_is_proven(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.usefixtures("handlers")
 def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
 ) -> None:
     monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
     monkeypatch.setattr(service, "prove", lambda *_, **__: signal.raise_signal(number))
     machine.signals += installation.SIGNALS
     assert installation.main(["--units", str(SOURCE)]) == 128 + number
+    assert capsys.readouterr().err.endswith(" is running again.\ninstall: interrupted\n")
+    assert {signal.getsignal(each) for each in installation.SIGNALS} == {signal.SIG_IGN}
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
 
@@ -312,15 +267,6 @@ def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine
     with pytest.raises(NotInstalled, match="is running again"):
         machine.install()
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_an_address_that_is_not_that_of_the_configuration_is_told(machine: Machine) -> None:
-    with pytest.raises(NotInstalled) as raised:
-        machine.install(wish=Bind("127.0.0.1", 9))
-    assert f"server.bind is {BIND} in {machine.place.configuration}" in str(raised.value)
-    assert machine.calls == []
-    machine.install(wish=None)
-    assert machine.calls == [f"start {NEW}"]
 
 
 @pytest.mark.parametrize(
@@ -352,39 +298,11 @@ def test_another_address_moves_the_socket(machine: Machine) -> None:
     assert "ListenStream=127.0.0.1:8791" in units.address(machine.place).read_text()
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str | None]]:
-    """What is typed, one after the other: None for two that differ."""
-    answers: list[str | None] = []
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(installation, "ask_password", lambda: answers.pop(0))
-    yield answers
-    assert answers == []
-
-
-def test_a_password_is_asked_for_until_it_is_good(typed: list[str | None]) -> None:
-    typed += [None, "short", "correct horse"]
-    assert installation._ask() == "correct horse"
-
-
-def test_an_empty_one_leaves_it_to_us(typed: list[str | None]) -> None:
-    typed += [""]
-    assert installation._ask() is None
-
-
-def test_after_three_tries_it_is_given_up(typed: list[str | None]) -> None:
-    typed += [None, None, "short"]
-    with pytest.raises(NotInstalled, match="no password was given"):
-        installation._ask()
-
-
-def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        installation.main(["--units", "x", "--bind", "8787"])
-    assert ended.value.code == 2
-    assert "argument --bind: must be an IP address" in capsys.readouterr().err
+def test_and_back_when_that_does_not_come_up(machine: Machine) -> None:
+    text = machine.place.configuration.read_text()
+    machine.place.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
+    machine.fault = NotInstalled("it does not answer")
+    with pytest.raises(NotInstalled, match="is running again"):
+        machine.install(wish=None)
+    assert machine.calls == [f"start {NEW} moved", f"start {OLD} moved"]
+    assert f"ListenStream={BIND}\n" in units.address(machine.place).read_text()

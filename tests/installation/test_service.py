@@ -50,6 +50,7 @@ def test_the_switch_is_one_link(place: Place) -> None:
     two.mkdir()
     assert service.current(place) is None
     service.switch(place, one)
+    place.current.with_name(".current.new").symlink_to("of one that was killed")
     service.switch(place, two)
     assert service.current(place) == two
     assert str(place.current.readlink()) == two.name  # so it is good wherever it is looked at from
@@ -70,8 +71,8 @@ def test_a_version_that_is_gone_is_none(place: Place) -> None:
 
 def test_a_start_that_fails_is_told_with_its_last_words(place: Place, systemctl: Systemctl) -> None:
     systemctl(
-        'case "$0 $*" in *restart*) echo "Job failed" >&2; exit 1;; *journalctl*) echo "no room";; '
-        "esac"
+        'case "$0 $*" in *restart*) echo "Job failed" >&2; exit 1;; '
+        '*journalctl*"-u smartlinkd.service") echo "no room";; esac'
     )
     with pytest.raises(NotInstalled, match=r"(?s)restart smartlinkd.service: Job failed\nno room"):
         service.start(place)
@@ -91,7 +92,8 @@ def test_the_others_that_share_the_version_are_those_that_run(
     place: Place, systemctl: Systemctl
 ) -> None:
     systemctl(
-        'case "$*" in *list-units*) echo "smartlinkd.service loaded active running X"; '
+        'case "$*" in *list-units*--state=active*smartlinkd.service*"smartlinkd@*.service"*) '
+        'echo "smartlinkd.service loaded active running X"; '
         'echo "smartlinkd@a.service loaded active running Y";; esac'
     )
     assert service.others(place) == ["smartlinkd@a.service"]
@@ -118,6 +120,16 @@ def test_one_that_does_not_answer_is_not_proven(
         deaf.bind(("127.0.0.1", 0))  # and nobody listens there
         with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
             service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True)
+
+
+def test_nor_is_one_that_is_not_active_whoever_answers_there(
+    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that was started by hand, for example."""
+    systemctl('case "$0 $*" in *--quiet*) exit 3;; *is-active*) echo failed;; esac')
+    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
+    with answering(HEALTHY) as bind, pytest.raises(NotInstalled, match="is failed and does not"):
+        service.prove(place, bind, with_browser=True)
 
 
 @contextmanager
@@ -201,5 +213,11 @@ def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl)
     assert "stop" not in calls.read_text()
     calls.unlink()
     service.start(place, moved=True)
-    verbs = [line.split()[2] for line in calls.read_text().splitlines()]
-    assert verbs == ["daemon-reload", "enable", "stop", "start", "restart"]
+    asked = [line.partition("--no-ask-password ")[2] for line in calls.read_text().splitlines()]
+    assert asked == [
+        "daemon-reload",
+        "enable --quiet smartlinkd.socket smartlinkd.service",
+        "stop smartlinkd.socket smartlinkd.service",
+        "start smartlinkd.socket",
+        "restart smartlinkd.service",
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 from daemon.config import Bind
 from daemon.installation import units
-from daemon.installation.place import Place
+from daemon.installation.place import Place, place_of
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)
@@ -52,9 +52,14 @@ def test_those_before_can_be_put_back(place: Place, before: dict[str, str]) -> N
     assert (units.found(place), names(place)) == (found, set(before))
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()],
+    ids=["a full disk", "a signal"],
+)
 @pytest.mark.parametrize("at", [1, 3, 5])
-def test_a_disk_that_is_full_leaves_those_before(
-    place: Place, monkeypatch: pytest.MonkeyPatch, at: int
+def test_what_cannot_be_written_leaves_those_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
 ) -> None:
     units.put(place, {place.units / "smartlinkd.service": "of the version before"})
     found, there, writes = units.found(place), names(place), 0
@@ -65,14 +70,33 @@ def test_a_disk_that_is_full_leaves_those_before(
         writes += 1
         if writes >= at:
             write(path, "")
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            raise fault
         return write(path, text, **how)
 
     monkeypatch.setattr(Path, "write_text", filling)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(type(fault)):
         units.put(place, units.wanted(place, SOURCE, BIND))
     assert (units.found(place), names(place)) == (found, there)
     units.put(place, found)  # what is there as it should be takes no room
+
+
+@pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
+def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> None:
+    place = place_of(instance)
+    own = (place.configuration, place.credentials, place.encrypted, place.state)
+    assert [str(path) for path in own] == [
+        f"/etc/{name}/config.toml",
+        f"/etc/{name}/credentials",
+        f"/etc/{name}/credentials.encrypted",
+        f"/var/lib/{name}",
+    ]
+    assert (place.service, place.socket) == (f"{name}.service", f"{name}.socket")
+    shared = (place.current, place.command, place.units)
+    assert [str(path) for path in shared] == [
+        "/opt/smartlinkd/current",
+        "/usr/local/bin/smartlinkd",
+        "/usr/local/lib/systemd/system",
+    ]
 
 
 def test_an_instances_address_is_its_own(place: Place) -> None:

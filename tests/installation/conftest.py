@@ -1,0 +1,63 @@
+"""A machine with a version that runs, and a new one to be installed."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon.installation import __main__ as installation
+from daemon.installation import service
+from daemon.installation.place import Place
+from tests.installation.machine import NEW, OLD, Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    for folder in ("etc", f"opt/smartlinkd/{OLD}", f"opt/smartlinkd/{NEW}"):
+        (tmp_path / folder).mkdir(parents=True)
+    made = Machine(Place(root=tmp_path), [])
+
+    def start(place: Place, *, moved: bool = False) -> None:
+        made.calls.append(f"start {made.version()}{' moved' if moved else ''}")
+        if made.version() == OLD:
+            for each in made.signals:
+                signal.raise_signal(each)
+            if made.relapse is not None:
+                raise made.relapse
+        elif made.fault is not None:
+            raise made.fault
+
+    def others(place: Place) -> list[str]:
+        return [unit for unit in made.there if unit != place.service]
+
+    def restart(unit: str) -> None:
+        made.calls.append(f"restart {unit} {made.version()}")
+
+    monkeypatch.setattr(service, "start", start)
+    monkeypatch.setattr(service, "prove", lambda *_, **__: True)
+    monkeypatch.setattr(service, "is_there", lambda place: place.service in made.there)
+    monkeypatch.setattr(service, "others", others)
+    monkeypatch.setattr(service, "restart", restart)
+    monkeypatch.setattr(service, "systemctl", lambda *words: made.calls.append(" ".join(words)))
+    monkeypatch.setattr(sys, "prefix", str(made.place.versions / OLD))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    made.install()
+    made.there.append(made.place.service)
+    monkeypatch.setattr(sys, "prefix", str(made.place.versions / NEW))
+    (made.place.versions / NEW).mkdir(exist_ok=True)
+    made.calls.clear()
+    return made
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Those of the tests are back afterwards."""
+    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
+    yield
+    for each, handler in before:
+        signal.signal(each, handler)

@@ -1,0 +1,41 @@
+"""A machine that something is installed on: its folders are real, systemd is a stand-in."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from daemon.config import Bind
+from daemon.installation import __main__ as installation
+from daemon.installation.place import Place
+
+SOURCE = Path(__file__).parents[2] / "systemd"
+BIND = Bind("127.0.0.1", 8790)
+OLD, NEW = "2026-01-01.abcDEF", "2026-01-02.abcDEF"
+
+
+@dataclass
+class Machine:
+    """One with a version that runs; `fault` is what the start of the new one raises, and `relapse`
+    that of the old one.
+
+    `there` are the services that run, and `signals` comes while one starts by the old version.
+    """
+
+    place: Place
+    calls: list[str]
+    fault: BaseException | None = None
+    relapse: BaseException | None = None
+    there: list[str] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
+
+    def install(self, place: Place | None = None, wish: Bind | None = BIND) -> None:
+        installation.install(place or self.place, wish, SOURCE)
+
+    def instance(self) -> Place:
+        """One that is not there yet."""
+        return Place("smartlinkd@shop2", self.place.root)
+
+    def version(self) -> str:
+        return self.place.current.readlink().name
