@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from daemon.commands.as_service import HIDDEN
+
 FOLDER = Path(__file__).parents[1] / "systemd"
 
 # Newer than systemd 252, of all that systemd.service(5) and systemd.exec(5) have.
@@ -24,6 +26,15 @@ def keys(name: str) -> dict[str, list[str]]:
 def test_an_instance_is_all_that_the_one_without_a_name_is() -> None:
     plain = (FOLDER / "smartlinkd.service").read_text()
     assert (FOLDER / "smartlinkd@.service").read_text() == plain
+
+
+def test_what_it_does_not_see_check_config_and_the_installation_know() -> None:
+    """What ProtectHome= and PrivateTmp= hide is in systemd.exec(5)."""
+    unit = keys("smartlinkd.service")
+    assert (unit["ProtectHome"], unit["PrivateTmp"]) == (["yes"], ["yes"])
+    assert set(HIDDEN) == {"/home", "/root", "/run/user", "/tmp", "/var/tmp"}
+    folders = ", ".join(f'"{folder}/"' for folder in HIDDEN)
+    assert f"hidden = ({folders})" in (FOLDER / "install.sh").read_text()
 
 
 def test_an_instances_socket_differs_in_its_address_alone() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
+NAMELESS = 61184  # the first of those that systemd gives out: it has a name while its service runs
 ROOT = Path(__file__).parents[2]
 
 LOOK = """
@@ -22,7 +23,9 @@ from daemon.commands import as_service
 from daemon.config.values import Fault
 from daemon.crews.programs import check_folder, check_program
 
-as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
+as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
+if sys.argv[4:]:
+    os.setuid(int(sys.argv[4]))
 for problem in as_service.become_the_daemon(Path(sys.argv[1], "state")):
     print(problem)
 print(os.getuid(), os.getgid(), os.getgroups())
@@ -40,16 +43,23 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder that everybody may read, by its modes."""
+    """A folder that everybody may read, by its modes; another one that is hidden is not there."""
     (tmp_path / "state").mkdir()
     os.chown(tmp_path / "state", NOBODY, NOBODY)
     (tmp_path / "home/crew").mkdir(parents=True)
     return tmp_path / "home"
 
 
-def look(private: Path, home: Path, folder: Path) -> list[str]:
+# As systemd has them; in a container they may be private already.
+WHERE_MOUNTS_ARE_SHARED = ("unshare", "--mount", "--propagation", "shared")
+
+
+def look(
+    private: Path, home: Path, folder: Path, *user: str, by: tuple[str, ...] = ()
+) -> list[str]:
+    """What is told; by `user` from the start on, or by root."""
     ended = subprocess.run(
-        [sys.executable, "-c", LOOK, str(private), str(home), str(folder)],
+        [*by, sys.executable, "-c", LOOK, str(private), str(home), str(folder), *user],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -58,15 +68,31 @@ def look(private: Path, home: Path, folder: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_a_dynamic_user_sees_nobodys_home(home: Path) -> None:
+@pytest.mark.parametrize("user", [NOBODY, NAMELESS], ids=["that runs", "that does not run"])
+def test_a_dynamic_user_sees_nobodys_home(home: Path, user: int) -> None:
+    os.chown(home.parent / "state", user, user)
     who, folder, program = look(home.parent, home, home / "crew")
     if who.startswith("crews: cannot be looked at"):
         pytest.skip("nothing can be mounted here")
-    assert who == f"{NOBODY} {NOBODY} [{NOBODY}]"
+    assert who == f"{user} {user} [{user}]"
     says = f"is below {home}, of which the service sees nothing; move it to /srv"
     assert folder.startswith(f"names a folder that {says}")
     assert program.startswith(f"begins with a program that {says}")
-    assert (home / "crew").is_dir()  # it is hidden from that process alone
+
+
+def test_it_is_hidden_from_that_process_alone(home: Path) -> None:
+    if subprocess.run([*WHERE_MOUNTS_ARE_SHARED, "true"], check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    then = ("sh", "-c", '"$@" && ls "$0"', str(home))
+    told = look(home.parent, home, home / "crew", by=(*WHERE_MOUNTS_ARE_SHARED, *then))
+    assert f"is below {home}" in told[1]
+    assert told[-1] == "crew"
+
+
+def test_who_is_not_root_looks_with_their_own_eyes(home: Path) -> None:
+    groups = os.getgroups()
+    who, folder, _ = look(home.parent, home, home / "crew", str(NOBODY))
+    assert (who, folder) == (f"{NOBODY} {os.getgid()} {groups}", "is seen")
 
 
 def test_a_link_leads_nowhere_either(home: Path) -> None:
