@@ -89,6 +89,17 @@ def test_it_is_hidden_from_that_process_alone(home: Path) -> None:
     assert told[-1] == "crew"
 
 
+def test_where_nothing_can_be_hidden_it_is_said(home: Path) -> None:
+    """As in most containers."""
+    cannot = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
+    told, who, folder, _ = look(home.parent, home, home / "crew", by=cannot)
+    assert told == (
+        "crews: cannot be looked at as the service sees them (Operation not permitted); "
+        f"keep nothing that they need below {home}-none, {home}"
+    )
+    assert (who, folder) == (f"{NOBODY} {NOBODY} [{NOBODY}]", "is seen")
+
+
 def test_who_is_not_root_looks_with_their_own_eyes(home: Path) -> None:
     groups = os.getgroups()
     who, folder, _ = look(home.parent, home, home / "crew", str(NOBODY))
