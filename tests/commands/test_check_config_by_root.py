@@ -1,0 +1,146 @@
+"""`smartlinkd check-config` by root: all is looked at as the daemon's user sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+
+HASH = hash_password("correct horse")
+NOBODY = 65534
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+# With a user of systemd's, whose state lies where only root gets to, and who sees no homes.
+DYNAMIC = """
+import sys
+from pathlib import Path
+from daemon.cli import main
+from daemon.commands import as_service
+as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
+sys.exit(main(["check-config", sys.argv[3]]))
+"""
+
+Write = Callable[[str], Path]
+
+
+def by_root(
+    path: Path, how: tuple[str, ...] = ("-m", "daemon", "check-config")
+) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, which does not become root again."""
+    return subprocess.run(
+        [sys.executable, *how, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+
+
+def test_crews_are_looked_at_by_who_the_daemon_runs_as(write: Write, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "crew.py").touch()
+    whoami = tmp_path / "python"
+    whoami.write_text(f"#!/bin/sh\nid -u > {tmp_path}/state/seen\n")
+    whoami.chmod(0o755)
+    os.chown(tmp_path / "state", NOBODY, NOBODY)
+    path = write(
+        "[[crews]]\nname = 'a'\nrunner = 'crewai'\n"
+        "project = '{tmp}/closed'\npython = '{tmp}/python'\n"
+    )
+    path.chmod(0o644)
+    ended = by_root(path)
+    assert ended.returncode == 1
+    assert 'crew "a": project: names a folder that the user nobody may not read' in ended.stderr
+    assert (tmp_path / "state" / "seen").read_text() == f"{NOBODY}\n"
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Path:
+    """A good configuration of an owner who keeps every file from others, and no credential."""
+    path = tmp_path / "config.toml"
+    path.write_text(
+        f'[auth]\npassword_hash_file = "{tmp_path}/hash"\n'
+        f'[state]\ndirectory = "{tmp_path}/state"\n'
+        "[[crews]]\nname = 'a'\nrunner = 'command'\ncommand = ['/bin/true']\n"
+        f'environment_file = "{tmp_path}/env"\n'
+    )
+    (tmp_path / "hash").write_text(HASH)
+    (tmp_path / "env").write_text("KEY=hunter2\n")
+    for name in ("hash", "env"):
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / "state").mkdir()
+    os.chown(tmp_path / "state", NOBODY, NOBODY)
+    return path
+
+
+def test_secrets_that_only_root_can_read_are_told(secretive: Path) -> None:
+    folder = secretive.parent
+    ended = by_root(secretive)
+    told = ended.stderr.splitlines()
+    assert ended.returncode == 2
+    assert told == [
+        "smartlinkd: 2 problem(s) in the configuration",
+        "auth.password_hash_file: cannot be opened (Permission denied); make it a credential: "
+        f"move it to {folder}/credentials/auth.password_hash, and take this key out",
+        'crew "a": environment_file: cannot be opened (Permission denied); let the daemon\'s user '
+        "read it, or make it a credential (docs/operating.md)",
+    ]
+
+
+def test_one_in_the_state_that_only_root_can_read_is_told_too(secretive: Path) -> None:
+    (secretive.parent / "hash").rename(secretive.parent / "state/hash")
+    secretive.write_text(secretive.read_text().replace("/hash", "/state/hash"))
+    ended = by_root(secretive)
+    assert ended.returncode == 2
+    assert "auth.password_hash_file: cannot be opened (Permission denied)" in ended.stderr
+
+
+def test_a_crews_file_that_only_root_can_read_costs_that_crew_alone(secretive: Path) -> None:
+    (secretive.parent / "credentials").mkdir(mode=0o700)
+    text = secretive.read_text()
+    secretive.write_text(text.replace("[auth]\npassword_hash_file", "#"))
+    (secretive.parent / "hash").rename(secretive.parent / "credentials/auth.password_hash")
+    ended = by_root(secretive)
+    assert ended.returncode == 1
+    assert ended.stdout.startswith(f"{secretive}: starts, without 1 of its 1 crews\n")
+    assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
+
+
+def test_a_configuration_that_only_root_can_read_is_told(secretive: Path) -> None:
+    os.chown(secretive.parent / "hash", NOBODY, NOBODY)
+    os.chown(secretive.parent / "env", NOBODY, NOBODY)
+    assert by_root(secretive).returncode == 0
+    secretive.chmod(0o600)
+    ended = by_root(secretive)
+    assert ended.returncode == 2
+    assert f"{secretive}: cannot be opened (Permission denied); let the daemon's" in ended.stderr
+
+
+def test_a_draft_at_home_and_a_file_in_the_state_are_no_faults(secretive: Path) -> None:
+    """The service will read the one elsewhere, and is shown the other by systemd."""
+    folder = secretive.parent
+    for name in ("home", "private"):
+        (folder / name).mkdir(mode=0o700)
+    (folder / "hash").rename(folder / "state/hash")
+    os.chown(folder / "state/hash", NOBODY, NOBODY)
+    os.chown(folder / "env", NOBODY, NOBODY)
+    (folder / "state").rename(folder / "private/state")
+    (folder / "state").symlink_to(folder / "private/state")
+    draft = folder / "home/config.toml"
+    draft.write_text(secretive.read_text().replace("/hash", "/state/hash"))
+    ended = by_root(draft, ("-c", DYNAMIC, str(folder / "private"), str(folder / "home")))
+    if "cannot be looked at as the service sees them" in ended.stderr:
+        pytest.skip("nothing can be mounted here")
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    os.chown(folder / "env", 0, 0)
+    ended = by_root(draft, ("-c", DYNAMIC, str(folder / "private"), str(folder / "home")))
+    assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
