@@ -6,25 +6,37 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from daemon.auth.passwords import hash_password
+from daemon.browser.executable import find
 from daemon.commands import doctor
 from daemon.config import Settings, build
 
 HASH = hash_password("correct horse")
 
+# It has said where it is to be reached, and is not.
+GONE = rf"""
+for word; do case $word in --user-data-dir=*) folder=${{word#*=}}; esac; done
+printf '1\n/devtools/browser/{UUID(int=0)}' > "$folder/DevToolsActivePort"
+exec sleep 60
+"""
+
 
 def settings(
-    directory: Path, executable: Path | None, more: Mapping[str, object] | None = None
+    directory: Path,
+    executable: Path | None,
+    more: Mapping[str, object] | None = None,
+    browser: Mapping[str, object] | None = None,
 ) -> Settings:
     return build(
         {
             **(more or {}),
             "auth": {"password_hash": HASH},
             "state": {"directory": str(directory)},
-            "browser": {"executable": str(executable or "")},
+            "browser": {"executable": str(executable or ""), **(browser or {})},
         }
     )
 
@@ -91,10 +103,56 @@ def test_a_wrong_configuration_ends_no_other_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("daemon.browser.executable.CANDIDATES", ())
-    assert doctor.main(partial(build, {})) == 1
+    assert doctor.main(partial(build, {"server": {"bind": "8787"}})) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("FAIL  configuration  auth.password_hash: is missing")
-    assert lines[1].startswith("FAIL  Chromium       no Chromium was found")
+    assert lines[0].startswith("FAIL  configuration  server.bind: ")
+    assert lines[1].startswith("FAIL  configuration  auth.password_hash: is missing")
+    assert lines[2].startswith("FAIL  Chromium       no Chromium was found")
+
+
+def test_without_a_configuration_the_machine_alone_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("daemon.browser.executable.CANDIDATES", ())
+    assert doctor.main(None) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ok    configuration  none given, so its password and state")
+    assert [line[:13] for line in lines[1:]] == ["FAIL  Chromiu"]
+
+
+def test_what_is_strange_in_the_configuration_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"server": {"trusted_proxies": ["0.0.0.0/0"]}}
+    doctor.main(partial(settings, tmp_path, tmp_path / "none", more))
+    told = capsys.readouterr().out
+    assert "ok    configuration  warning: server.trusted_proxies: " in told
+
+
+@pytest.mark.parametrize(
+    ("browser", "body", "told"),
+    [
+        ({"user": "nobody-such"}, "exit 1", "browser.user"),
+        ({"no_sandbox": True}, 'case "$*" in *--no-sandbox*) echo off >&2; esac; exit 1', ": off"),
+        ({"start_timeout": 1}, "exec sleep 60", "was not ready within 1 s"),
+        ({}, GONE, "the browser cannot be reached"),
+    ],
+    ids=["user", "no_sandbox", "start_timeout", "gone"],
+)
+def test_chromium_is_started_as_it_is_configured(
+    open_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    browser: Mapping[str, object],
+    body: str,
+    told: str,
+) -> None:
+    chromium = open_folder / "chromium"
+    chromium.write_text(f"#!/bin/sh\n{body}\n")
+    chromium.chmod(0o755)
+    assert doctor.main(partial(settings, open_folder, chromium, browser=browser)) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "Chromium  " in line]
+    assert line.startswith("FAIL  Chromium")
+    assert told in line
 
 
 def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
@@ -115,3 +173,17 @@ def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 0
     assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
     assert points["sandbox"] == "ok on: pages run confined"
+
+
+@pytest.mark.chromium
+def test_a_chromium_that_runs_without_its_sandbox_is_a_fault(
+    open_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that somebody has wrapped, for example."""
+    wrapped = open_folder / "chromium"
+    wrapped.write_text(f'#!/bin/sh\nexec "{find(None)}" --no-sandbox "$@"\n')
+    wrapped.chmod(0o755)
+    code, points = examined(capsys, open_folder, wrapped)
+    assert code == 1
+    assert points["Chromium"].startswith("ok ")
+    assert points["sandbox"].startswith("FAIL ")

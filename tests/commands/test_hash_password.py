@@ -16,14 +16,15 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("given", ["correct horse", "correct horse\n", "correct horse\r\n"])
+@pytest.mark.parametrize("password", ["correct horse", " spaces ", "eight888", "x" * 1024])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_piped_password_gives_its_hash_alone(
-    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    password: str, end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    monkeypatch.setattr("sys.stdin", io.StringIO(password + end))
     assert main(["hash-password"]) == 0
     out, err = capsys.readouterr()
-    assert argon2.PasswordHasher().verify(out.removesuffix("\n"), "correct horse")
+    assert argon2.PasswordHasher().verify(out.removesuffix("\n"), password)
     assert err == ""
 
 
@@ -36,6 +37,7 @@ def test_a_piped_password_gives_its_hash_alone(
         ("x" * 1025, "is longer than 1024 characters"),
         ("x" * 100_000, "is longer than 1024 characters"),
         ("correct\nhorse", "more than one line"),
+        ("correct\rhorse", "more than one line"),
     ],
 )
 def test_what_is_no_password_is_refused(

@@ -140,6 +140,10 @@ async def test_a_refusal_is_1_and_told(
     assert await ask(config, "2fa", "off") == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", "smartlinkd: the second factor is off already\n")
+    assert await ask(config, "2fa", "off", "--json") == 1
+    out, err = capsys.readouterr()
+    refusal = {"ok": False, "error": "the second factor is off already"}
+    assert (json.loads(out), err) == (refusal, "")
 
 
 async def test_a_daemon_that_does_not_run_is_1_and_told(
@@ -162,7 +166,7 @@ def test_people_get_a_table() -> None:
         "browser": {"state": "ready", "retry": None},
         "actors": [
             {"name": "vault", "error": ""},
-            {"name": "conversion", "error": "gone\nwrong", "since": 3},
+            {"name": "conversion", "error": "gone\nwrong", "since": {"day": 3}},
         ],
         "empty": {},
     }
@@ -178,6 +182,21 @@ def test_people_get_a_table() -> None:
         "actors",
         "  name        error       since",
         "  vault       -           -",
-        "  conversion  gone wrong  3",
+        "  conversion  gone wrong  day 3",
         "empty    -",
     ]
+
+
+def test_a_long_cell_of_a_list_is_cut_and_a_value_is_not() -> None:
+    answer = {"last": "x" * 61, "actors": [{"error": "x" * 60}, {"error": "x" * 61}]}
+    assert table(answer).splitlines() == [
+        f"last    {'x' * 61}",
+        "actors",
+        "  error",
+        f"  {'x' * 60}",
+        f"  {'x' * 59}…",
+    ]
+
+
+def test_nothing_at_all_is_a_dash() -> None:
+    assert table({}) == "-"
