@@ -2,20 +2,130 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
+import httpx
 import pytest
 
 from daemon import logs
+from daemon.browser import executable
+from daemon.browser.errors import LaunchFailed
 from daemon.commands import demo
+from daemon.errors import Invalid
+from daemon.sandbox.server import open_sandbox
+
+USED = 'data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": %s}}'
 
 
+@pytest.mark.parametrize("failure", [demo.StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
 def test_a_step_that_failed_is_told_in_its_own_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
-        group = ExceptionGroup("in the tour", [demo.StepFailed("POST /api/convert: no")])
+        group = ExceptionGroup("in the tour", [failure])
         raise ExceptionGroup("in the demo", [group])
 
     monkeypatch.setattr(demo, "_demo", fail)
     monkeypatch.setattr(logs, "set_up", lambda _: None)
     assert demo.main(once=True, port=0) == 1
-    assert capsys.readouterr().err == "demo: POST /api/convert: no\n"
+    assert capsys.readouterr().err == "demo: no\n"
+
+
+def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
+    given = {
+        "OPENAI_BASE_URL": "http://127.0.0.1:1",
+        "OPENAI_API_KEY": 'a "key"',
+        "OPENAI_MODEL_NAME": "",
+        "OPENAI_MODEL": "ă",
+    }
+    (crew,) = tomllib.loads(demo._crew({**given, "HOME": "/root"}))["crews"]
+    assert crew["environment"] == {name: value for name, value in given.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("body", "unusable", "said"),
+    [
+        ('exec "{chromium}" "$@"', False, 0),
+        ('case "$*" in *--no-sandbox*) exec "{chromium}" "$@"; esac; exit 1', True, 2),
+    ],
+    ids=["with it", "without it"],
+)
+@pytest.mark.chromium
+async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_said(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, unusable: bool, said: int
+) -> None:
+    chromium = open_folder / "chromium"
+    chromium.write_text(f"#!/bin/sh\n{body.format(chromium=executable.find(None))}\n")
+    chromium.chmod(0o755)
+    monkeypatch.setattr(executable, "CANDIDATES", (str(chromium),))
+    told: list[str] = []
+    assert await demo._sandbox_unusable(told.append) is unusable
+    assert len([line for line in told if line.startswith("WARNING: ")]) == said
+
+
+async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executable, "CANDIDATES", ())
+    with pytest.raises(LaunchFailed, match="no Chromium was found"):
+        await demo._sandbox_unusable(pytest.fail)
+
+
+async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() -> None:
+    async with open_sandbox() as sandbox:
+        tour = demo._Tour("http://127.0.0.1:1", "password", sandbox, print)
+        links = tour._links()
+        good = {link: {"shortLink": "s", "failCode": 0} for link in links}
+        *_, gone = links
+        bad = {link: {"error": True, "failCode": 10} for link in links}
+        tour._show(links, {**good, gone: bad[gone]})
+        with pytest.raises(demo.StepFailed, match=f"^unexpected result for {gone}$"):
+            tour._show(links, good)
+        with pytest.raises(demo.StepFailed, match=r"^unexpected result for .*/direct, "):
+            tour._show(links, bad)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "told"),
+    [
+        (401, {"ok": False, "error": "password: is wrong"}, "password: is wrong"),
+        (503, {"error": "Too busy", "message": "come again"}, "come again"),
+    ],
+    ids=["the daemon's", "a crew's"],
+)
+async def test_a_refusal_is_told_in_the_words_of_the_answer(
+    status: int, answer: dict[str, object], told: str
+) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=answer))
+    async with httpx.AsyncClient(base_url="http://daemon", transport=transport) as http:
+        with pytest.raises(demo.StepFailed, match=f"^POST /api/x: {told}$"):
+            await demo._ask(http, "/api/x", {})
+
+
+async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
+    async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
+        with pytest.raises(demo.StepFailed, match=r"^GET /api/x: ConnectError\("):
+            await demo._ask(http, "/api/x", None)
+        tour_follows = demo._Tour("", "", None, print)._follow  # type: ignore[arg-type]  # unused
+        with pytest.raises(demo.StepFailed, match=r"^GET /events: ConnectError\("):
+            await tour_follows(http, "/events", "token")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (": a comment", ""),
+        ('data: {"type": "task_started", "data": {"agent": "A", "name": "n"}}', "A: n"),
+        ('data: {"type": "agent_step", "data": {"thought": "t"}}', "  t"),
+        ('data: {"type": "log", "data": {"text": "x"}}', "  x"),
+        (
+            'data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": null}}',
+            "  c: done",
+        ),
+        ('data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": "e"}}', "  c: e"),
+        ('data: {"type": "execution_started", "data": null}', ""),
+    ],
+)
+def test_what_happens_is_told_in_few_words(line: str, told: str) -> None:
+    assert demo._progress(line) == told

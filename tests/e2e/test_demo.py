@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 if TYPE_CHECKING:
@@ -37,3 +41,24 @@ async def test_demo(run_program: RunProgram) -> None:
     linked = [line.split()[-1] for line in post if line.startswith("👉")]
     assert linked == [third, second, first]
     assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
+
+
+def test_the_commands_that_it_prints_do_it_again(run_program: RunProgram) -> None:
+    program = run_program("demo", "--port", "0")
+    program.wait_for("The daemon keeps serving", program.output)
+    printed = program.output.read_text()
+    commands = printed.partition("To do it again:\n")[2].partition("Crews in a browser: ")
+    script = re.sub(r"^The crew, by its own token:$", "", commands[0], flags=re.MULTILINE)
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    said = done.stdout
+    assert re.search(r'"failCode":\s*0\b', said), said
+    assert re.search(r'"browserReady":\s*true\b', said)
+    assert re.search(r'^data: \{"type":\s*"task_started"', said, flags=re.MULTILINE), said
+    assert json.loads(said.rpartition("\n")[2])["state"] == "SUCCESS"
+    page, _, password = commands[2].split(maxsplit=2)
+    assert httpx.get(page, trust_env=False).status_code == 200
+    login = {"password": password.partition(")")[0]}
+    origin = page.removesuffix("/dashboard")
+    assert httpx.post(f"{origin}/api/auth/login", json=login, trust_env=False).json()["ok"] is True
