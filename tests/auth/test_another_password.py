@@ -19,6 +19,8 @@ from daemon.auth.passwords import hash_password
 from daemon.auth.state import load
 from daemon.errors import NotAllowed, Unavailable, WrongCredential
 from daemon.state import NotSaved
+from daemon.threads import NoThread
+from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
 OLD = hash_password("the right one")
@@ -168,15 +170,17 @@ async def test_sessions_outlast_a_start_with_the_same_one_and_an_upgrade(
     assert (tmp_path / "password-digest").exists()
 
 
+@pytest.mark.parametrize("unsaved", ["auth.json", "password-digest"])
 async def test_on_a_full_disk_it_is_in_force_and_taken_again(
-    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path, unsaved: str
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)
-        (tmp_path / ".auth.json.new").mkdir()  # where a new content is written first
+        written_first = tmp_path / f".{unsaved}.new"
+        written_first.mkdir()
         with pytest.raises(Unavailable) as refused:
             await auth.take_password(NEW)
-        (tmp_path / ".auth.json.new").rmdir()
+        written_first.rmdir()
         assert refused.value.retry_after == 30
         with pytest.raises(WrongCredential):
             await auth.login("the right one", HERE)
@@ -186,6 +190,20 @@ async def test_on_a_full_disk_it_is_in_force_and_taken_again(
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
+
+
+async def test_with_no_thread_to_be_had_too(
+    new_auth: New_auth, running: Running, log_in: Log_in, no_thread: Shortage
+) -> None:
+    async with running(new_auth(password_hash=OLD)) as auth:
+        token = await log_in(auth)
+        with no_thread(), pytest.raises(NoThread):
+            await auth.take_password(NEW)
+        with pytest.raises(WrongCredential):
+            await auth.login("the right one", HERE)
+        with pytest.raises(NotAllowed):
+            await auth.check_session(token)
+        await auth.take_password(NEW)
 
 
 async def test_what_could_not_be_saved_of_it_keeps_the_next_start_from_going_on(

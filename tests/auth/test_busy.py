@@ -22,9 +22,11 @@ Log_in = Callable[[Auth], Awaitable[str]]
 BUSY = r"^too many logins or changes at once; try again shortly$"
 
 
+@pytest.mark.parametrize("address", ["192.0.2.{}", "192.0.2.1"], ids=["many", "one"])
 async def test_a_token_is_checked_while_everything_else_stands_still(
-    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
+    """Whoever it is that logs in: of one address most wait for the verdicts of the others."""
     token = await log_in(auth)
     gate = threading.Event()
 
@@ -40,7 +42,7 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
 
     async with trio.open_nursery() as nursery:
         for n in range(32):
-            nursery.start_soon(auth.login, "the right one", f"192.0.2.{n}")
+            nursery.start_soon(auth.login, "the right one", address.format(n))
         for _ in range(16):
             nursery.start_soon(auth.second_factor_off)
         await trio.testing.wait_all_tasks_blocked()

@@ -19,6 +19,8 @@ from daemon.auth.state import Saved, load, save
 from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from daemon.state import NotSaved, StateUnusable
 from daemon.supervision.actor import ActorRestarting
+from daemon.threads import NoThread
+from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
 
@@ -215,6 +217,28 @@ async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
     async with running(auth):
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
+
+
+async def test_with_no_thread_to_be_had_all_is_refused_and_nothing_changed_or_counted(
+    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, no_thread: Shortage
+) -> None:
+    secret, token = await enable(auth)
+    temp_token, code = await begin_login(auth), shown(secret)
+    asked: list[Callable[[], Awaitable[object]]] = [
+        partial(auth.login, "the right one", HERE),
+        partial(auth.verify_mfa, temp_token, code, HERE),
+        partial(auth.disable, code, HERE),
+        auth.second_factor_off,
+        auth.revoke_all,
+    ]
+    with no_thread():
+        for ask in asked * 10:
+            with pytest.raises(NoThread):
+                await ask()
+        await auth.check_session(token)
+
+    assert await auth.second_factor_enabled()
+    await auth.verify_mfa(temp_token, code, HERE)
 
 
 class SlowDisk:

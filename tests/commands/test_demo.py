@@ -37,7 +37,7 @@ def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
         "OPENAI_BASE_URL": "http://127.0.0.1:1",
         "OPENAI_API_KEY": 'a "key"',
         "OPENAI_MODEL_NAME": "",
-        "OPENAI_MODEL": "ă",
+        "OPENAI_MODEL": "ă 🔥",
     }
     (crew,) = tomllib.loads(demo._crew({**given, "HOME": "/root"}))["crews"]
     assert crew["environment"] == {name: value for name, value in given.items() if value}
