@@ -5,18 +5,20 @@ In the midst of anything, and for good.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from pydantic import SecretStr
 
-from daemon.auth import passwords
+from daemon.auth import doorkeeper, passwords
 from daemon.auth.actor import Auth, LoggedIn
 from daemon.auth.passwords import hash_password
-from daemon.auth.state import load
+from daemon.auth.state import Saved, load, save
 from daemon.errors import NotAllowed, Unavailable, WrongCredential
 from daemon.state import NotSaved
 from daemon.threads import NoThread
@@ -28,6 +30,8 @@ NEW = SecretStr(hash_password("open barley"))
 COMPARE = passwords._matches
 
 Log_in = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
 New_auth = Callable[..., Auth]
 Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
@@ -96,6 +100,35 @@ async def test_a_login_half_done_cannot_be_finished(
         await auth.verify_mfa(temporary, shown(secret, ahead=30), HERE)
 
 
+async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
+    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, _ = await enable(auth)
+    temporary = await begin_login(auth)
+    came, goes_on = threading.Event(), threading.Event()
+    tokens: list[str] = []
+
+    def first_is_slow(directory: Path, saved: Saved) -> None:
+        if not came.is_set():
+            came.set()
+            assert goes_on.wait(10)
+        save(directory, saved)
+
+    async def verify() -> None:
+        tokens.append(await auth.verify_mfa(temporary, shown(secret), HERE))
+
+    monkeypatch.setattr(doorkeeper, "save", first_is_slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(verify)
+        await trio.to_thread.run_sync(came.wait)
+        nursery.start_soon(auth.take_password, NEW)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        goes_on.set()
+
+    with pytest.raises(NotAllowed):
+        await auth.check_session(tokens[0])
+
+
 async def test_the_next_incarnation_has_it_too(
     new_auth: Callable[..., Auth],
     running: Callable[..., AbstractAsyncContextManager[Auth]],
@@ -130,8 +163,8 @@ async def test_nor_does_it_at_a_later_start(
         if between == "a reload":
             await auth.take_password(NEW)
     if between == "a start":
-        async with running(new_auth(password_hash=NEW.get_secret_value())):
-            pass
+        async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
+            await auth.second_factor_off()  # any change: it saves the era that is in force
     caplog.clear()
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
@@ -190,6 +223,19 @@ async def test_on_a_full_disk_it_is_in_force_and_taken_again(
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
+
+
+async def test_and_in_the_next_incarnation(
+    new_auth: New_auth, running: Running, tmp_path: Path
+) -> None:
+    handle = new_auth()
+    async with running(handle):
+        (tmp_path / ".auth.json.new").mkdir()
+        with pytest.raises(Unavailable):
+            await handle.take_password(NEW)
+        (tmp_path / ".auth.json.new").rmdir()
+    async with running(handle):
+        assert isinstance(await handle.login("open barley", HERE), LoggedIn)
 
 
 async def test_with_no_thread_to_be_had_too(

@@ -81,8 +81,8 @@ async def test_while_it_is_not_there_a_thousand_wait(tmp_path: Path) -> None:
             overloaded += 1
 
     async with trio.open_nursery() as nursery:
-        for _ in range(QUEUE + 3):
+        for _ in range(1024 + 3):
             nursery.start_soon(check)
         await trio.testing.wait_all_tasks_blocked()
-        assert (auth.mailbox.waiting, overloaded) == (QUEUE, 3)
+        assert (auth.mailbox.waiting, overloaded) == (1024, 3)
         nursery.cancel_scope.cancel()
