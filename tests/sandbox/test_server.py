@@ -17,6 +17,7 @@ import trio
 from daemon.config import load
 from daemon.errors import Invalid
 from daemon.sandbox.faults import FAULTS
+from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.print_out import print_out
 from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import main, open_sandbox, run
@@ -83,6 +84,7 @@ async def test_the_command_says_all_that_is_needed() -> None:
 
     assert all(name in text for name in ("portal_url = ", "shop_url = ", "short_urls = ["))
     assert cookie_header() in text
+    assert all(int(port) >= 1024 for port in re.findall(r"http://127\.0\.0\.1:(\d+)", text))
     assert all(fault.name in text and str(fault.item or "") in text for fault in FAULTS)
 
 
@@ -123,5 +125,9 @@ async def test_the_configuration_that_is_printed_is_good(sandbox: Sandbox, tmp_p
     settings = load(file, {"SMARTLINKD_AUTH__PASSWORD_HASH": PASSWORD_HASH})
 
     assert settings.marketplace.portal_url == sandbox.portal_url
+    assert settings.marketplace.shop_url == sandbox.shop_url
+    assert settings.marketplace.short_urls == (sandbox.short_url,)
     assert settings.open_api.url == sandbox.open_api_url
+    assert settings.open_api.app_id == APP_ID
+    assert settings.open_api.secret.get_secret_value() == SECRET
     assert settings.third_party.url == sandbox.estimate_url

@@ -61,6 +61,8 @@ async def test_signing_in_makes_the_cookies_of_the_account(
 
     assert (answer.status_code, answer.headers["location"]) == (303, next_page)
     assert dict(answer.cookies) == cookies_of("42")
+    seen_by_scripts = [c for c in answer.headers.get_list("set-cookie") if "HttpOnly" not in c]
+    assert [cookie.partition("=")[0] for cookie in seen_by_scripts] == ["csrftoken"]
 
 
 async def test_signing_in_leads_nowhere_else(sandbox: Sandbox, client: httpx.AsyncClient) -> None:

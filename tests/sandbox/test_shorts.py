@@ -40,6 +40,7 @@ async def test_a_redirect_without_a_location(sandbox: Sandbox, client: httpx.Asy
     ("code", "text"),
     [
         ("meta", 'http-equiv="refresh" content="0; url={shop}/Hang-tot-i.55104422.21334455667?'),
+        ("meta", "?utm_source=an_17000000001&amp;utm_medium=affiliates&amp;"),
         ("script", 'location.replace("{shop}/universal-link/Hang-tot-i.61002345.19876543210?'),
     ],
 )
