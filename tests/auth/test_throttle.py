@@ -103,6 +103,15 @@ def test_the_wait_goes_by(desk: Desk) -> None:
     assert desk.wait() == 0
 
 
+def test_the_wait_begins_with_the_verdict(desk: Desk) -> None:
+    desk.fail(times=9)
+    slow = desk.throttle.attempt(HERE)
+    slow.__enter__()
+    desk.now += 10
+    slow.__exit__(WrongCredential, WrongCredential(), None)
+    assert desk.wait() == 1
+
+
 def test_a_year_of_failures_does_not_overflow(desk: Desk) -> None:
     desk.fail(times=10)
     for _ in range(2000):
