@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +17,8 @@ from daemon.commands import doctor
 from daemon.config import Settings, build
 
 HASH = hash_password("correct horse")
+
+OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
 # It has said where it is to be reached, and is not.
 GONE = rf"""
@@ -132,7 +135,7 @@ def test_what_is_strange_in_the_configuration_is_told(
 @pytest.mark.parametrize(
     ("browser", "body", "told"),
     [
-        ({"user": "nobody-such"}, "exit 1", "browser.user"),
+        pytest.param({"user": "nobody-such"}, "exit 1", "browser.user", marks=OF_ROOT),
         ({"no_sandbox": True}, 'case "$*" in *--no-sandbox*) echo off >&2; esac; exit 1', ": off"),
         ({"start_timeout": 1}, "exec sleep 60", "was not ready within 1 s"),
         ({}, GONE, "the browser cannot be reached"),
