@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import stat
 import tomllib
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from daemon import logs
 from daemon.browser import executable
 from daemon.browser.errors import LaunchFailed
 from daemon.commands import demo
+from daemon.config import Bind
 from daemon.errors import Invalid
 from daemon.sandbox.server import open_sandbox
 
@@ -70,6 +74,27 @@ async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
     monkeypatch.setattr(executable, "CANDIDATES", ())
     with pytest.raises(LaunchFailed, match="no Chromium was found"):
         await demo._sandbox_unusable(pytest.fail)
+
+
+@pytest.mark.chromium
+async def test_what_the_owners_shell_has_for_a_daemon_is_not_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:8787")
+    async with open_sandbox() as sandbox:
+        settings = await demo._configure(tmp_path, sandbox, "open sesame", 8790, print)
+    assert settings.server.bind == Bind("127.0.0.1", 8790)
+    assert stat.S_IMODE((tmp_path / "config.toml").stat().st_mode) == 0o600
+
+
+async def test_nor_is_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.lower() == "no_proxy"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    async with open_sandbox() as sandbox:
+        tour = demo._Tour(sandbox.portal_url, "open sesame", sandbox, print)
+        with pytest.raises(json.JSONDecodeError):  # the portal was reached, which is no daemon
+            await tour.run()
 
 
 async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() -> None:
