@@ -31,6 +31,7 @@ _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the specification
 SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal digits
 LONGEST_URL = 2048
 
+_PORT = re.compile(r"[0-9]{1,5}")
 # A label, and so a name, as in RFC 1123; underscores are let in because private zones use them.
 _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # what Debian's adduser makes
@@ -42,7 +43,7 @@ _EXTENSION = re.compile(
     r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
 _PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
 
 
 class Fault(ValueError):  # noqa: N818 - a finding, told as a `Problem`
@@ -80,15 +81,16 @@ def bind(value: object) -> Bind:
     host, colon, port = text(value).rpartition(":")
     if not colon:
         raise Fault("must be an address and a port, HOST:PORT")
-    if not (port.isascii() and port.isdigit() and int(port[:6]) <= HIGHEST_PORT):
+    if not (_PORT.fullmatch(port) and int(port) <= HIGHEST_PORT):
         raise Fault(f"must end in a port from 0 to {HIGHEST_PORT}")
     if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        if not _is_ip(host, IPv6Address):
+        if not _is_ip(host[1:-1], IPv6Address):
             raise Fault("must have an IPv6 address, and nothing else, in brackets")
-    elif ":" in host:
+        # In its one spelling; an interface's name behind it may have capitals, and keeps them.
+        return Bind(str(IPv6Address(host[1:-1])), int(port))
+    if ":" in host:
         raise Fault("must have its IPv6 address in brackets")
-    elif not _is_ip(host, IPv4Address) and (
+    if not _is_ip(host, IPv4Address) and (
         not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit()
     ):
         raise Fault("must begin with an IP address or a host name")
@@ -102,15 +104,15 @@ def optional_bind(value: object) -> Bind | None:
 
 def network(value: object) -> Network:
     """A CIDR network, or a single address, which is a network of one."""
+    given = text(value)
     try:
-        return ip_network(text(value))
-    except Fault:
-        raise
-    except ValueError as error:
-        if "host bits" in str(error):
-            wider = ip_network(str(value), strict=False)
-            raise Fault("names an address inside a network", f'write "{wider}"') from None
+        wider = ip_network(given, strict=False)
+    except ValueError:
         raise Fault("must be an IP address or a network in CIDR form") from None
+    try:
+        return ip_network(given)
+    except ValueError:
+        raise Fault("names an address inside a network", f'write "{wider}"') from None
 
 
 def origin(value: object) -> str:
@@ -278,8 +280,9 @@ def url_template(value: object) -> str:
     given = text(value)
     if given == "":
         return ""
-    found = set(_PLACEHOLDER.findall(_whole_url(given)))
-    if not found <= {"item_id", "shop_id", "url"} or not found & {"item_id", "url"}:
+    behind = _whole_url(given)
+    found, rest = set(_PLACEHOLDER.findall(behind)), _PLACEHOLDER.sub("", behind)
+    if not found & {"item_id", "url"} or "{" in rest or "}" in rest:
         raise Fault("must hold {item_id} or {url}, maybe {shop_id}, and no other braces")
     return given
 
