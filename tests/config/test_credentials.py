@@ -68,12 +68,15 @@ def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
 
 def test_other_names_are_the_owners(config: Path, give: Give) -> None:
     files = {
-        "auth.password_hash": "x",
+        "cookie.sync_key": KEY,
         "smartlinkd_research.env": "KEY=x",
         "smartlinkd_authority": "",
     }
-    settings = load(config, give(files | {"smartlinkd_auth.password_hash": HASH}))
+    environ = give(files | {"smartlinkd_auth.password_hash": HASH})
+    (config.parent / "given/smartlinkd_auth.d").mkdir()
+    settings = load(config, environ)
     assert settings.auth.password_hash.get_secret_value() == HASH
+    assert not settings.cookie.sync_key
 
 
 def test_a_misspelt_one_is_told(config: Path, give: Give) -> None:
@@ -130,10 +133,13 @@ def test_three_ways_are_all_told(config: Path, give: Give) -> None:
     }
 
 
-def test_a_folder_that_is_not_there_is_told(config: Path) -> None:
-    found = problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})
-    assert found["/nowhere"].startswith("cannot be looked into (No such file or directory)")
-    assert list(found) == ["/nowhere"]  # the password may be in there
+@pytest.mark.parametrize(
+    ("folder", "why"), [("/nowhere", "No such file or directory"), ("/dev/null", "Not a directory")]
+)
+def test_a_folder_that_is_none_is_told(config: Path, folder: str, why: str) -> None:
+    found = problems(config, {"CREDENTIALS_DIRECTORY": folder})
+    assert found[folder].startswith(f"cannot be looked into ({why})")
+    assert list(found) == [folder]  # the password may be in there
 
 
 def test_what_is_beside_a_folder_that_cannot_be_seen_is_told_under_its_own_name(

@@ -350,6 +350,17 @@ def test_a_fault_in_the_file_is_the_crews(
     assert fault in found['crew "greeter": environment_file']
 
 
+def test_a_path_that_is_none_is_the_crews(write: Write) -> None:
+    (made,) = load(write(with_file("relative.env")), {}).crews
+    assert "absolute path" in told(made)['crew "greeter": environment_file']
+
+
+def test_a_file_may_be_as_long_as_its_bound(write: Write, variables: Path) -> None:
+    variables.write_text("MODEL_KEY=x\n".ljust(256 * 1024, "#"))
+    (made,) = load(write(with_file(variables)), {}).crews
+    assert made.problems == ()
+
+
 def test_a_file_that_is_open_to_others_is_warned_of(write: Write, variables: Path) -> None:
     variables.chmod(0o644)
     (warning,) = load(write(with_file(variables)), {}).warnings

@@ -166,6 +166,18 @@ def test_a_file_of_bytes_is_told(tmp_path: Path, content: bytes, fault: str) -> 
     assert fault in problems(path)[str(path)]
 
 
+def test_a_file_may_be_as_long_as_its_bound(write: Write, secret_file: Path) -> None:
+    secret_file.write_text(HASH.ljust(4096))
+    text = f'[auth]\npassword_hash_file = "{secret_file}"\n'
+    settings = load(write(text.ljust(1024 * 1024, "#")), {})
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+def test_a_name_that_no_file_can_have_is_told() -> None:
+    path = Path("no\0path")
+    assert "cannot be opened (this is no path)" in problems(path)[str(path)]
+
+
 def test_a_missing_file_and_a_wrong_variable_are_told_together(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     found = problems(path, {"SMARTLINKD_SERVER__BINDD": "x"})
@@ -179,8 +191,11 @@ def test_a_fifo_does_not_hang_the_start(tmp_path: Path) -> None:
     assert "not a regular file" in problems(path)[str(path)]
 
 
-def test_a_section_has_to_be_a_table(write: Write) -> None:
-    assert "write [server] on a line" in problems(write("server = 3\n" + AUTH))["server"]
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_section_has_to_be_a_table(write: Write, mode: int) -> None:
+    path = write("auth = 3\n")
+    path.chmod(mode)
+    assert "write [auth] on a line" in problems(path)["auth"]
 
 
 # --- the environment ---------------------------------------------------------------------------
@@ -274,6 +289,8 @@ def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file
     settings = load(path, {"CREDENTIALS_DIRECTORY": str(secret_file.parent)})
     assert settings.auth.password_hash.get_secret_value() == HASH
     assert not settings.warnings
+    (elsewhere := secret_file.parent / "elsewhere").mkdir()
+    assert load(path, {"CREDENTIALS_DIRECTORY": str(elsewhere)}).warnings
 
 
 @pytest.mark.parametrize(
@@ -295,10 +312,21 @@ def test_a_fault_in_a_secrets_file_is_told_under_the_key_that_names_it(
     assert fault in found["auth.password_hash_file"]
 
 
-@pytest.mark.parametrize("path", ["/nowhere/at/all", "relative", "/dev/null", "/"])
-def test_a_secrets_file_that_is_none_is_told_once(write: Write, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/nowhere/at/all", "does not exist"),
+        ("relative", "must be an absolute path"),
+        ("/dev/null", "is not a regular file"),
+        ("/", "is not a regular file"),
+        ("/dev/null/file", "cannot be opened (Not a directory)"),
+        ("/proc/self/mem", "cannot be read (Input/output error)"),
+    ],
+)
+def test_a_secrets_file_that_is_none_is_told_once(write: Write, path: str, fault: str) -> None:
     found = problems(write(f'[auth]\npassword_hash_file = "{path}"'))
     assert list(found) == ["auth.password_hash_file"]
+    assert fault in found["auth.password_hash_file"]
 
 
 def test_no_problem_repeats_a_value(write: Write) -> None:
@@ -341,10 +369,16 @@ def warned(settings: Settings) -> list[str]:
     return [warning.key for warning in settings.warnings]
 
 
-def test_a_secret_in_a_file_that_everybody_reads_is_a_warning(write: Write) -> None:
-    path = write(AUTH)
-    path.chmod(0o644)
-    assert warned(load(path, {})) == ["auth.password_hash"]
+@pytest.mark.parametrize(
+    ("mode", "keys"),
+    [(0o604, ["auth.password_hash"]), (0o644, ["auth.password_hash"]), (0o640, [])],
+)
+def test_a_secret_in_a_file_that_everybody_reads_is_a_warning(
+    write: Write, mode: int, keys: list[str]
+) -> None:
+    path = write(f'{AUTH}[cookie]\nsync_key = ""\n')  # which is none
+    path.chmod(mode)
+    assert warned(load(path, {})) == keys
 
 
 @pytest.mark.parametrize(
