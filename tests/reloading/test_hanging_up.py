@@ -1,0 +1,82 @@
+"""SIGHUP: who waits for it, who is told, and what a part that is busy costs."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon import reloading
+from daemon.errors import Unavailable
+from daemon.service_manager.given import Given
+from daemon.supervision.actor import ActorGone
+from tests.reloading.played import PATIENCE, Daemon, running
+
+
+async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked: list[float] = []
+
+    async def take() -> None:
+        asked.append(trio.current_time())
+        if len(asked) < 3:
+            raise Unavailable("the disk is full", retry_after=30)
+
+    await reloading._insist(take)
+    assert [at - asked[0] for at in asked] == [0, 30, 60]
+    assert caplog.messages == 2 * ["a changed configuration has to wait: the disk is full"]
+
+
+async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:
+    async def take() -> None:
+        raise ActorGone("it has ended", retry_after=1)
+
+    with trio.fail_after(PATIENCE):
+        await reloading._insist(take)
+
+
+HANGING_UP = """
+import os, signal, subprocess
+from daemon.reloading import never_ended_by_hangup
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+try:
+    with never_ended_by_hangup():
+        os.kill(os.getpid(), signal.SIGHUP)
+        print(subprocess.run(["/bin/sh", "-c", "kill -HUP $$"]).returncode, flush=True)
+        raise KeyError
+except KeyError:
+    os.kill(os.getpid(), signal.SIGHUP)
+print("still here")
+"""
+
+
+def test_where_nobody_waits_for_it_a_hangup_ends_nothing_but_what_was_started() -> None:
+    """And after the block it is what it was before."""
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING_UP], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (-signal.SIGHUP, f"{-signal.SIGHUP}\n")
+
+
+async def test_the_service_manager_is_told(daemon: Daemon) -> None:
+    daemon.write()
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    place = str(daemon.folder / "notify")
+    with manager:
+        manager.bind(place)
+        async with running(daemon, Given(notify_socket=place)):
+            await daemon.hang_up()
+            said: list[str] = []
+            manager.settimeout(PATIENCE)
+            while not any(each.startswith("RELOADING=1\nMONOTONIC_USEC=") for each in said):
+                said.append(manager.recv(4096).decode())
+            while said[-1] != "READY=1":
+                said.append(manager.recv(4096).decode())

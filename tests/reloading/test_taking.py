@@ -1,0 +1,233 @@
+"""A changed configuration is taken up while the daemon serves."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import trio
+
+from daemon import tree
+from daemon.control import call
+from daemon.crews.catalog import Catalog
+from daemon.crews.executor import Executor
+from daemon.journal import actor as journal
+from daemon.supervision.supervisor import Supervisor
+from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
+
+
+async def test_a_crew_comes_and_another_goes(daemon: Daemon) -> None:
+    daemon.write(crew("old"))
+    async with running(daemon):
+        old = await daemon.token("old")
+        daemon.write(crew("new", default=True))
+        assert "is reloaded: crews" in await daemon.hang_up()
+        token, kickoff_id = await daemon.kickoff("new")
+        assert (await daemon.end_of("new", token, kickoff_id))["result"] == "done"
+        assert (await daemon.get(f"/status/{kickoff_id}", token)).status_code == 200
+        assert (await daemon.get("/crews/old/inputs", old)).status_code == 401
+
+
+async def test_what_runs_goes_on(daemon: Daemon) -> None:
+    daemon.write(crew("one", WAIT + "; " + DONE, deadline=30))
+    async with running(daemon):
+        token, kickoff_id = await daemon.kickoff("one")
+        daemon.write(crew("one", "exit 7"))
+        await daemon.hang_up()
+        stop = f"{daemon.url}/crews/one/stop/{kickoff_id}"
+        answer = await daemon.client.post(stop, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200, answer.text
+        token, kickoff_id = await daemon.kickoff("one")
+        assert "7" in (await daemon.end_of("one", token, kickoff_id))["error"]
+
+
+async def test_a_crew_with_a_longer_grace_has_it(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Supervisor] = []
+
+    def note(*args: Any, **more: Any) -> Supervisor:
+        made.append(Supervisor(*args, **more))
+        return made[-1]
+
+    monkeypatch.setattr(tree, "Supervisor", note)
+    daemon.write(crew("one", grace=2))
+    async with running(daemon):
+        before = [each.longest_end for each in made]
+        daemon.write(crew("one", grace=2), crew("slow", grace=40))
+        await daemon.hang_up()
+        assert [each.longest_end - longest for each, longest in zip(made, before, strict=True)] == [
+            38.0,
+            38.0,
+        ]
+        daemon.write(crew("one", grace=2))  # what still runs of the other was promised its grace
+        await daemon.hang_up()
+        assert made[0].longest_end - before[0] == 38.0
+
+
+async def test_the_password_changes_with_its_file(daemon: Daemon) -> None:
+    secret = daemon.folder / "hash"
+    secret.write_text(HASH)
+    secret.chmod(0o600)
+    by_file: dict[str, object] = {"password_hash": "", "password_hash_file": str(secret)}
+    daemon.write(auth=by_file)
+    async with running(daemon):
+        session = (await daemon.login()).json()["token"]
+        secret.write_text(OTHER_HASH)
+        assert "is reloaded: auth.password_hash" in await daemon.hang_up()
+        assert (await daemon.login()).status_code == 401
+        assert (await daemon.login("open barley")).status_code == 200
+        assert (await daemon.get("/api/status", session)).status_code == 403
+
+
+async def test_a_session_goes_on_while_the_password_is_the_same(daemon: Daemon) -> None:
+    daemon.write()
+    async with running(daemon):
+        session = (await daemon.login()).json()["token"]
+        daemon.write(crew("one"))
+        await daemon.hang_up()
+        assert (await daemon.get("/api/status", session)).status_code == 200
+
+
+async def test_what_was_taken_is_what_the_next_file_is_compared_with(daemon: Daemon) -> None:
+    daemon.write()
+    async with running(daemon):
+        daemon.write(auth={"password_hash": OTHER_HASH})
+        await daemon.hang_up()
+        assert "nothing has changed" in await daemon.hang_up()
+        daemon.write()
+        assert "is reloaded: auth.password_hash" in await daemon.hang_up()
+        assert (await daemon.login()).status_code == 200
+
+
+async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) -> None:
+    daemon.write(server={"max_body": 4096})
+    async with running(daemon):
+        assert (await daemon.get("/api/sync-cookie")).status_code == 200
+        assert (await daemon.login("x" * 5000)).status_code == 413
+        assert (await daemon.login("x" * 2000)).status_code == 400
+        daemon.write(cookie={"open_to": []}, server={"max_body": 1024})
+        said = await daemon.hang_up()
+        assert "is reloaded: server.max_body, cookie.open_to" in said
+        assert (await daemon.get("/api/sync-cookie")).status_code == 403
+        assert (await daemon.login("x" * 2000)).status_code == 413
+
+
+async def test_what_is_kept_of_executions_changes(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PRUNE_EVERY", 0.05)
+    daemon.write(crew("one"))
+    async with running(daemon):
+        ended = []
+        for _ in range(2):
+            token, kickoff_id = await daemon.kickoff("one")
+            await daemon.end_of("one", token, kickoff_id)
+            ended.append(kickoff_id)
+        daemon.write(crew("one"), journal={"retention_count": 1})
+        assert "is reloaded: journal.retention_count" in await daemon.hang_up()
+        with trio.fail_after(PATIENCE):
+            while True:
+                answers = [await daemon.get(f"/crews/one/status/{id_}", token) for id_ in ended]
+                if [each.status_code for each in answers] == [404, 200]:
+                    break
+                await trio.sleep(0.01)
+
+
+async def test_a_request_under_way_ends_as_it_began(daemon: Daemon) -> None:
+    signal_file = daemon.folder / "go on"
+    waits = f"printf '{{\"type\":\"started\"}}\\n' >&3; until [ -e '{signal_file}' ]; do :; done; "
+    one = crew("one", waits + DONE.replace('{"type":"started"}\\n', ""), deadline=30)
+    daemon.write(one)
+    async with running(daemon):
+        token, kickoff_id = await daemon.kickoff("one")
+        events = f"{daemon.url}/crews/one/events/{kickoff_id}"
+        headers = {"Authorization": f"Bearer {token}"}
+        async with daemon.client.stream("GET", events, headers=headers) as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines)
+            daemon.write(one, server={"max_body": 1024})
+            await daemon.hang_up()
+            assert (await daemon.login("x" * 2000)).status_code == 413
+            signal_file.touch()
+            rest = "\n".join([line async for line in lines])
+    assert "crew_kickoff_completed" in rest
+
+
+async def test_nobody_is_let_in_to_a_crew_or_told_of_it_before_it_is_there(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    really, before = Executor.take, []
+
+    async def take(executor: Executor, catalog: Catalog) -> None:
+        told = await call(daemon.folder / "state", "crew token", {"name": "new"})
+        before.append((told["ok"], "is reloaded" in caplog.text))
+        await really(executor, catalog)
+
+    monkeypatch.setattr(Executor, "take", take)
+    daemon.write()
+    async with running(daemon):
+        daemon.write(crew("new"))
+        await daemon.hang_up()
+        assert await daemon.token("new")
+        assert before == [(False, False)]
+
+
+async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: Daemon) -> None:
+    daemon.write()
+    async with running(daemon):
+        daemon.write(crew("one", command=["/nowhere/at-all"]), crew("two"))
+        said = await daemon.hang_up()
+        assert "ERROR: a crew cannot run: " in said
+        assert "is reloaded: crews" in said
+        token, kickoff_id = await daemon.kickoff("two")
+        assert (await daemon.end_of("two", token, kickoff_id))["result"] == "done"
+
+
+async def test_a_crews_own_address_is_named_for_as_long_as_it_is_another_one(
+    daemon: Daemon,
+) -> None:
+    ports = []
+    with ExitStack() as held:
+        for _ in range(3):
+            free = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports.append(free.getsockname()[1])
+    here, there, taken = (f"127.0.0.1:{port}" for port in ports)
+    with socket.create_server(("127.0.0.1", ports[2])):
+        daemon.write(crew("one", bind=here), crew("two", bind=taken))
+        async with running(daemon):
+
+            async def named(**binds: str) -> list[str]:
+                daemon.write(*(crew(name, bind=bind) for name, bind in binds.items()))
+                said = await daemon.hang_up()
+                return [name for name in ("one", "two", "new") if f"bind of crew {name}" in said]
+
+            for _ in range(2):
+                assert await named(one=there) == ["one"]
+            assert await named(one=here) == []  # where it answers all the time
+            for _ in range(2):
+                assert await named() == ["one"]  # the address is open still
+            assert await named(one=here) == []
+            for _ in range(2):
+                assert await named(one=here, new=there) == ["new"]
+                assert await named(one=here, two=taken) == ["two"]  # it never got it
+
+
+async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    daemon.write(crew("one"))
+    async with running(daemon):
+        moved = crew("one", bind=f"127.0.0.1:{port}")
+        believing: dict[str, object] = {"trusted_proxies": ["0.0.0.0/0"]}
+        changed: dict[str, object] = {"sync_key": "k" * 43}
+        daemon.write(moved, server=believing, cookie=changed, logging={"level": "debug"})
+        for _ in range(2):
+            said = await daemon.hang_up()
+            assert "WARNING: these changes need a restart: cookie.sync_key" in said
+            assert "WARNING: server.trusted_proxies: believes the forwarding headers" in said
+            assert "k" * 43 not in said
+        assert logging.getLogger("daemon").level == logging.DEBUG
