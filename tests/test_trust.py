@@ -53,13 +53,25 @@ async def test_and_nobody_else(server: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert why(refusal.value) == "self-signed certificate"
 
 
+async def test_nor_a_certificate_of_another_name(
+    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, public = certificate_for("another.example", tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
+    url = f"https://{HOST}:{await serve_behind(context, nursery)}/"
+    async with open_client() as client:
+        with pytest.raises(httpx.ConnectError) as refusal:
+            await client.get(url)
+        assert f"certificate is not valid for '{HOST}'" in why(refusal.value)
+
+
+def open_too_many(_: Trust) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
 @pytest.fixture
 def no_descriptor(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The authorities cannot be read, until it is undone."""
-
-    def open_too_many(_: Trust) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     with monkeypatch.context() as patch:
         patch.setattr(Trust, "_read", open_too_many)
         yield patch
@@ -95,6 +107,13 @@ async def test_before_it_is_ready_nobody_is_trusted(server: str) -> None:
         assert why(refusal.value) == "self-signed certificate"
         await trust.ready()
         assert (await client.get(server)).status_code == 200
+
+
+async def test_they_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    trust = Trust()
+    await trust.ready()
+    monkeypatch.setattr(Trust, "_read", open_too_many)
+    await trust.ready()
 
 
 async def test_mozillas_authorities_count_where_the_system_has_none(
