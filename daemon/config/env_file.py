@@ -3,7 +3,8 @@
 The problem: the same file often serves a systemd unit, a shell and us, and the three read quotes
 and backslashes differently. The choice: what is taken here means the same to systemd
 (systemd.exec(5), EnvironmentFile); what would need its finer rules (values over several lines,
-escapes outside of double quotes) is refused, with the number of its line.
+escapes outside of double quotes), or is read otherwise by another release of it, is refused, with
+the number of its line.
 
 A message never holds anything of the file but a variable's name.
 """
@@ -17,6 +18,8 @@ from pydantic import SecretStr
 from daemon.config.crew_values import MOST_VARIABLES, variable, variable_value
 from daemon.config.values import Fault
 
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t"  # not those of other alphabets, which systemd takes for a part of the value
 _IN_SINGLE = re.compile(r"'([^']*)'")
 _IN_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r'\\(["\\`$])')
@@ -28,9 +31,14 @@ def parse(content: str) -> dict[str, SecretStr]:
     Empty lines and those that begin with # or ; are passed over.
     """
     found: dict[str, SecretStr] = {}
-    for number, line in enumerate(content.split("\n"), 1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#;":
+    for number, line in enumerate(_END_OF_LINE.split(content), 1):
+        stripped = line.strip(_BLANKS)
+        if not stripped:
+            continue
+        if stripped[0] in "#;":
+            if line.endswith("\\"):  # up to systemd 253 the next line is one of it
+                fault = f"line {number} is a comment that ends in a backslash"
+                raise Fault(fault, "take the backslash away")
             continue
         try:
             name, value = _assignment(stripped)
@@ -51,11 +59,11 @@ def _assignment(line: str) -> tuple[str, SecretStr]:
     if left.startswith("export "):
         raise Fault("begins with `export`", "take that word away")
     try:
-        name = variable(left.rstrip())
+        name = variable(left.rstrip(_BLANKS))
     except Fault as fault:
         raise Fault(f"sets what {fault.fault}", fault.remedy) from None
     try:
-        return name, variable_value(_unquoted(right.strip()))
+        return name, variable_value(_unquoted(right.strip(_BLANKS)))
     except Fault as fault:
         raise Fault(f"gives {name} a value that {fault.fault}", fault.remedy) from None
 

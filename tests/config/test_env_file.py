@@ -25,6 +25,9 @@ def read(content: str) -> dict[str, str]:
         ("KEY=it's", "it's"),
         ("KEY=ünï", "ünï"),
         ("KEY=value\r", "value"),
+        ("KEY='single' ", "single"),
+        ('KEY="a \\`b\\`"', "a `b`"),
+        ("KEY=no-break\xa0", "no-break\xa0"),
     ],
 )
 def test_a_value_is_what_systemd_takes_it_for(line: str, value: str) -> None:
@@ -35,10 +38,22 @@ def test_empty_lines_and_comments_are_passed_over() -> None:
     assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
 
 
+def test_a_line_ends_where_it_does_for_systemd() -> None:
+    assert read("A=1\r\nB=2\rC=3\x0b4\u20285\n") == {"A": "1", "B": "2", "C": "3\x0b4\u20285"}
+
+
+def test_there_may_be_128() -> None:
+    assert len(read("".join(f"A{i}=x\n" for i in range(128)))) == 128
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
         ("A=1\nhunter2", "line 2 is no NAME=VALUE"),
+        ("A=1\r\nhunter2", "line 2 is no NAME=VALUE"),
+        ("# hunter2\\\nA=1", "line 1 is a comment that ends in a backslash"),
+        ("A='hunter2\rB='", "line 1 gives A a value that does not end where its quotes do"),
+        ("A='hunter2'B'", "line 1 gives A a value that does not end where its quotes do"),
         ("export A=hunter2", "line 1 begins with `export`"),
         ("1A=hunter2", "line 1 sets what is no name for a variable"),
         ("HOME=hunter2", "line 1 sets what is set by the daemon"),
