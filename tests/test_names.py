@@ -75,6 +75,21 @@ async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) ->
         assert await trio.socket.getnameinfo(("127.0.0.1", 80), flags) == ("127.0.0.1", "80")
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"family": socket.AF_INET6, "flags": socket.AI_V4MAPPED},
+        {"type": socket.SOCK_DGRAM},
+        {"proto": socket.IPPROTO_UDP},
+        {"flags": socket.AI_CANONNAME},
+    ],
+)
+async def test_what_is_found_is_what_the_system_finds(wanted: dict[str, int]) -> None:
+    look_up_apart()
+    found = await trio.socket.getaddrinfo("localhost", 80, **wanted)
+    assert found == socket.getaddrinfo("localhost", 80, **wanted)
+
+
 async def test_those_that_were_given_up_hold_up_look_ups_and_nobody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -169,6 +169,23 @@ def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
         assert theirs.getsockname()[1] in doors.ports
 
 
+def test_one_that_is_taken_costs_no_other_address(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    crews = {"post": address_of(theirs), "mail": ANYWHERE}
+    with open_doors(ANYWHERE, crews) as doors:
+        assert (list(doors.crews), list(doors.crew_binds)) == (["mail"], ["mail"])
+        assert len(doors.main) == 1
+    assert "crew post: bind: cannot listen on 127.0.0.1" in caplog.text
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address_is_called_in_brackets() -> None:
+    with open_doors(Bind("::1", 0), {}) as doors:
+        (port,) = doors.ports
+        assert doors.urls == (f"http://[::1]:{port}",)
+
+
 def test_a_crews_wrong_one_costs_no_other_address(
     caplog: pytest.LogCaptureFixture, is_open: Callable[[int], bool]
 ) -> None:
