@@ -70,8 +70,9 @@ def state_directory(path: Path | str, environ: Mapping[str, str]) -> Path:
     found = read_tables(draft, Path(path))
     if found is None:
         raise ConfigError(draft.problems)
-    given = found.get("state")
-    draft.tables["state"] = dict(given) if isinstance(given, Mapping) else {}
+    _take_tables(draft, {"state": found.get("state", {})})
+    if draft.problems:
+        raise ConfigError(draft.problems)
     override(draft, {name: value for name, value in environ.items() if name == _STATE_DIRECTORY})
     try:
         return State.model_validate(draft.tables["state"]).directory

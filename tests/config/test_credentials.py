@@ -232,6 +232,7 @@ def test_where_the_state_is_can_be_told_without_the_secrets(config: Path) -> Non
     [
         ('[state]\ndirectory = "here"', "state.directory"),
         ("[state]\ndirectroy = 1", "state.directroy"),
+        ("state = 3", "state"),
         ("[state", "config.toml"),
     ],
 )
