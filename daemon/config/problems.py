@@ -159,7 +159,7 @@ def _fault(detail: ErrorDetails, field: FieldInfo) -> str:
     kind, ctx = detail["type"], detail.get("ctx", {})
     if kind in _TYPES:
         return _TYPES[kind]
-    if kind in ("greater_than_equal", "less_than_equal", "finite_number"):
+    if kind in ("greater_than_equal", "less_than_equal"):
         return _range(field)
     if kind == "literal_error":
         return f"must be one of {_listed(ctx)}"

@@ -6,11 +6,15 @@ import datetime
 from collections.abc import Callable
 
 import pytest
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from daemon.config import crew_values
 from daemon.config.crew_values import InputEntry
 from daemon.config.values import Fault
+
+
+def nested(levels: int) -> JsonValue:
+    return [nested(levels - 1)] if levels else 1
 
 
 @pytest.mark.parametrize("name", ["a", "0", "deal-post", 63 * "a"])
@@ -36,15 +40,15 @@ def test_what_is_no_slug_is_refused(name: object) -> None:
             {"name": "a", "default": {"b": [1, 2.5, True]}},
             InputEntry("a", False, {"b": [1, 2.5, True]}),
         ),
-        ({"name": "a", "description": "why"}, InputEntry("a", description="why")),
+        ({"name": "a", "default": None}, InputEntry("a", False, None)),
+        ({"name": "a", "default": nested(20)}, InputEntry("a", False, nested(20))),
+        ({"name": "a", "description": 2000 * "y"}, InputEntry("a", description=2000 * "y")),
+        ({"name": "a", "default": 1, "description": "y"}, InputEntry("a", False, 1, "y")),
+        (100 * "a", InputEntry(100 * "a")),
     ],
 )
 def test_an_input_is_taken(given: object, entry: InputEntry) -> None:
     assert crew_values.given_input(given) == entry
-
-
-def nested(levels: int) -> object:
-    return [nested(levels - 1)] if levels else 1
 
 
 @pytest.mark.parametrize(
@@ -62,8 +66,13 @@ def nested(levels: int) -> object:
         ({"name": "a", "required": "no"}, "neither true nor false"),
         ({"name": "a", "required": True, "default": 1}, "required and has a default"),
         ({"name": "a", "default": float("inf")}, "no number in JSON"),
+        ({"name": "a", "default": float("nan")}, "no number in JSON"),
         ({"name": "a", "default": [datetime.date(2020, 1, 1)]}, "JSON cannot hold"),
         ({"name": "a", "default": nested(21)}, "levels deep"),
+        ({"name": "a", "default": {"b": nested(20)}}, "levels deep"),
+        ({"name": "a", "default": "\ud800"}, "half of a character"),
+        ({"name": "a", "default": {"\ud800": 1}}, "half of a character"),
+        ({"name": "a", "description": 3}, "description"),
         ({"name": "a", "description": 2001 * "x"}, "description"),
     ],
 )
@@ -78,12 +87,14 @@ def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
     [
         (crew_values.argument, "a\0b", "NUL"),
         (crew_values.argument, 32769 * "x", "at most 32768 bytes"),
+        (crew_values.argument, 16385 * "á", "at most 32768 bytes"),
         (crew_values.argument, "\ud800", "half of a character"),
         (crew_values.argument, 3, "text in quotes"),
         (crew_values.variable_value, "hunter2\0", "NUL"),
         (crew_values.variable_value, 3, "text in quotes"),
         (crew_values.variable, "A-B", "no name for a variable"),
         (crew_values.variable, "", "no name for a variable"),
+        (crew_values.variable, 129 * "A", "no name for a variable"),
         (crew_values.variable, "TMPDIR", "set by the daemon"),
         (crew_values.variable, "SMARTLINKD_ANYTHING", "set by the daemon"),
     ],
@@ -95,6 +106,11 @@ def test_what_no_process_can_be_given_is_refused(
         rule(given)
     assert fault in refused.value.fault
     assert "hunter2" not in refused.value.fault
+
+
+def test_a_process_can_be_given_as_much_as_that() -> None:
+    assert crew_values.argument(16384 * "á") == 16384 * "á"
+    assert crew_values.variable(128 * "a") == 128 * "a"
 
 
 def test_the_value_of_a_variable_is_a_secret() -> None:

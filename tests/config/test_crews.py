@@ -269,38 +269,6 @@ def test_variables_set_what_crews_share(write: Write) -> None:
     assert settings.journal.retention_days == 7
 
 
-@pytest.mark.parametrize(
-    ("secret", "fault"),
-    [
-        ("swordfish-sword", "16 or more characters"),
-        ("sword\nlines of them", "one line"),
-        (" sword with a blank", "one line"),
-        ("whsec_", "24 bytes"),
-        ("whsec_c3dvcmRmaXNo", "24 bytes"),
-        ("whsec_swordfis-MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", "base64"),
-        ("whsec_swordfish", "base64"),
-    ],
-)
-def test_a_webhook_secret_that_is_none_is_refused(secret: str, fault: str) -> None:
-    with pytest.raises(ConfigError, match=rf"webhooks\.secret: .*{fault}") as refused:
-        build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})
-    assert "sword" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("secret", "key"),
-    [
-        ("", None),
-        ("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", b"0123456789abcdef01234567"),
-        ("swordfish sword1", b"swordfish sword1"),
-    ],
-)
-def test_a_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
-    found = build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}}).webhooks
-    assert (found.secret and found.secret.get_secret_value()) == key
-    assert "sword" not in repr(found)
-
-
 # --- variables for the worker --------------------------------------------------------------------
 
 
@@ -325,6 +293,19 @@ def test_the_variables_of_a_file_stand_beside_those_of_the_table(
 def test_a_variable_in_both_places_is_refused(write: Write, variables: Path) -> None:
     (made,) = load(write(with_file(variables, "environment = { MODEL_KEY = 'x' }")), {}).crews
     assert list(told(made)) == ['crew "greeter": environment.MODEL_KEY']
+
+
+@pytest.mark.parametrize("key", ["users", "tools", "inputs"])
+def test_a_name_stands_in_a_list_once(key: str) -> None:
+    found = told(entry(**{key: ["anna", "anna"]}))
+    assert found == {f'crew "greeter": {key}': "names one twice; keep one of them"}
+
+
+def test_a_table_may_have_128_variables() -> None:
+    variables = {f"A{number}": "x" for number in range(128)}
+    assert entry(environment=variables).problems == ()
+    found = told(entry(environment=variables | {"B": "x"}))
+    assert "must have at most 128 entries" in found['crew "greeter": environment']
 
 
 def test_more_than_a_process_can_be_given_is_refused() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from annotated_types import Ge, Le
-from pydantic import ValidationError
 
 from daemon.auth.passwords import hash_password
 from daemon.config import load
 from daemon.config.crews import CrewSection
-from daemon.config.section import MIB, Section
-from daemon.config.settings import SECTIONS, Server
+from daemon.config.problems import heading
+from daemon.config.section import DAY, GIB, KIB, MIB, Section
+from daemon.config.settings import SECTIONS, TABLES
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 HASH = hash_password("correct horse")
@@ -58,21 +58,37 @@ def test_its_defaults_of_a_crew_are_the_codes(crew: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "bounds"),
+    ("section", "key", "low", "high", "told"),
     [
-        ("max_running", "(1 to 256)"),
-        ("queue", "(0 to 10000)"),
-        ("deadline", "(1 to 604800)"),
-        ("human_deadline", "(1 to 2592000)"),
-        ("grace", "(1 to 300)"),
+        ("server", "max_body", KIB, 16 * MIB, "(1 KiB to 16 MiB)"),
+        ("server", "grace", 0, 300, "(0 to 300)"),
+        ("browser", "start_timeout", 1, 300, "(1 to 300)"),
+        ("browser", "job_timeout", 1, 600, "(1 to 600)"),
+        ("browser", "queue", 1, 10000, "(1 to 10000)"),
+        ("browser", "contexts", 1, 256, "(1 to 256)"),
+        ("marketplace", "chunk", 1, 50, "(1 to 50;"),
+        ("links", "remember", 0, 30 * DAY, "(up to 30 days)"),
+        ("products", "remember", 0, DAY, "(up to a day)"),
+        ("journal", "retention_days", 1, 3650, "(1 to 3650)"),
+        ("journal", "retention_count", 1, 1000000, "(1 to 1000000)"),
+        ("crews", "max_running", 1, 256, "(1 to 256)"),
+        ("crews", "queue", 0, 10000, "(0 to 10000)"),
+        ("crews", "deadline", 1, 604800, "(1 to 604800)"),
+        ("crews", "human_deadline", 1, 2592000, "(1 to 2592000)"),
+        ("crews", "memory", 16 * MIB, 256 * GIB, "(16 MiB to 256 GiB)"),
+        ("crews", "grace", 1, 300, "(1 to 300)"),
     ],
 )
-def test_the_bounds_of_a_crews_numbers_are_those_it_tells(key: str, bounds: str) -> None:
-    metadata = CrewSection.model_fields[key].metadata
-    low = next(m.ge for m in metadata if isinstance(m, Ge))
-    high = next(m.le for m in metadata if isinstance(m, Le))
-    assert bounds == f"({low} to {high})"
-    assert bounds in EXAMPLE.read_text()
+def test_the_bounds_of_a_number_are_those_it_tells(
+    section: str, key: str, low: int, high: int, told: str
+) -> None:
+    metadata = TABLES[section].model_fields[key].metadata
+    assert low == next(m.ge for m in metadata if isinstance(m, Ge))
+    assert high == next(m.le for m in metadata if isinstance(m, Le))
+    # What is told of a key stands between the one before it and itself.
+    _, above = EXAMPLE.read_text().split(f"{heading(section)}\n", 1)
+    above, _ = above.split(f"\n# {key} = ", 1)
+    assert told in above.rpartition("\n\n")[2].replace("\n#", "")
 
 
 @pytest.mark.parametrize(("name", "model"), [*SECTIONS.items(), ("crews", CrewSection)])
@@ -97,10 +113,3 @@ def test_it_loads_once_it_has_a_password(tmp_path: Path) -> None:
     settings = load(path, {})
     assert settings.auth.password_hash.get_secret_value() == HASH
     assert settings.crews == ()
-
-
-def test_the_longest_body_there_may_be_is_the_one_it_tells() -> None:
-    assert Server(max_body=16 * MIB).max_body == 16 * MIB
-    with pytest.raises(ValidationError, match="max_body"):
-        Server(max_body=16 * MIB + 1)
-    assert "(1 KiB to 16 MiB)" in EXAMPLE.read_text()

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from daemon.auth.passwords import hash_password
-from daemon.config import values
+from daemon.config import ConfigError, build, values
 from daemon.config.values import Bind, Fault
 
 HASH = hash_password("correct horse")
@@ -183,3 +183,35 @@ def test_an_address_to_listen_on_is_shown_as_it_is_written(
     given: Bind, shown: str, loopback: bool
 ) -> None:
     assert (str(given), given.loopback) == (shown, loopback)
+
+
+@pytest.mark.parametrize(
+    ("secret", "fault"),
+    [
+        ("swordfish-sword", "16 or more characters"),
+        ("sword\nlines of them", "one line"),
+        (" sword with a blank", "one line"),
+        ("whsec_", "24 bytes"),
+        ("whsec_c3dvcmRmaXNo", "24 bytes"),
+        ("whsec_swordfis-MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", "base64"),
+        ("whsec_swordfish", "base64"),
+    ],
+)
+def test_a_webhook_secret_that_is_none_is_refused(secret: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=rf"webhooks\.secret: .*{fault}") as refused:
+        build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})
+    assert "sword" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "key"),
+    [
+        ("", None),
+        ("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", b"0123456789abcdef01234567"),
+        ("swordfish sword1", b"swordfish sword1"),
+    ],
+)
+def test_a_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
+    found = build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}}).webhooks
+    assert (found.secret and found.secret.get_secret_value()) == key
+    assert "sword" not in repr(found)

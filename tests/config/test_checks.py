@@ -1,0 +1,38 @@
+"""What works, and leaves the owner less protected than they may think."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.config import build
+
+HASH = hash_password("correct horse")
+
+
+@pytest.mark.parametrize(
+    ("tables", "keys"),
+    [
+        ({"server": {"bind": "0.0.0.0:1"}}, []),
+        ({"cookie": {"open_to": ["0.0.0.0/0"]}}, []),
+        (
+            {"server": {"bind": "0.0.0.0:1"}, "cookie": {"open_to": ["10.0.0.0/8"]}},
+            ["cookie.open_to"],
+        ),
+        (
+            {"server": {"bind": "[::]:1"}, "cookie": {"open_to": ["127.0.0.0/8", "10.0.0.0/8"]}},
+            ["cookie.open_to"],
+        ),
+        ({"server": {"trusted_proxies": ["127.0.0.1", "::/0"]}}, ["server.trusted_proxies"]),
+        ({"server": {"trusted_proxies": ["192.0.2.7"]}}, []),
+        ({"marketplace": {"portal_url": "http://10.0.0.1:1"}}, ["marketplace.portal_url"]),
+        ({"marketplace": {"shop_url": "http://shop.example"}}, ["marketplace.shop_url"]),
+        ({"marketplace": {"portal_url": "http://127.0.0.1:1", "shop_url": "https://x.vn"}}, []),
+        ({"marketplace": {"portal_url": "http://localhost:1", "shop_url": "http://[::1]:1"}}, []),
+    ],
+)
+def test_what_leaves_the_owner_exposed_is_a_warning(
+    tables: dict[str, dict[str, object]], keys: list[str]
+) -> None:
+    settings = build({**tables, "auth": {"password_hash": HASH}})
+    assert [warning.key for warning in settings.warnings] == keys
