@@ -63,7 +63,7 @@ def _assignment(line: str) -> tuple[str, SecretStr]:
     except Fault as fault:
         raise Fault(f"sets what {fault.fault}", fault.remedy) from None
     try:
-        return name, variable_value(_unquoted(right.strip(_BLANKS)))
+        return name, variable_value(_unquoted(right.lstrip(_BLANKS)))
     except Fault as fault:
         raise Fault(f"gives {name} a value that {fault.fault}", fault.remedy) from None
 
