@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 # What every Debian has.
 ESSENTIAL = ("bash", "cat", "cp", "dirname", "env", "mkdir", "mktemp", "rm", "sed", "sh", "touch")
 CHROMIUM = "chromium-headless-shell"
-TEST_TOOLS = (CHROMIUM, "chromium", "oathtool", "zbarimg")
+TEST_TOOLS = (CHROMIUM, "chromium", "curl", "oathtool", "zbarimg")
 
 PYTHON = f"""
 case "$*" in
@@ -266,7 +266,7 @@ def test_only_missing_test_tools_are_installed(clone: Clone) -> None:
     clone.put("oathtool")
     clone.run("test")
     (install,) = [call for call in clone.calls() if " install --no-install" in call]
-    assert install.endswith("--no-install-recommends chromium zbar-tools")
+    assert install.endswith("--no-install-recommends chromium curl zbar-tools")
 
 
 def test_the_tests_are_four_stages(clone: Clone) -> None:

@@ -214,8 +214,8 @@ async def test_addresses_that_are_not_allowed_get_no_connection(receiver: Any, h
 
 
 async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenReceiver) -> None:
-    allowed = await open_receiver("127.0.0.2")
-    victim = await open_receiver("127.0.0.1", allowed.port)
+    victim = await open_receiver("127.0.0.1")  # where ports are in use, so it has the choice
+    allowed = await open_receiver("127.0.0.2", victim.port)
     url = f"http://hooks.example:{allowed.port}/"
     network = (ip_network("127.0.0.2"),)
     resolve = leads_to("127.0.0.2", "127.0.0.1")
@@ -235,8 +235,8 @@ async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenRe
 
 
 async def test_of_a_names_addresses_only_the_allowed_are_tried(open_receiver: OpenReceiver) -> None:
-    allowed = await open_receiver("127.0.0.2")
-    victim = await open_receiver("127.0.0.1", allowed.port)
+    victim = await open_receiver("127.0.0.1")  # where ports are in use, so it has the choice
+    allowed = await open_receiver("127.0.0.2", victim.port)
     outcome = await post(
         f"http://hooks.example:{allowed.port}/",
         allow=(ip_network("127.0.0.2"),),
