@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -190,8 +191,17 @@ def _serve(chosen: argparse.Namespace) -> int:
     from daemon import logs
 
     logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
+    gc.disable()  # it would go through what is imported, ten times, and find no garbage
+    with ThreadPoolExecutor(1) as beside:
+        # What takes its time there is the trial run of the password's hash, which is not Python.
+        reading = beside.submit(_settings, chosen.config)
+        import trio
+
+        from daemon import tree
+        from daemon.state import NotSaved, StateUnusable
+        from daemon.supervision.supervisor import Escalated
     try:
-        settings = _settings(chosen.config)
+        settings = reading.result()
     except ConfigError as wrong:
         for problem in wrong.problems:
             logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
@@ -199,13 +209,6 @@ def _serve(chosen: argparse.Namespace) -> int:
         Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
         return USAGE
     logs.set_level(settings.logging.level)
-    gc.disable()  # it would go through what is imported, ten times, and find no garbage
-    import trio
-
-    from daemon import tree
-    from daemon.state import NotSaved, StateUnusable
-    from daemon.supervision.supervisor import Escalated
-
     # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
     # for a tenth of a second, every few hundred requests.
     gc.freeze()
