@@ -19,8 +19,6 @@ from daemon.config import Bind
 from daemon.errors import Invalid
 from daemon.sandbox.server import open_sandbox
 
-USED = 'data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": %s}}'
-
 
 @pytest.mark.parametrize("failure", [demo.StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
 def test_a_step_that_failed_is_told_in_its_own_words(
