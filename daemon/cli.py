@@ -193,13 +193,17 @@ def _serve(chosen: argparse.Namespace) -> int:
     logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
     gc.disable()  # it would go through what is imported, ten times, and find no garbage
     with ThreadPoolExecutor(1) as beside:
-        # What takes its time there is the trial run of the password's hash, which is not Python.
+        # Most of that is the trial run of the password's hash, which needs no Python.
         reading = beside.submit(_settings, chosen.config)
         import trio
 
         from daemon import tree
         from daemon.state import NotSaved, StateUnusable
         from daemon.supervision.supervisor import Escalated
+    # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
+    # for a tenth of a second, every few hundred requests.
+    gc.freeze()
+    gc.enable()
     try:
         settings = reading.result()
     except ConfigError as wrong:
@@ -209,10 +213,6 @@ def _serve(chosen: argparse.Namespace) -> int:
         Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
         return USAGE
     logs.set_level(settings.logging.level)
-    # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
-    # for a tenth of a second, every few hundred requests.
-    gc.freeze()
-    gc.enable()
     code = OK
     try:
         trio.run(tree.serve, settings, given, partial(_settings, chosen.config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -224,6 +225,7 @@ def test_what_keeps_it_from_starting_is_a_record_each(
     path = tmp_path / "config.toml"
     path.write_text('[server]\nbind = "8787"\n')
     assert main(["serve", "--config", str(path)]) == 2
+    assert gc.isenabled()
     assert levels == ["info"]
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "server.bind",

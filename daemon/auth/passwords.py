@@ -59,6 +59,8 @@ class Passwords:
     def __init__(self, password_hash: SecretStr) -> None:
         self._hash = password_hash
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE)
+        self._told = False
+        """Of the shortage that there is; anybody may try, and each try would be a line."""
 
     async def is_right(self, password: str) -> bool:
         """Whether it is the owner's. Raises `Invalid` when it is too long to be one, and
@@ -66,16 +68,20 @@ class Passwords:
         """
         _check_length(password)
         try:
-            return await on_thread(
+            verdict = await on_thread(
                 _matches, self._hash.get_secret_value(), password, limiter=self._limiter
             )
         except VerificationError as shortage:
             # Nobody who may try a password may end the part that guards the door by it.
-            logger.warning("no password can be checked: %s", shortage)
+            if not self._told:
+                self._told = True
+                logger.warning("no password can be checked: %s", shortage)
             raise Unavailable(
                 f"no password can be checked at the moment ({shortage}); try again shortly",
                 retry_after=RETRY_AFTER,
             ) from None
+        self._told = False
+        return verdict
 
 
 def hash_password(password: str) -> str:

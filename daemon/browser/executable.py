@@ -63,15 +63,12 @@ def find(setting: Path | None) -> Path:
         if _is_snap(chosen):
             raise LaunchFailed(f"browser.executable: {chosen} {SNAP}; {REMEDY}")
         return chosen
-    snaps = []
-    for candidate in CANDIDATES:
-        found = shutil.which(candidate)
-        if found is not None:
-            if not _is_snap(Path(found)):
-                return Path(found)
-            snaps.append(found)
-    if snaps:
-        raise LaunchFailed(f"{snaps[0]} {SNAP}; {REMEDY}")
+    found = [Path(path) for path in map(shutil.which, CANDIDATES) if path is not None]
+    for program in found:
+        if not _is_snap(program):
+            return program
+    if found:
+        raise LaunchFailed(f"{found[0]} {SNAP}; {REMEDY}")
     raise LaunchFailed(f"no Chromium was found; {REMEDY}")
 
 

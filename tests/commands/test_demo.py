@@ -130,7 +130,7 @@ async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
     async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
         with pytest.raises(demo.StepFailed, match=r"^GET /api/x: ConnectError\("):
             await demo._ask(http, "/api/x", None)
-        tour_follows = demo._Tour("", "", None, print)._follow  # type: ignore[arg-type]  # unused
+        tour_follows = demo._Tour("", "", None, print)._follow  # type: ignore[arg-type]  # the sandbox is not asked
         with pytest.raises(demo.StepFailed, match=r"^GET /events: ConnectError\("):
             await tour_follows(http, "/events", "token")
 

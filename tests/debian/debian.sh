@@ -62,9 +62,8 @@ copy_project() {
     mkdir -p "$1"
     find "$1" -mindepth 1 -maxdepth 1 ! -name '.venv*' ! -name .container -exec rm -rf {} +
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$1"
-    # How the network is reached from here, and whom pip asks.
-    for file in resolv.conf hosts pip.conf; do
-        [ ! -e "/etc/$file" ] || cp "/etc/$file" "$tree/etc"
+    # How the network is reached from here, whom pip asks, and whom it trusts.
+    for file in resolv.conf hosts pip.conf ssl/certs/ca-certificates.crt; do
+        [ ! -e "/etc/$file" ] || cp "/etc/$file" "$tree/etc/$file"
     done
-    cp /etc/ssl/certs/ca-certificates.crt "$tree/etc/ssl/certs"
 }
