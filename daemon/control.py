@@ -43,7 +43,9 @@ A = TypeVar("A", bound="Arguments")
 class Arguments(BaseModel):
     """What a command is told beside its name. An unknown one is refused: it may be misspelt."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 class NoArguments(Arguments):

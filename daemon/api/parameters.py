@@ -39,7 +39,7 @@ class In:
 class Parameters(BaseModel):
     """What an operation takes beside its body. A field without a default has to be sent."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 def read(model: type[P]) -> P:

@@ -57,7 +57,7 @@ class Claims(BaseModel):
     """The payload of a token. Times are Unix seconds."""
 
     # The library keeps no token's parts.
-    model_config = ConfigDict(strict=True, frozen=True, cache_strings="keys")
+    model_config = ConfigDict(strict=True, frozen=True, cache_strings="keys", defer_build=True)
 
     iss: Literal["smartlinkd"]
     aud: Literal["smartlinkd"]

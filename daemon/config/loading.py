@@ -110,8 +110,10 @@ def _take_tables(draft: Draft, found: Mapping[str, object]) -> None:
 def _settings(draft: Draft) -> Settings:
     sections: dict[str, Section] = {}
     for name, model in SECTIONS.items():
+        given = draft.tables.get(name)
         try:
-            sections[name] = model.model_validate(draft.tables.get(name, {}))
+            # Defaults are not checked in either case, but here without what would check them.
+            sections[name] = model.model_validate(given) if given else model.model_construct()
         except ValidationError as error:
             draft.problems += from_pydantic(error, name, TABLES, draft.name, draft.remedy)
     draft.problems += checks.conflicts(draft)

@@ -28,6 +28,11 @@ SecretFile = Annotated[
 
 
 class Section(BaseModel):
-    """One table of the file. Values are not coerced: the text "32" is no number."""
+    """One table of the file. Values are not coerced: the text "32" is no number.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    What a table is checked by is made when there is one: most files have but a few of them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True
+    )

@@ -77,6 +77,7 @@ class Message(BaseModel):
         frozen=True,
         hide_input_in_errors=True,
         cache_strings="keys",  # what workers say is not said again
+        defer_build=True,
     )
 
     def __repr__(self) -> str:
@@ -225,7 +226,7 @@ class ProtocolFault:
 
 
 _FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
-    Annotated[FromWorker, Field(discriminator="type")], config=ConfigDict(cache_strings="keys")
+    Annotated[FromWorker, Field(discriminator="type")], config=ConfigDict(cache_strings="keys", defer_build=True)
 )
 
 

@@ -47,7 +47,11 @@ class ProductData(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+        defer_build=True,
     )
 
     name: str | None = None

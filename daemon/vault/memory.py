@@ -26,7 +26,7 @@ MAX_RECORD = 256 * 1024
 class Record(BaseModel):
     """The stored cookie with its label and the time of the last sync (aware, UTC)."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
 
     cookie_text: str = Field(repr=False)
     account_name: str

@@ -285,7 +285,7 @@ class CrewFailure(BaseModel):
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(serialize_by_alias=True)
+    model_config = ConfigDict(serialize_by_alias=True, defer_build=True)
 
 
 class InputsResponse(Answer):
