@@ -13,8 +13,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-import httpx
-
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
@@ -34,8 +32,9 @@ from daemon.crews.tools import tools
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention
-from daemon.marketplace.markets import Market, market
+from daemon.marketplace.markets import Market, host_and_port, market
 from daemon.marketplace.open_api import OpenApi
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.third_party import ThirdParty
 from daemon.notify.actor import Notifier
 from daemon.notify.notice import Place
@@ -90,7 +89,7 @@ def make_browser(
 def make_desk(
     settings: Settings,
     notifier: Notifier,
-    client: httpx.AsyncClient,
+    http: PlainHttp,
     browser: Browser | None,
     pauses: Pauses,
 ) -> Desk:
@@ -101,9 +100,9 @@ def make_desk(
     return Desk(
         DeskSetup(
             market=place,
-            links=_link_source(settings, client, place, browser),
-            products=_product_source(settings, client, place, browser),
-            resolver=HttpResolver(client, place),
+            links=_link_source(settings, http, place, browser),
+            products=_product_source(settings, http, place, browser),
+            resolver=HttpResolver(http, place),
             limits=_limits(settings),
             account_changed=notifier.account_changed,
             paused=pauses.kept,
@@ -179,28 +178,28 @@ def _market(settings: Settings) -> Market:
 def _ports_of(place: Market) -> set[int | None]:
     """Those that its pages are at, and the standard ones, where their pictures are."""
     urls = (place.portal_url, place.shop_url, *place.short_urls)
-    return {*STANDARD_PORTS, *(httpx.URL(url).port for url in urls)}
+    return {*STANDARD_PORTS, *(host_and_port(url)[1] for url in urls)}
 
 
 def _link_source(
-    settings: Settings, client: httpx.AsyncClient, place: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, place: Market, browser: Browser | None
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
-        return OpenApiLinks(_open_api(settings, client, place))
+        return OpenApiLinks(_open_api(settings, http, place))
     return BrowserLinks(browser, place, method=settings.marketplace.method)
 
 
 def _product_source(
-    settings: Settings, client: httpx.AsyncClient, place: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, place: Market, browser: Browser | None
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
         case "open_api":
-            api = _open_api(settings, client, place)
+            api = _open_api(settings, http, place)
             return ApiProducts(partial(api.product, default_cap=default_cap))
         case "third_party":
             estimates = settings.third_party
-            return ApiProducts(ThirdParty(client, place, estimates.url, estimates.fields).product)
+            return ApiProducts(ThirdParty(http, place, estimates.url, estimates.fields).product)
         case "portal" if browser is not None:
             return BrowserProducts(
                 browser, place, method=settings.products.method, default_cap=default_cap
@@ -209,8 +208,8 @@ def _product_source(
             return None
 
 
-def _open_api(settings: Settings, client: httpx.AsyncClient, place: Market) -> OpenApi:
-    return OpenApi(client, place, settings.open_api.app_id, settings.open_api.secret)
+def _open_api(settings: Settings, http: PlainHttp, place: Market) -> OpenApi:
+    return OpenApi(http, place, settings.open_api.app_id, settings.open_api.secret)
 
 
 def _limits(settings: Settings) -> DeskLimits:

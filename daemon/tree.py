@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import httpx
 import trio
 
 from daemon.api.services import CrewServices, Services
@@ -44,8 +43,9 @@ from daemon.conversion.pauses import Pauses
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, neighbourhood
+from daemon.later import import_later
 from daemon.logs import Event
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.metrics import Metrics
 from daemon.names import look_up_apart
 from daemon.notify.actor import Notifier
@@ -111,11 +111,11 @@ async def serve(
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
             async with (
                 shared_guardians(),
-                open_client() as client,
+                PlainHttp() as http,
                 sole_error(),
                 trio.open_nursery() as nursery,
             ):
-                supervisor = _plant(settings, client, catalog, doors, link, reread=reread)
+                supervisor = _plant(settings, http, catalog, doors, link, reread=reread)
                 await nursery.start(_stop_on_signals, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 logger.info("serving on %s", ", ".join(doors.urls), extra=Event.STARTED())
@@ -123,6 +123,7 @@ async def serve(
                     logger.info("crew %s has an address of its own: %s", name, url)
                 link.ready()
                 task_status.started(Listening(doors.urls))
+                await import_later()
     logger.info("stopped", extra=Event.STOPPED())
 
 
@@ -136,7 +137,7 @@ async def _supervise(
 
 def _plant(
     settings: Settings,
-    client: httpx.AsyncClient,
+    http: PlainHttp,
     catalog: Catalog,
     doors: Doors,
     link: Link,
@@ -144,7 +145,7 @@ def _plant(
     reread: Reread | None = None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
-    parts = _make_parts(settings, client, catalog, doors, link)
+    parts = _make_parts(settings, http, catalog, doors, link)
     over_crews = _over(parts.crews)
 
     def snapshot() -> list[ChildSnapshot]:
@@ -202,7 +203,7 @@ class _Parts:
 
 
 def _make_parts(
-    settings: Settings, client: httpx.AsyncClient, catalog: Catalog, doors: Doors, link: Link
+    settings: Settings, http: PlainHttp, catalog: Catalog, doors: Doors, link: Link
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
@@ -215,7 +216,7 @@ def _make_parts(
     notifier = make_notifier(settings)
     browser = make_browser(settings, notifier, own_ports=doors.ports)
     pauses = Pauses(directory)
-    desk = make_desk(settings, notifier, client, browser, pauses)
+    desk = make_desk(settings, notifier, http, browser, pauses)
     crews = make_crews(settings, notifier, catalog, desk, vault)
     return _Parts(auth, vault, notifier, browser, pauses, desk, crews)
 

@@ -13,10 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.crews.webhooks.connecting import resolve
+from daemon.crews.webhooks.connecting import look_up as webhooks_look_up
 from daemon.crews.webhooks.retrying import Silence
 from daemon.crews.webhooks.sending import open_sender
-from daemon.marketplace.plain_http import NoAnswer, call, open_client
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp
 from daemon.names import LOOK_UPS, look_up_apart
 
 HANG = 10.0
@@ -39,9 +39,9 @@ async def look_up() -> None:
 
 
 async def by_client() -> None:
-    async with open_client() as client:
+    async with PlainHttp() as client:
         with pytest.raises(NoAnswer, match="ConnectError"):
-            await call(client, "GET", URL, deadline=HANG, max_body=1)
+            await client.call("GET", URL, deadline=HANG, max_body=1)
 
 
 async def by_stream() -> None:
@@ -58,7 +58,7 @@ async def by_webhook() -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [look_up, partial(resolve, "localhost"), by_client, by_stream, by_webhook]
+    "way", [look_up, partial(webhooks_look_up, "localhost"), by_client, by_stream, by_webhook]
 )
 async def test_a_look_up_needs_no_thread_of_everybodys(
     no_thread_free: None, way: Callable[[], Awaitable[None]]

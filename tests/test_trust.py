@@ -15,7 +15,8 @@ import trio
 
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.crews.webhooks.sending import open_sender
-from daemon.marketplace.plain_http import NoAnswer, call, open_client
+from daemon.marketplace.plain_client import open_client
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp
 from daemon.trust import Trust
 from tests.fakes.certificate import certificate_for, serve_behind
 
@@ -80,13 +81,13 @@ def no_descriptor(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatc
 async def test_while_the_authorities_cannot_be_read_there_is_no_answer(
     server: str, no_descriptor: pytest.MonkeyPatch
 ) -> None:
-    async with open_client() as client:
+    async with PlainHttp() as client:
         with pytest.raises(
             NoAnswer, match=rf"certificates cannot be read \({TOO_MANY}\); the next call"
         ):
-            await call(client, "GET", server, deadline=5, max_body=9)
+            await client.call("GET", server, deadline=5, max_body=9)
         no_descriptor.undo()
-        assert (await call(client, "GET", server, deadline=5, max_body=9)).status == 200
+        assert (await client.call("GET", server, deadline=5, max_body=9)).status == 200
 
 
 async def test_nor_is_a_webhook_called(server: str, no_descriptor: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Annotated, Final
 
-import pyotp
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as model
 
@@ -65,6 +64,8 @@ class SecondFactor:
         `code` passed `check_code`; `now` is in Unix seconds. All steps in reach are compared,
         each in constant time.
         """
+        import pyotp  # noqa: PLC0415 - see daemon/later.py
+
         hotp = pyotp.HOTP(self.secret.get_secret_value())
         step = int(now) // STEP
         in_reach = range(max(0, step - SKEW), step + SKEW + 1)  # a clock may start in 1970
@@ -85,10 +86,11 @@ class Setup:
 
 def new_setup() -> Setup:
     """A fresh secret, and the QR code that an authenticator app reads it from."""
-    secret = pyotp.random_base32()
-    uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
+    import pyotp  # noqa: PLC0415 - see daemon/later.py
     import segno  # noqa: PLC0415 - it is needed once in a daemon's life
 
+    secret = pyotp.random_base32()
+    uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
     # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
     return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
 

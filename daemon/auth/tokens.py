@@ -22,12 +22,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal
 
-import jwt
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from daemon.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from jwt import PyJWS
 
 Purpose = Literal["session", "mfa"]
 
@@ -44,8 +47,6 @@ CLOCK_SKEW: Final = 60
 """Seconds by which the clock may have been set back since a token was made (an NTP step)."""
 
 _ALGORITHM: Final = "HS256"
-_JWS = jwt.PyJWS()
-_HEADER = _JWS.encode(b"", bytes(32), _ALGORITHM).partition(".")[0] + "."
 
 _REFUSAL: Final[dict[Purpose, str]] = {
     "session": "the session token is invalid or has expired; log in again at /api/auth/login",
@@ -105,7 +106,7 @@ class Tokens:
             password=self._password,
         )
         payload = claims.model_dump_json().encode()
-        return _JWS.encode(payload, self._secret.get_secret_value(), _ALGORITHM)
+        return _jws().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
 
     def read(self, token: str, purpose: Purpose, *, now: float) -> Claims:
         """The claims of a token that is ours, for this purpose and password, and in its time.
@@ -125,19 +126,34 @@ class Tokens:
         return claims
 
     def _signed_claims(self, token: str) -> Claims | None:
-        if len(token) > MAX_TOKEN or not token.startswith(_HEADER) or not token.isascii():
+        from jwt import PyJWTError  # noqa: PLC0415 - see daemon/later.py
+
+        if len(token) > MAX_TOKEN or not token.startswith(_header()) or not token.isascii():
             return None
         digest = hashlib.sha256(token.encode()).digest()
         claims = self._known.get(digest)
         if claims is None:
             try:
-                payload = _JWS.decode(
+                payload = _jws().decode(
                     token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]
                 )
                 claims = Claims.model_validate_json(payload)
-            except (jwt.PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
+            except (PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
                 return None
             self._known[digest] = claims
             if len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
         return claims
+
+
+@cache
+def _jws() -> PyJWS:
+    import jwt  # noqa: PLC0415 - see daemon/later.py
+
+    return jwt.PyJWS()
+
+
+@cache
+def _header() -> str:
+    """What each of our tokens begins with."""
+    return _jws().encode(b"", bytes(32), _ALGORITHM).partition(".")[0] + "."

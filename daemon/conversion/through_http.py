@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
-import httpx
-
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import Lanes, resolve
 
 logger = logging.getLogger(__name__)
@@ -17,14 +16,14 @@ logger = logging.getLogger(__name__)
 class HttpResolver:
     """Follows short links with a client that keeps no cookies."""
 
-    def __init__(self, client: httpx.AsyncClient, market: Market) -> None:
-        self._client = client
+    def __init__(self, http: PlainHttp, market: Market) -> None:
+        self._http = http
         self._market = market
         self._lanes = Lanes(market)
 
     async def resolve(self, short: Short) -> Product | int:
         """See `Resolver`."""
-        found = await resolve(self._client, short, self._market, self._lanes)
+        found = await resolve(self._http, short, self._market, self._lanes)
         if isinstance(found, Product):
             return found
         logger.info("short link %s: %s", short.url, found.why)

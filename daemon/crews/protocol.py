@@ -226,7 +226,8 @@ class ProtocolFault:
 
 
 _FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
-    Annotated[FromWorker, Field(discriminator="type")], config=ConfigDict(cache_strings="keys", defer_build=True)
+    Annotated[FromWorker, Field(discriminator="type")],
+    config=ConfigDict(cache_strings="keys", defer_build=True),
 )
 
 

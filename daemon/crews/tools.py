@@ -28,9 +28,7 @@ TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
 Tool = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 """The arguments of a `tool_call` → its result. Raises `Refused`, whose text is for the crew."""
 
-_MAPPING = TypeAdapter(
-    dict[str, SuccessEntry | FailureEntry], config=ConfigDict(defer_build=True)
-)
+_MAPPING = TypeAdapter(dict[str, SuccessEntry | FailureEntry], config=ConfigDict(defer_build=True))
 
 
 class _Arguments(LinksRequest):

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import hmac
 import os
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretBytes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 _NONCE: Final = 12
@@ -34,7 +36,7 @@ class Seal:
         """`key` has 32 bytes. Raises `ValueError` for another length."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"the journal's key has {len(key)} bytes; it needs {KEY_BYTES}")
-        self._cipher = AESGCM(hmac.digest(key.get_secret_value(), use.encode(), "sha256"))
+        self._subkey = hmac.digest(key.get_secret_value(), use.encode(), "sha256")
 
     def seal(self, content: bytes, context: str) -> bytes:
         """Encrypt; the same content is never the same twice."""
@@ -43,7 +45,15 @@ class Seal:
 
     def open(self, sealed: bytes, context: str) -> bytes:
         """The content. Raises `NotSealed`."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see daemon/later.py
+
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):
             raise NotSealed("a value that does not open under its key") from None
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
+
+        return AESGCM(self._subkey)

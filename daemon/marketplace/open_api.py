@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
 from pydantic import SecretStr
 
 from daemon.marketplace import links
@@ -36,7 +35,7 @@ from daemon.marketplace.errors import (
     PortalSilent,
 )
 from daemon.marketplace.markets import Market
-from daemon.marketplace.plain_http import NoAnswer, Reply, call
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from daemon.marketplace.products import (
     Facts,
     ProductData,
@@ -71,21 +70,18 @@ def signature(app_id: str, timestamp: int, body: str, secret: str) -> str:
 
 
 class OpenApi:
-    """One owner's access to the API of one market.
-
-    `client` is one of `plain_http.open_client`, owned by the caller; `clock` gives Unix seconds.
-    """
+    """One owner's access to the API of one market. `clock` gives Unix seconds."""
 
     def __init__(
         self,
-        client: httpx.AsyncClient,
+        http: PlainHttp,
         market: Market,
         app_id: str,
         secret: SecretStr,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client = client
+        self._http = http
         self._market = market
         self._app_id = app_id
         self._secret = secret
@@ -129,8 +125,7 @@ class OpenApi:
         timestamp = int(self._clock())
         signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
         try:
-            reply = await call(
-                self._client,
+            reply = await self._http.call(
                 "POST",
                 self._market.open_api_url,
                 deadline=DEADLINE,

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
-import httpx
 import trio
 
 from daemon.marketplace.links import NotALink, Page, Product, Short, follow
 from daemon.marketplace.markets import Market, host_and_port
-from daemon.marketplace.plain_http import NoAnswer, Reply, call
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from daemon.marketplace.session import sign_of_url
 
 logger = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class Lanes:
 
 
 async def resolve(
-    client: httpx.AsyncClient,
+    http: PlainHttp,
     short: Short,
     market: Market,
     lanes: Lanes,
@@ -74,23 +73,23 @@ async def resolve(
 ) -> Product | NotALink | Unresolved:
     """The product that a short link stands for.
 
-    `client` is one of `plain_http.open_client`; `lanes` are one for all who resolve short links of
-    the `market`. Never raises for anything the network does. Takes at most `DEADLINE` seconds, and
-    each hop `hop_deadline` of them, in which the wait for its lane does not count.
+    `lanes` are one for all who resolve short links of the `market`. Never raises for anything the
+    network does. Takes at most `DEADLINE` seconds, and each hop `hop_deadline` of them, in which
+    the wait for its lane does not count.
     """
     with trio.move_on_after(DEADLINE):
-        return await _follow(client, short, market, lanes, hop_deadline)
+        return await _follow(http, short, market, lanes, hop_deadline)
     return Unresolved(f"no answer within {DEADLINE:g} seconds")
 
 
 async def _follow(
-    client: httpx.AsyncClient, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+    http: PlainHttp, short: Short, market: Market, lanes: Lanes, hop_deadline: float
 ) -> Product | NotALink | Unresolved:
     here, seen = short.url, {short.url}
     for _ in range(MAX_HOPS):
         try:
             async with lanes.to(here):
-                reply = await call(client, "GET", here, deadline=hop_deadline, max_body=MAX_BODY)
+                reply = await http.call("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
         except NoAnswer as silence:
             return Unresolved(str(silence))
         found = _next(reply, here, market)

@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
 from daemon.marketplace import links
 from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from daemon.marketplace.markets import Market
-from daemon.marketplace.plain_http import NoAnswer, Reply, call
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from daemon.marketplace.products import FIELD_NAMES, ProductData, link_of
 from daemon.marketplace.values import (
     as_text,
@@ -49,7 +47,7 @@ class ThirdParty:
 
     def __init__(
         self,
-        client: httpx.AsyncClient,
+        http: PlainHttp,
         market: Market,
         url_template: str,
         fields: Mapping[str, str],
@@ -57,7 +55,7 @@ class ThirdParty:
         unknown = sorted(set(fields) - set(FIELD_NAMES))
         if unknown:
             raise ValueError(f"{unknown[0]!r} is no field; use one of {', '.join(FIELD_NAMES)}")
-        self._client = client
+        self._http = http
         self._market = market
         self._url_template = url_template
         self._places = {name: fields.get(name, name) for name in FIELD_NAMES}
@@ -69,8 +67,8 @@ class ThirdParty:
         followed: whoever was configured is who is told.
         """
         try:
-            reply = await call(
-                self._client, "GET", self._url(product), deadline=DEADLINE, max_body=MAX_BODY
+            reply = await self._http.call(
+                "GET", self._url(product), deadline=DEADLINE, max_body=MAX_BODY
             )
         except NoAnswer as silence:
             raise PortalSilent(f"the estimate service ({silence})") from None

@@ -25,7 +25,7 @@ from daemon.auth import passwords
 from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
 from daemon.config import Settings, build
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
@@ -278,7 +278,7 @@ def quick_start() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_matches", cache(passwords._matches))
         # No certificates are read: all that the daemon calls here is on loopback, without TLS.
-        patch.setattr(tree, "open_client", lambda: open_client(plain_transport()))
+        patch.setattr(tree, "PlainHttp", lambda: PlainHttp(plain_transport()))
         yield
 
 

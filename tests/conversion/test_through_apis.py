@@ -14,7 +14,7 @@ from daemon.marketplace.errors import NotThere, OpenApiBusy
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.open_api import OpenApi
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.products import ProductData
 
 VN = market("vn")
@@ -31,7 +31,7 @@ async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
         data = {"data": {"generateShortLink": {"shortLink": link}}}
         return httpx.Response(200, json=BUSY if item in busy else data)
 
-    async with open_client(httpx.MockTransport(answer)) as client:
+    async with PlainHttp(httpx.MockTransport(answer)) as client:
         links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
         rows = await links.create(None, [Product(7, item) for item in items], ())
     assert all(row == UNKNOWN_ROW for row in rows if row.short_link is None)

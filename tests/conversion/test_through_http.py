@@ -12,7 +12,7 @@ from daemon.conversion.through_http import HttpResolver
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import Short
 from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import HOPS_AT_ONCE
 
 
@@ -28,7 +28,7 @@ async def test_all_links_of_a_silent_host_wait_for_each_other(
     async def one(resolver: HttpResolver, number: int) -> None:
         codes.append(await resolver.resolve(Short(f"https://s.shopee.vn/a{number}")))
 
-    async with open_client(httpx.MockTransport(silent)) as client:
+    async with PlainHttp(httpx.MockTransport(silent)) as client:
         resolver = HttpResolver(client, market("vn"))
         async with trio.open_nursery() as nursery:
             for number in range(HOPS_AT_ONCE + 1):

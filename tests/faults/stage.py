@@ -38,6 +38,7 @@ from daemon.crews.executor import Executor
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.parts import Crews
 from daemon.sandbox.answers import product_link
 from daemon.sandbox.products import product_of
@@ -295,14 +296,13 @@ class Stage:
         self.browser = Browser(
             _generation(self.machine), queue=8, backoff=Backoff(jitter=0.0), chance=self._chance()
         )
-        transport = httpx.MockTransport(lambda _: httpx.Response(404))
-        client = httpx.AsyncClient(transport=transport, trust_env=False)
+        http = PlainHttp(httpx.MockTransport(lambda _: httpx.Response(404)))
         doors = SimpleNamespace(
             main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
         )
         catalog = read_catalog(self._settings)
         self._supervisor = tree._plant(
-            self._settings, client, catalog, cast(Any, doors), Link(NOTHING)
+            self._settings, http, catalog, cast(Any, doors), Link(NOTHING)
         )
 
     async def _supervise(

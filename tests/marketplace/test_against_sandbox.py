@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -16,7 +15,7 @@ from daemon.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, Por
 from daemon.marketplace.links import NotALink, Product, Short, parse
 from daemon.marketplace.markets import Market, market
 from daemon.marketplace.open_api import OpenApi
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
 from daemon.marketplace.third_party import ThirdParty
 from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
@@ -32,7 +31,7 @@ HEADPHONES = Product(55104422, 21334455667)
 class World:
     sandbox: Sandbox
     market: Market
-    client: httpx.AsyncClient
+    client: PlainHttp
 
     def open_api(self, app_id: str = APP_ID, secret: str = SECRET) -> OpenApi:
         return OpenApi(self.client, self.market, app_id, SecretStr(secret))
@@ -40,7 +39,7 @@ class World:
 
 @asynccontextmanager
 async def open_world() -> AsyncIterator[World]:
-    async with open_sandbox() as sandbox, open_client() as client:
+    async with open_sandbox() as sandbox, PlainHttp() as client:
         place = market(
             "vn",
             portal_url=sandbox.portal_url,

@@ -27,7 +27,7 @@ from daemon.marketplace.errors import (
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.open_api import OpenApi, signature
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.products import ProductData
 
 VN = market("vn")
@@ -71,15 +71,15 @@ class Api:
         return str(json.loads(self.requests[-1].content)["query"])
 
     async def link(self, *sub_ids: str) -> Row:
-        async with open_client(httpx.MockTransport(self)) as client:
+        async with PlainHttp(httpx.MockTransport(self)) as client:
             return await open_api(client).short_link(ITEM, sub_ids)
 
     async def product(self) -> ProductData:
-        async with open_client(httpx.MockTransport(self)) as client:
+        async with PlainHttp(httpx.MockTransport(self)) as client:
             return await open_api(client).product(ITEM, default_cap=30_000)
 
 
-def open_api(client: httpx.AsyncClient) -> OpenApi:
+def open_api(client: PlainHttp) -> OpenApi:
     return OpenApi(client, VN, "123456", SecretStr(SECRET), clock=lambda: 1577836800.9)
 
 
@@ -207,13 +207,13 @@ async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> Non
         await trio.sleep_forever()
         raise AssertionError
 
-    async with open_client(httpx.MockTransport(silent)) as client:
+    async with PlainHttp(httpx.MockTransport(silent)) as client:
         with pytest.raises(PortalSilent, match="within 15 seconds"):
             await open_api(client).short_link(ITEM, [])
 
 
 async def test_the_secret_is_in_no_error_and_no_repr() -> None:
-    async with open_client(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
+    async with PlainHttp(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
         api = open_api(client)
         with pytest.raises(OpenApiRefused) as caught:
             await api.short_link(ITEM, [])

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from daemon import __version__
-from daemon.marketplace.plain_http import NoAnswer, Reply, call, open_client
+from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 
 URL = "https://shop.example/secret-path?secret=1"
 MANY = 150
@@ -21,8 +21,8 @@ MANY = 150
 async def ask(handler: object, **options: object) -> Reply:
     transport = httpx.MockTransport(handler)  # type: ignore[arg-type]
     bounds: dict[str, object] = {"deadline": 5.0, "max_body": 100} | options
-    async with open_client(transport) as client:
-        return await call(client, "GET", URL, **bounds)  # type: ignore[arg-type]
+    async with PlainHttp(transport) as client:
+        return await client.call("GET", URL, **bounds)  # type: ignore[arg-type]
 
 
 class Drip(httpx.AsyncByteStream):
@@ -62,10 +62,9 @@ async def test_cookies_are_never_kept() -> None:
         cookies.append(request.headers.get("cookie"))
         return httpx.Response(200, headers={"Set-Cookie": "SPC_F=1; Path=/; Domain=shop.example"})
 
-    async with open_client(httpx.MockTransport(handler)) as client:
+    async with PlainHttp(httpx.MockTransport(handler)) as client:
         for _ in range(2):
-            await call(client, "GET", URL, deadline=5, max_body=10)
-        assert not client.cookies
+            await client.call("GET", URL, deadline=5, max_body=10)
     assert cookies == [None, None]
 
 
@@ -122,9 +121,9 @@ async def test_nobody_waits_for_connections_of_others(nursery: trio.Nursery) -> 
 
     (listener,) = await nursery.start(partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with open_client() as client, trio.open_nursery() as asking:
+    async with PlainHttp() as client, trio.open_nursery() as asking:
         for _ in range(MANY):
-            asking.start_soon(partial(call, client, "GET", url, deadline=60, max_body=1))
+            asking.start_soon(partial(client.call, "GET", url, deadline=60, max_body=1))
         with trio.fail_after(5):
             for _ in range(MANY):
                 await connected.acquire()
@@ -145,8 +144,8 @@ async def test_no_proxy_of_the_environment_is_asked(
     monkeypatch.delenv("no_proxy", raising=False)
     (listener,) = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with open_client() as client:
-        assert (await call(client, "GET", url, deadline=5, max_body=1)).status == 204
+    async with PlainHttp() as client:
+        assert (await client.call("GET", url, deadline=5, max_body=1)).status == 204
     nursery.cancel_scope.cancel()
 
 
@@ -211,13 +210,13 @@ async def test_every_charset_is_taken_for_utf8(charset: str) -> None:
     ],
 )
 async def test_an_address_that_cannot_be_written_gets_no_answer(url: str) -> None:
-    async with open_client(httpx.MockTransport(lambda _: httpx.Response(200))) as client:
+    async with PlainHttp(httpx.MockTransport(lambda _: httpx.Response(200))) as client:
         with pytest.raises(NoAnswer) as caught:
-            await call(client, "GET", url, deadline=5, max_body=10)
+            await client.call("GET", url, deadline=5, max_body=10)
     assert str(caught.value) == "its address cannot be written in a request"
 
 
 async def test_nor_does_a_name_that_dns_cannot_hold() -> None:
-    async with open_client() as client:
+    async with PlainHttp() as client:
         with pytest.raises(NoAnswer, match="cannot be written"):
-            await call(client, "GET", f"http://{'a' * 64}.example/", deadline=5, max_body=10)
+            await client.call("GET", f"http://{'a' * 64}.example/", deadline=5, max_body=10)

@@ -12,7 +12,7 @@ import trio.testing
 
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import (
     DEADLINE,
     HOPS_AT_ONCE,
@@ -60,7 +60,7 @@ class Web:
         return answer
 
     async def resolve(self) -> Resolved:
-        async with open_client(httpx.MockTransport(self)) as client:
+        async with PlainHttp(httpx.MockTransport(self)) as client:
             return await resolve(client, Short(START), VN, Lanes(VN))
 
 
@@ -206,7 +206,7 @@ async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockCl
         await trio.sleep_forever()
         raise AssertionError
 
-    async with open_client(httpx.MockTransport(slow)) as client:
+    async with PlainHttp(httpx.MockTransport(slow)) as client:
         found = await resolve(client, Short(START), VN, Lanes(VN), hop_deadline=8)
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
@@ -237,7 +237,7 @@ async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
     dead, lanes = Dead("s.shopee.vn"), Lanes(VN)
     ended: dict[float, int] = {}
     silences = set()
-    async with open_client(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
+    async with PlainHttp(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
 
         async def one(number: int) -> None:
             short = Short(f"https://s.shopee.vn/a{number}")

@@ -13,7 +13,7 @@ import trio.testing
 from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.products import FIELD_NAMES, ProductData
 from daemon.marketplace.third_party import ThirdParty
 
@@ -52,7 +52,7 @@ async def ask(
             status, text=json.dumps(answer), headers={"Location": "https://evil.example/"}
         )
 
-    async with open_client(httpx.MockTransport(handler)) as client:
+    async with PlainHttp(httpx.MockTransport(handler)) as client:
         return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
 
 
@@ -83,7 +83,7 @@ async def test_fields_elsewhere_in_the_answer() -> None:
 
 def test_a_field_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
-        ThirdParty(httpx.AsyncClient(), VN, TEMPLATE, {"shop_name": "x"})
+        ThirdParty(PlainHttp(), VN, TEMPLATE, {"shop_name": "x"})
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> Non
         await trio.sleep_forever()
         raise AssertionError
 
-    async with open_client(httpx.MockTransport(silent)) as client:
+    async with PlainHttp(httpx.MockTransport(silent)) as client:
         with pytest.raises(PortalSilent, match="within 10 seconds"):
             await ThirdParty(client, VN, TEMPLATE, {}).product(ITEM)

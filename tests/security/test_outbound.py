@@ -23,7 +23,7 @@ from daemon.crews.webhooks.targets import check_url
 from daemon.errors import Invalid
 from daemon.marketplace.links import NotALink, Short
 from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
 from tests.fakes.certificate import certificate_for
 
@@ -107,7 +107,7 @@ async def test_a_short_link_leads_out_of_the_market_in_no_way(url: str, way: str
         except UnicodeEncodeError:  # no header can hold it
             return WAYS["page"](url)
 
-    async with open_client(httpx.MockTransport(answer)) as client:
+    async with PlainHttp(httpx.MockTransport(answer)) as client:
         assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), NotALink)
     assert asked == [SHORT.url]
 
@@ -166,7 +166,7 @@ async def test_a_name_of_the_market_that_leads_inside_tells_nothing_there(
     nursery.start_soon(partial(trio.serve_listeners, listen_in, listeners))
     names = LeadsHere(victim.port)
     trio.socket.set_custom_hostname_resolver(names)
-    async with open_client() as client:
+    async with PlainHttp() as client:
         with trio.fail_after(10):
             assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), Unresolved)
     nursery.cancel_scope.cancel()

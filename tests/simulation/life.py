@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import pytest
 import trio
 
@@ -24,6 +23,7 @@ from daemon.config import Settings
 from daemon.control import Commands
 from daemon.conversion.desk import Desk
 from daemon.crews.catalog import read_catalog
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.parts import Crews
 from daemon.service_manager.given import NOTHING
 from daemon.service_manager.link import Link
@@ -91,9 +91,7 @@ class _Doors:
 class Life:
     """A daemon process. `live` is its life; whoever holds it may end it, or strike at a part."""
 
-    def __init__(
-        self, settings: Settings, client: httpx.AsyncClient, wall: Callable[[], float]
-    ) -> None:
+    def __init__(self, settings: Settings, http: PlainHttp, wall: Callable[[], float]) -> None:
         parts: dict[str, Any] = {}
 
         def kept(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,7 +111,7 @@ class Life:
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
-            self.supervisor = tree._plant(settings, client, catalog, doors, Link(NOTHING))
+            self.supervisor = tree._plant(settings, http, catalog, doors, Link(NOTHING))
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()

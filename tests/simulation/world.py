@@ -23,7 +23,7 @@ from daemon.config import build
 from daemon.conversion.pauses import Pauses
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.journal.errors import UnusableJournal
-from daemon.marketplace.plain_http import open_client
+from daemon.marketplace.plain_http import PlainHttp
 from daemon.sandbox import spoil
 from daemon.sandbox.portal import portal_app
 from daemon.sandbox.shop import shop_app
@@ -105,7 +105,7 @@ class World(Weather):
         self.internet = Internet()
         self.receivers = [self._receiver(host) for host in HOSTS]
         self.disk = Disk()
-        self._client = open_client(Plain(self.network))
+        self._http = PlainHttp(Plain(self.network))
         self._install(patch)
 
     def _receiver(self, host: str) -> Watched:
@@ -172,7 +172,7 @@ class World(Weather):
         while True:
             self.life = Life(
                 build(configuration(self._state, self.machine.executable, self.workers.program)),
-                self._client,
+                self._http,
                 self.wall.now,
             )
             self.lives += 1

@@ -25,14 +25,13 @@ import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 from prometheus_client import Histogram
 from pydantic import SecretBytes
 
 from daemon.config.values import Network
-from daemon.crews.webhooks.connecting import Resolve, resolve
 from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.webhooks.retrying import (
     MAX_ATTEMPTS,
@@ -43,7 +42,6 @@ from daemon.crews.webhooks.retrying import (
     Verdict,
     judge,
 )
-from daemon.crews.webhooks.sending import Sender, open_sender
 from daemon.crews.webhooks.signing import signature_headers
 from daemon.crews.webhooks.targets import origin
 from daemon.errors import Unavailable
@@ -54,6 +52,10 @@ from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
 from daemon.timing import DONE, histogram
+
+if TYPE_CHECKING:
+    from daemon.crews.webhooks.connecting import Resolve
+    from daemon.crews.webhooks.sending import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class Webhooks:
         allow: Sequence[Network],
         key: SecretBytes | None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        resolve: Resolve = resolve,
+        resolve: Resolve | None = None,
         chance: random.Random | None = None,
     ) -> None:
         self._journal = journal
@@ -119,12 +121,15 @@ class Webhooks:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Make calls until cancelled; the next incarnation makes again what was in hand."""
+        task_status.started()
+        await self._until_called_for()
+        from daemon.crews.webhooks.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
+
         async with (
             open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve) as sender,
             sole_error(),
             trio.open_nursery() as nursery,
         ):
-            task_status.started()
             while True:
                 self.pulse.beat()
                 # Before the look: what is queued meanwhile may be missed by it.
@@ -132,6 +137,16 @@ class Webhooks:
                 sleep = await self._look(sender, nursery)
                 with trio.move_on_after(max(SHORTEST_SLEEP, sleep)):
                     await self._news.wait()
+
+    async def _until_called_for(self) -> None:
+        """Wait for the first call that is due, or soon will be: many a daemon never makes one."""
+        while True:
+            self.pulse.beat()
+            self._news = trio.Event()
+            if await self._insist(self._next):
+                return
+            with trio.move_on_after(LONGEST_SLEEP):
+                await self._news.wait()
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start what is due and has a hand free; returns in how many seconds to look again."""

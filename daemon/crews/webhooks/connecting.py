@@ -35,7 +35,7 @@ class NoWay(Exception):  # noqa: N818 - it names what there is
     """There is no connection; the text says why, in words for the operator."""
 
 
-async def resolve(host: str) -> Sequence[Address]:
+async def look_up(host: str) -> Sequence[Address]:
     """All addresses of a name, or the one that it is, in the system's order. Raises NoWay."""
     try:
         found = await trio.socket.getaddrinfo(host, None, type=trio.socket.SOCK_STREAM)

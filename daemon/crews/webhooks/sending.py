@@ -21,7 +21,7 @@ import trio
 
 from daemon import __version__
 from daemon.config.values import Network
-from daemon.crews.webhooks.connecting import CheckedNetwork, NoWay, Resolve, resolve
+from daemon.crews.webhooks.connecting import CheckedNetwork, NoWay, Resolve, look_up
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.threads import NoThread
 from daemon.trust import NoAuthorities, Trust
@@ -96,16 +96,19 @@ class Sender:
 
 @asynccontextmanager
 async def open_sender(
-    allow: Sequence[Network], *, at_once: int, resolve: Resolve = resolve
+    allow: Sequence[Network], *, at_once: int, resolve: Resolve | None = None
 ) -> AsyncIterator[Sender]:
-    """A sender for the length of the block, with at most `at_once` connections."""
+    """A sender for the length of the block, with at most `at_once` connections.
+
+    `resolve` looks up names in the system's place.
+    """
     trust = Trust()
     pool = httpcore.AsyncConnectionPool(
         ssl_context=trust.context,
         max_connections=at_once,
         max_keepalive_connections=KEPT,
         keepalive_expiry=KEPT_FOR,
-        network_backend=CheckedNetwork(allow, resolve),
+        network_backend=CheckedNetwork(allow, resolve or look_up),
     )
     async with pool:
         yield Sender(pool, trust)

@@ -21,13 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Final
 
 from daemon.config import values
 from daemon.config.values import Network
 from daemon.errors import Invalid
+
+if TYPE_CHECKING:
+    from httpx import URL
 
 Address = IPv4Address | IPv6Address
 
@@ -98,13 +99,15 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
 
     That a name leads to addresses which may be called is not part of it.
     """
+    from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
+
     if len(url) > LONGEST_URL:
         raise Invalid(f"{field}: has more than {LONGEST_URL} characters; use a shorter address")
     if "\\" in url or not url.isprintable() or " " in url:
         raise Invalid(f"{field}: holds a blank, a backslash or a control character; encode it")
     try:
-        parts = httpx.URL(url)
-    except httpx.InvalidURL:
+        parts = URL(url)
+    except InvalidURL:
         raise Invalid(f"{field}: is not a URL; use one such as https://example.com/path") from None
     if parts.scheme not in ("http", "https"):
         raise Invalid(f"{field}: must begin with https:// or http://")
@@ -118,7 +121,7 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
     return str(parts.copy_with(host=_host(field, parts, allow), fragment=None))
 
 
-def _host(field: str, parts: httpx.URL, allow: Sequence[Network]) -> str:
+def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
     """The host, lower-case and without a full stop at its end."""
     host = parts.raw_host.decode("ascii").removesuffix(".")
     try:
@@ -151,8 +154,10 @@ def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> No
 
 def origin(url: str) -> str:
     """Scheme, host and port: all that a log may show, since the rest may be a secret."""
+    from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
+
     try:
-        parts = httpx.URL(url)
-    except httpx.InvalidURL:
+        parts = URL(url)
+    except InvalidURL:
         return "what is no address"
     return f"{parts.scheme}://{parts.netloc.decode('ascii')}"

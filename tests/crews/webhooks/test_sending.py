@@ -14,7 +14,7 @@ import trio.testing
 
 from daemon import __version__
 from daemon.crews.webhooks import sending
-from daemon.crews.webhooks.connecting import NoWay, resolve
+from daemon.crews.webhooks.connecting import NoWay, look_up
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.crews.webhooks.sending import open_sender
 from daemon.names import look_up_apart
@@ -259,14 +259,14 @@ async def test_a_name_without_addresses() -> None:
 
 async def test_a_name_that_there_is_not() -> None:
     with pytest.raises(NoWay, match="could not be resolved"):
-        await resolve("no-such-name.invalid")
+        await look_up("no-such-name.invalid")
     with pytest.raises(NoWay, match="could not be resolved"):
-        await resolve("x" * 64 + ".example")
+        await look_up("x" * 64 + ".example")
 
 
 async def test_a_literal_address_is_its_own() -> None:
-    assert await resolve("127.0.0.1") == [IPv4Address("127.0.0.1")]
-    assert await resolve("::1") == [IPv6Address("::1")]
+    assert await look_up("127.0.0.1") == [IPv4Address("127.0.0.1")]
+    assert await look_up("::1") == [IPv6Address("::1")]
 
 
 # TLS

@@ -1,0 +1,94 @@
+"""What can wait is not imported before the daemon serves, and all of it is soon after."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from daemon import later
+from daemon.later import AFTER, AGAIN, MODULES, import_later
+from tests.fakes.threads import threads_in_place
+from tests.test_tree import PATIENCE, serving, settings
+
+LIBRARIES = ("jwt", "pyotp", "cryptography", "httpx", "httpcore")
+
+
+def imported_by(program: str) -> set[str]:
+    """What a Python has imported that has run this."""
+    shown = f"import sys\n{program}\nprint(*sys.modules)"
+    words = [sys.executable, "-c", shown]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+def test_what_can_wait_is_not_imported_for_the_start() -> None:
+    found = imported_by("from daemon import cli, tree")
+    assert "hypercorn" in found
+    assert found.isdisjoint({*MODULES, *LIBRARIES})
+
+
+def test_and_it_is_all_imported_together() -> None:
+    found = imported_by("from daemon import later\nlater._import()")
+    assert found.issuperset({*MODULES, *LIBRARIES})
+
+
+async def test_a_daemon_that_serves_imports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = trio.Event()
+
+    async def note() -> None:
+        done.set()
+
+    monkeypatch.setattr("daemon.tree.import_later", note)
+    async with serving(settings(tmp_path)):
+        with trio.fail_after(PATIENCE):
+            await done.wait()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), ModuleNotFoundError("No module named 'x'")],
+)
+async def test_what_cannot_be_read_is_tried_again(
+    fault: Exception,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[str] = []
+    times: list[float] = []
+
+    def fail_at_first(name: str) -> None:
+        seen.append(name)
+        times.append(trio.current_time())
+        if len(seen) == 1:
+            raise fault
+
+    threads_in_place(monkeypatch)
+    monkeypatch.setattr(importlib, "import_module", fail_at_first)
+    await import_later()
+    assert seen == [MODULES[0], *MODULES]
+    assert times == pytest.approx([AFTER, *[AFTER + AGAIN] * len(MODULES)])
+    assert [(each.name, each.levelname) for each in caplog.records] == [(later.__name__, "WARNING")]
+    assert str(fault) in caplog.text
+
+
+async def test_a_fault_of_the_code_is_no_reason_to_try_again(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> None:
+        raise SyntaxError("of somebody's")
+
+    threads_in_place(monkeypatch)
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(SyntaxError):
+        await import_later()
