@@ -4,10 +4,11 @@ The problem: clients poll. Most of their questions are about an execution of whi
 recorded since the last one, and each is a way to the journal's thread and back, which costs more
 than all else about it.
 
-The choice: what was read is kept for a while, and dropped before it is changed. The journal's
-thread alone keeps and drops, one thing after the other, so nothing is kept here that is older than
-what was committed; and as long as a change is not committed, nobody was told of it. What has a
-credential in it is not kept: that is to be nowhere for longer than it is needed.
+The choice: what was read is kept for a while, and dropped before it is changed. One that has ended
+is read at once: whoever kicked it off is about to ask. The journal's thread alone keeps and drops,
+one thing after the other, so nothing is kept here that is older than what was committed; and as
+long as a change is not committed, nobody was told of it. What has a credential in it is not kept:
+that is to be nowhere for longer than it is needed.
 
 Others only look, from the event loop; each step that is taken here is a single one of a dict's.
 """
@@ -18,11 +19,13 @@ from typing import Final
 
 from daemon.journal.model import Execution
 
-MOST: Final = 64
+MOST: Final = 512
 """Executions that are kept. The one that was read first goes first."""
 LARGEST: Final = 16 * 1024
-"""Characters of one that is kept. All of them together are a MiB, or what Python makes of that: of
-JSON that is nothing but brackets twenty times as much."""
+"""Characters of one that is kept."""
+LARGEST_TOGETHER: Final = 1024 * 1024
+"""Characters of all of them; and what Python makes of that: of JSON that is nothing but brackets
+twenty times as much."""
 
 
 class Recent:
@@ -30,6 +33,8 @@ class Recent:
 
     def __init__(self) -> None:
         self._kept: dict[str, Execution] = {}
+        self._sizes: dict[str, int] = {}
+        self._size = 0
 
     def find(self, execution_id: str, crew: str | None, owner: str | None) -> Execution | None:
         """An execution that is here and, where they are given, of this crew and owner.
@@ -46,14 +51,19 @@ class Recent:
         self.drop(execution.id)
         if size > LARGEST:
             return
-        if len(self._kept) >= MOST:
+        while len(self._kept) >= MOST or self._size + size > LARGEST_TOGETHER:
             self.drop(next(iter(self._kept)))
         self._kept[execution.id] = execution
+        self._sizes[execution.id] = size
+        self._size += size
 
     def drop(self, execution_id: str) -> None:
         """It is about to be changed."""
         self._kept.pop(execution_id, None)
+        self._size -= self._sizes.pop(execution_id, 0)
 
     def clear(self) -> None:
         """Any of them may be."""
         self._kept.clear()
+        self._sizes.clear()
+        self._size = 0

@@ -15,13 +15,14 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from pydantic import SecretBytes
 
+from daemon.errors import Unavailable
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
@@ -67,6 +68,7 @@ class Store:
         self._credentials = Seal(key, "webhook credentials")
         self._cursors = Seal(key, "list cursors")
         self._recent = recent
+        self._ended: list[str] = []  # just now, and not read since
         self._shared = False  # the transaction, by several that are done together
         self._read = 0  # characters of executions, by these
         self._connection = open_database(path)
@@ -98,9 +100,13 @@ class Store:
                     found.append(work(self))
                     if self._read > ENOUGH:
                         break
-            return found
+        except BaseException:
+            self._ended.clear()
+            raise
         finally:
             self._shared = False
+        self._keep_ended()
+        return found
 
     def create(
         self,
@@ -137,6 +143,10 @@ class Store:
             executions.record(
                 connection, self._credentials, execution_id, change, events=events, calls=calls
             )
+        if "status" in change and change["status"].state.ended:
+            self._ended.append(execution_id)
+        if not self._shared:
+            self._keep_ended()
 
     def execution(
         self, execution_id: str, crew: str | None = None, owner: str | None = None
@@ -225,6 +235,15 @@ class Store:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
         return True
+
+    def _keep_ended(self) -> None:
+        """Have `recent` keep what has ended, now that this is on the disk.
+
+        That it cannot be read is no fault of the ending, which would else be tried again.
+        """
+        while self._ended:
+            with suppress(Unavailable, UnusableJournal, sqlite3.Error):
+                self.execution(self._ended.pop())
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -9,6 +10,7 @@ import pytest
 import trio
 from pydantic import SecretStr
 
+from daemon.journal import executions
 from daemon.journal import recent as recent_module
 from daemon.journal.actor import Journal
 from daemon.journal.model import Change, Execution, NewExecution, Status, WebhookTarget
@@ -62,6 +64,36 @@ async def test_after_each_change_it_is_read_again(
     assert found is not None
     assert (found.status, found.result) == (Status.COMPLETED, "tea")
     assert reads == [id_] * 3
+
+
+async def test_one_that_has_ended_is_told_without_the_disk(
+    journal: Journal, new: New, reads: list[str], now: datetime
+) -> None:
+    id_ = await created(journal, new())
+    await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+    reads.clear()
+
+    found = await journal.execution(id_)
+
+    assert found is not None
+    assert (found.status, found.result) == (Status.COMPLETED, "tea")
+    assert reads == []
+
+
+async def test_what_cannot_be_read_at_its_end_has_ended_all_the_same(
+    journal: Journal, new: New, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    id_ = await created(journal, new())
+    with monkeypatch.context() as patch:
+        patch.setattr(executions, "read", fail)
+        await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+
+    found = await journal.execution(id_)
+    assert found is not None
+    assert found.status is Status.COMPLETED
 
 
 @pytest.mark.parametrize("whose", [{"crew": "other"}, {"owner": "bob"}])
@@ -125,6 +157,25 @@ async def test_one_with_a_credential_or_long_addresses_is_not_kept(
     await journal.execution(id_)
 
     assert reads == [id_] * 2
+
+
+async def test_all_of_them_have_no_more_than_so_many_characters(
+    journal: Journal, new: New, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_module, "LARGEST_TOGETHER", 2500)
+    ids = [await created(journal, new(inputs={"x": "y" * 1000})) for _ in range(3)]
+    for id_ in ids:
+        await journal.execution(id_)
+    reads.clear()
+
+    for id_ in (ids[1], ids[2]):
+        await journal.execution(id_)
+    assert reads == []
+    await journal.record(ids[2], Change(total_tasks=7))  # makes room
+    await journal.execution(ids[0])
+    await journal.execution(ids[1])
+
+    assert reads == [ids[0]]
 
 
 async def test_no_more_than_so_many_are_kept_the_latest_of_them(

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,25 @@ async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_m
         held.set()
 
     assert [type(each) for each in refused] == [Unavailable] * 3
+
+
+def test_what_ends_is_remembered_when_it_cannot_be_taken_back(
+    store: Store, recent: Recent, new: New, now: datetime
+) -> None:
+    first, second = new(), new()
+    for given in (first, second):
+        store.create(given, None)
+    ended = Change(status=Status.COMPLETED, result="tea", finished_at=now)
+
+    with pytest.raises(LookupError):
+        store.together([recording(first.id, ended), recording("no-such-id", ended)])
+    assert recent.find(first.id, None, None) is None
+
+    store.together([recording(first.id, ended), recording(second.id, ended)])
+    for given in (first, second):
+        found = recent.find(given.id, None, None)
+        assert found is not None
+        assert found.result == "tea"
 
 
 def test_what_may_still_be_taken_back_is_not_remembered(

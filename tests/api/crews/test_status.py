@@ -200,6 +200,7 @@ async def test_a_wait_is_over_at_once_when_it_has_ended(house: House, executor: 
     known = executor.add(status=Status.COMPLETED)
     with trio.fail_after(5):
         assert (await status(house, known.id, "?wait=50"))["state"] == "SUCCESS"
+    assert executor.asked == []
 
 
 async def test_a_wait_is_over_with_its_time(house: House, executor: StandIn) -> None:
@@ -247,8 +248,11 @@ async def test_a_wait_is_over_when_the_server_stops(
 async def test_a_wait_has_a_limit(
     house: House, executor: StandIn, query: str, seconds: float
 ) -> None:
-    known = executor.add(status=Status.COMPLETED)
-    await status(house, known.id, f"?wait={query}")
+    known = executor.add()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(status, house, known.id, f"?wait={query}")
+        await executor.heard.wait()
+        executor.change(known.id, status=Status.COMPLETED)
     assert executor.asked == [{"wait": seconds}]
 
 

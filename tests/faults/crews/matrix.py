@@ -213,7 +213,11 @@ assert {*TARGETS} < {*_TARGETS, "target_moved", "target_gone"}
 # Who asked, and the machine's clock.
 
 change("client_gone", ALL, statuses=[0], seconds=MOMENT)
-put("client_gone", ("idle", "draining"), Impossible("whoever asks then is answered at once"))
+put(
+    "client_gone",
+    ("idle", "delivering", "draining"),
+    Impossible("whoever asks then is answered at once"),
+)
 change("clock_ahead", ALL)
 change("clock_back", ALL)
 # They were owed from a time that is an hour ahead then, and wait until the clock is right again.
