@@ -132,7 +132,7 @@ def _many(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Co
                 CELERY: partial(_seconds, partial(peer.run_many, wanted)),
                 PROMISES: partial(_seconds, partial(floor.run_many, wanted)),
             },
-            plan.rounds(max(4, 100 // wanted), 2),
+            plan.rounds(max(8, 100 // wanted), 2),
         )
         for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
             yield _compared(f"{wanted} at once, to all results", found, side, goal, PROMISES)
