@@ -126,13 +126,13 @@ class Tokens:
         return claims
 
     def _signed_claims(self, token: str) -> Claims | None:
-        from jwt import PyJWTError  # noqa: PLC0415 - see daemon/later.py
-
         if len(token) > MAX_TOKEN or not token.startswith(_header()) or not token.isascii():
             return None
         digest = hashlib.sha256(token.encode()).digest()
         claims = self._known.get(digest)
         if claims is None:
+            from jwt import PyJWTError  # noqa: PLC0415 - see daemon/later.py
+
             try:
                 payload = _jws().decode(
                     token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]
