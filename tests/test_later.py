@@ -16,7 +16,7 @@ import trio.testing
 from daemon import later
 from daemon.later import AFTER, AGAIN, MODULES, import_later
 from tests.fakes.threads import threads_in_place
-from tests.test_tree import PATIENCE, serving, settings
+from tests.test_tree import HASH, PATIENCE, serving, settings
 
 LIBRARIES = ("jwt", "pyotp", "cryptography", "httpx", "httpcore")
 
@@ -38,6 +38,35 @@ def test_what_can_wait_is_not_imported_for_the_start() -> None:
 def test_and_it_is_all_imported_together() -> None:
     found = imported_by("from daemon import later\nlater._import()")
     assert found.issuperset({*MODULES, *LIBRARIES})
+
+
+ALL_MODELS = """
+from daemon import cli, later, tree
+from daemon.config import build
+
+def below(model):
+    for each in model.__subclasses__():
+        yield each
+        yield from below(each)
+
+build({"auth": {"password_hash": HASH}})
+later._import()
+before = set(sys.modules)
+from pydantic import BaseModel
+from daemon.crews.protocol import parse
+ours = [each for each in below(BaseModel) if each.__module__.startswith("daemon.")]
+assert len(ours) > 100
+for each in ours:
+    each.model_rebuild(force=True)
+assert parse(b'{"type": "started"}').type == "started"
+late = set(sys.modules) - before
+assert not late, late
+"""
+
+
+def test_then_a_model_reads_nothing_at_its_first_use() -> None:
+    """Or it might be the first at a moment in which nothing can be read."""
+    imported_by(ALL_MODELS.replace("HASH", repr(HASH)))
 
 
 async def test_a_daemon_that_serves_imports_it(

@@ -19,7 +19,8 @@ NOBODY = 65534
 AS_ROOT = os.geteuid() == 0
 
 # Root's Python may be in a folder that is closed to others, so nobody cannot be its user from the
-# start. A process that changes its user is not dumpable any more; one that has just begun is.
+# start. A process that changes its user is not dumpable any more; one that has just begun is. What
+# pydantic reads for its first model is read before that, as the daemon's configuration has it done.
 BEGIN = f"""
 import os, subprocess, sys, tempfile
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from daemon.control import Control, call, plain
 from daemon.processes.guardian import prctl
 from daemon.processes.privacy import PR_SET_DUMPABLE, keep_private
 from daemon.vault.memory import Record, RecordMemory
+Record.model_rebuild()
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
