@@ -42,7 +42,12 @@ async def import_later() -> None:
         try:
             await on_thread(_import)
         except (ImportError, OSError, NoThread) as fault:
-            logger.warning("a part of the daemon cannot be read, and is tried again: %s", fault)
+            logger.warning(
+                "a part of the daemon cannot be read (%s); that is tried again in %g s, and if it "
+                "goes on, install smartlinkd anew",
+                fault,
+                AGAIN,
+            )
             await trio.sleep(AGAIN)
         else:
             return

@@ -57,6 +57,11 @@ def process(pid: int) -> tuple[dict[str, str], int]:
     return environment, Path(f"/proc/{pid}").stat().st_uid
 
 
+def command(pid: int) -> str:
+    """The command line of a process."""
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+
+
 def session(leader: int) -> list[int]:
     """The processes of a Chromium: they stay in the session of the first. Zombies count."""
     found = []
@@ -84,8 +89,7 @@ async def a_page(connection: Connection) -> Page:
     return await (await BrowserContext.create(connection, ())).new_page()
 
 
-@pytest.mark.chromium
-@pytest.mark.parametrize(
+each_of_debians = pytest.mark.parametrize(
     "executable",
     [
         pytest.param(
@@ -96,6 +100,10 @@ async def a_page(connection: Connection) -> Page:
         for name in CANDIDATES[:2]  # Debian's two
     ],
 )
+
+
+@pytest.mark.chromium
+@each_of_debians
 async def test_each_debian_browser_runs_script_in_its_sandbox(
     executable: Path, settings: LaunchSettings
 ) -> None:
@@ -104,6 +112,19 @@ async def test_each_debian_browser_runs_script_in_its_sandbox(
         assert await (await a_page(connection)).evaluate("(a, b) => a + b", 1, 2) == 3
         assert (await sandbox_state(connection)).on
         assert await chromium.memory() > 50_000_000
+
+
+@pytest.mark.chromium
+@each_of_debians
+async def test_each_debian_browser_has_its_network_service_in_its_main_process(
+    executable: Path, settings: LaunchSettings
+) -> None:
+    """A flag that Chromium does not know is no error, so it is looked at what became of it."""
+    async with launched(replace(settings, executable=executable)) as (chromium, connection):
+        await a_page(connection)
+        commands = [command(pid) for pid in session(chromium.pid)]
+    assert any("--type=renderer" in each for each in commands)
+    assert not any("network.mojom" in each for each in commands)
 
 
 async def test_without_a_page_there_is_no_sandbox_to_look_at(
