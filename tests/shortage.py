@@ -13,22 +13,23 @@ import trio
 Shortage = Callable[[], AbstractContextManager[None]]
 
 
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """In the block this process gets no new one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @pytest.fixture
 def shortage() -> Shortage:
     """In the block this process gets no new descriptor."""
-
-    @contextmanager
-    def short() -> Iterator[None]:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = os.dup(0)
-        os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-    return short
+    return without_descriptors
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from daemon.later import AFTER, AGAIN, MODULES, import_later
 from tests.fakes.threads import threads_in_place
 from tests.test_tree import HASH, PATIENCE, serving, settings
 
+ROOT = Path(__file__).parent.parent
 LIBRARIES = ("jwt", "pyotp", "cryptography", "httpx", "httpcore")
 
 
@@ -67,6 +68,39 @@ assert not late, late
 def test_then_a_model_reads_nothing_at_its_first_use() -> None:
     """Or it might be the first at a moment in which nothing can be read."""
     imported_by(ALL_MODELS.replace("HASH", repr(HASH)))
+
+
+def first_uses(*words: str) -> dict[str, str]:
+    """What became of each in a process that can read nothing."""
+    program = [sys.executable, "-m", "tests.first_uses", *words]
+    done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
+    return dict(each.split(" ") for each in done.stdout.splitlines())
+
+
+def test_who_needs_it_before_that_and_cannot_read_it_is_refused() -> None:
+    """And nobody ends by it: each of these is an error that its part lives on with."""
+    assert first_uses() == {
+        "issue_and_read_tokens": "Unavailable",
+        "try_a_code": "Unavailable",
+        "seal": "Unavailable",
+        "look_at_an_address": "Unavailable",
+        "ask": "NoAnswer",
+        "notify": "NotTold",
+        "open_a_sender": "Unavailable",
+        "new_setup": "Unavailable",
+    }
+
+
+def test_afterwards_nobody_needs_to_read_anything() -> None:
+    assert first_uses("imported") == {
+        "issue_and_read_tokens": "fine",
+        "try_a_code": "fine",
+        "seal": "fine",
+        "look_at_an_address": "fine",
+        "ask": "NoAnswer",  # there is no descriptor for a connection, either
+        "notify": "NotTold",
+        "open_a_sender": "fine",
+    }
 
 
 async def test_a_daemon_that_serves_imports_it(

@@ -32,7 +32,7 @@ from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, password_digest, refusal
-from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from daemon.errors import Invalid, NotAllowed, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
 from daemon.supervision.places import place
@@ -169,15 +169,7 @@ class Doorkeeper:
 
     async def begin_setup(self) -> Setup:
         self._refuse_when_enabled()
-        try:
-            setup = new_setup()
-        except OSError as error:  # what draws the code is read from the disk at its first use
-            logger.error("no QR code can be drawn: %s", error.strerror)  # noqa: TRY400 - the text is all
-            raise Unavailable(
-                f"no QR code can be drawn at the moment ({error.strerror}), so nothing was "
-                "changed; try again shortly",
-                retry_after=5,
-            ) from None
+        setup = new_setup()
         good_until = trio.current_time() + SETUP_MINUTES * 60
         self._setup = _IssuedSetup(setup.secret.encode(), good_until)
         return setup

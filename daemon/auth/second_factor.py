@@ -22,6 +22,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_seriali
 from pydantic.dataclasses import dataclass as model
 
 from daemon.errors import Invalid
+from daemon.later import needed
 
 STEP: Final = 30
 """Seconds that a code is shown for."""
@@ -62,9 +63,10 @@ class SecondFactor:
         """This factor with the code used up, or None when it is wrong, used or of another time.
 
         `code` passed `check_code`; `now` is in Unix seconds. All steps in reach are compared,
-        each in constant time.
+        each in constant time. Raises `Unavailable`.
         """
-        import pyotp  # noqa: PLC0415 - see daemon/later.py
+        with needed():
+            import pyotp  # noqa: PLC0415 - see daemon/later.py
 
         hotp = pyotp.HOTP(self.secret.get_secret_value())
         step = int(now) // STEP
@@ -85,14 +87,16 @@ class Setup:
 
 
 def new_setup() -> Setup:
-    """A fresh secret, and the QR code that an authenticator app reads it from."""
-    import pyotp  # noqa: PLC0415 - see daemon/later.py
-    import segno  # noqa: PLC0415 - it is needed once in a daemon's life
+    """A fresh secret, and the QR code that an authenticator app reads it from. Raises
+    `Unavailable`."""
+    with needed():
+        import pyotp  # noqa: PLC0415 - see daemon/later.py
+        import segno  # noqa: PLC0415 - it is needed once in a daemon's life
 
-    secret = pyotp.random_base32()
-    uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
-    # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
-    return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
+        secret = pyotp.random_base32()
+        uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
+        # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
+        return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
 
 
 def check_code(code: str) -> None:

@@ -22,15 +22,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from functools import cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from daemon.errors import NotAllowed
-
-if TYPE_CHECKING:
-    from jwt import PyJWS
+from daemon.later import needed
 
 Purpose = Literal["session", "mfa"]
 
@@ -47,6 +44,8 @@ CLOCK_SKEW: Final = 60
 """Seconds by which the clock may have been set back since a token was made (an NTP step)."""
 
 _ALGORITHM: Final = "HS256"
+_HEADER: Final = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+"""What each of our tokens begins with: {"alg":"HS256","typ":"JWT"}, as the library writes it."""
 
 _REFUSAL: Final[dict[Purpose, str]] = {
     "session": "the session token is invalid or has expired; log in again at /api/auth/login",
@@ -92,7 +91,7 @@ class Tokens:
         self._known: dict[bytes, Claims] = {}
 
     def issue(self, purpose: Purpose, *, jti: str, epoch: str, now: float) -> str:
-        """A token that is good from `now` for the lifetime of its purpose."""
+        """A token that is good from `now` for the lifetime of its purpose. Raises `Unavailable`."""
         made = int(now)
         claims = Claims(
             iss="smartlinkd",
@@ -106,12 +105,16 @@ class Tokens:
             password=self._password,
         )
         payload = claims.model_dump_json().encode()
-        return _jws().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
+        with needed():
+            from jwt import PyJWS  # noqa: PLC0415 - see daemon/later.py
+
+            return PyJWS().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
 
     def read(self, token: str, purpose: Purpose, *, now: float) -> Claims:
         """The claims of a token that is ours, for this purpose and password, and in its time.
 
-        Raises `NotAllowed`. Whether its epoch is still good is the caller's to check.
+        Raises `NotAllowed`, or `Unavailable`. Whether its epoch is still good is the caller's to
+        check.
         """
         claims = self._signed_claims(token)
         if (
@@ -126,34 +129,27 @@ class Tokens:
         return claims
 
     def _signed_claims(self, token: str) -> Claims | None:
-        if len(token) > MAX_TOKEN or not token.startswith(_header()) or not token.isascii():
+        if len(token) > MAX_TOKEN or not token.startswith(_HEADER) or not token.isascii():
             return None
         digest = hashlib.sha256(token.encode()).digest()
         claims = self._known.get(digest)
         if claims is None:
-            from jwt import PyJWTError  # noqa: PLC0415 - see daemon/later.py
-
-            try:
-                payload = _jws().decode(
-                    token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]
-                )
-                claims = Claims.model_validate_json(payload)
-            except (PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
+            with needed():
+                claims = self._read(token)
+            if claims is None:
                 return None
             self._known[digest] = claims
             if len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
         return claims
 
+    def _read(self, token: str) -> Claims | None:
+        from jwt import PyJWS, PyJWTError  # noqa: PLC0415 - see daemon/later.py
 
-@cache
-def _jws() -> PyJWS:
-    import jwt  # noqa: PLC0415 - see daemon/later.py
-
-    return jwt.PyJWS()
-
-
-@cache
-def _header() -> str:
-    """What each of our tokens begins with."""
-    return _jws().encode(b"", bytes(32), _ALGORITHM).partition(".")[0] + "."
+        try:
+            payload = PyJWS().decode(
+                token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]
+            )
+            return Claims.model_validate_json(payload)
+        except (PyJWTError, ValueError):  # ValueError: not UTF-8, or not these claims
+            return None

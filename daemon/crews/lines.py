@@ -328,7 +328,8 @@ class Lines:
             if created.is_new:
                 crew = line.crew.name
                 told = Event.EXECUTION_ACCEPTED(crew=crew, kickoff_id=new.id)
-                logger.info("crew %s: execution %s is accepted", crew, new.id, extra=told)
+                becomes = "is accepted and runs" if at_once else "is accepted and waits"
+                logger.info("crew %s: execution %s %s", crew, new.id, becomes, extra=told)
                 if at_once:
                     self._start(
                         line, Run(new.id, line.crew, self._workplace, turn=now, entered=new)

@@ -201,9 +201,9 @@ class Run:
         try:
             if self._entered is None:
                 await self._record(begun(self._book.subject, self._turn))
+                logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             waited = (self._turn - execution.created_at).total_seconds()  # by the wall's clock
             self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
-            logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             return await self._work(execution.inputs)
         except CannotStart as fault:
             return failure(Status.ERROR, f"the worker could not be started: {fault}")

@@ -157,10 +157,16 @@ class Journal:
         None also, and as quickly, when it is not of the `crew` and `owner` that are given.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        recent = self._recent.find(execution_id, crew, owner)
+        recent = self.at_hand(execution_id, crew=crew, owner=owner)
         if recent is not None:
             return recent
         return await self._do(lambda store: store.execution(execution_id, crew, owner))
+
+    def at_hand(
+        self, execution_id: str, *, crew: str | None, owner: str | None
+    ) -> Execution | None:
+        """The same as far as it is in memory: None tells nothing."""
+        return self._recent.find(execution_id, crew, owner)
 
     async def summary(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None

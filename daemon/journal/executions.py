@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, Final, cast
 
 from pydantic import JsonValue
@@ -183,12 +182,14 @@ def read(
     *,
     crew: str | None = None,
     owner: str | None = None,
+    to_keep: int | None = None,
 ) -> tuple[Execution, int] | None:
     """The execution, whole, and how many characters it has; None also for another crew's or
     owner's, where they are given.
 
     Whose it is, is looked at before anything of it is read: to one who may not see it, it takes no
-    longer than one that there is not.
+    longer than one that there is not. `to_keep` is how many characters it may have to be kept for
+    whoever will ask: for one that has more, or a credential, nothing is made, and None is returned.
     """
     found = connection.execute(
         "SELECT sequence FROM executions WHERE id = :id "
@@ -201,9 +202,14 @@ def read(
         "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
         (found["sequence"],),
     ).fetchone()
+    size = row["tasks_size"] + sum(len(each) for each in row if isinstance(each, str))
+    if to_keep is not None and (
+        size > to_keep or deliveries.has_credentials(connection, row["sequence"])
+    ):
+        return None
     tasks = connection.execute(
         "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
-    ).fetchall()
+    )
     execution = Execution(
         **_summary_fields(row),
         inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
@@ -215,9 +221,7 @@ def read(
         tasks=tuple(_task(task["record"]) for task in tasks),
         last_step=decode(row["last_step"]),
     )
-    urls = (target.url for target in execution.webhooks)
-    texts = chain(row, (task["record"] for task in tasks), urls)
-    return execution, sum(len(each) for each in texts if isinstance(each, str))
+    return execution, size + sum(len(target.url) for target in execution.webhooks)
 
 
 def summary(

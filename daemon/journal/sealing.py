@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretBytes
 
+from daemon.later import needed
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -39,13 +41,14 @@ class Seal:
         self._subkey = hmac.digest(key.get_secret_value(), use.encode(), "sha256")
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Encrypt; the same content is never the same twice."""
+        """Encrypt; the same content is never the same twice. Raises `Unavailable`."""
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        """The content. Raises `NotSealed`."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see daemon/later.py
+        """The content. Raises `NotSealed`, or `Unavailable`."""
+        with needed():
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see daemon/later.py
 
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
@@ -54,6 +57,6 @@ class Seal:
 
     @cached_property
     def _cipher(self) -> AESGCM:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
-
+        with needed():
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
         return AESGCM(self._subkey)

@@ -15,14 +15,13 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from pydantic import SecretBytes
 
-from daemon.errors import Unavailable
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
@@ -43,7 +42,7 @@ from daemon.journal.model import (
     State,
     Summary,
 )
-from daemon.journal.recent import Recent
+from daemon.journal.recent import LARGEST, Recent
 from daemon.journal.schema import open_database
 from daemon.journal.sealing import NotSealed, Seal
 
@@ -239,11 +238,18 @@ class Store:
     def _keep_ended(self) -> None:
         """Have `recent` keep what has ended, now that this is on the disk.
 
-        That it cannot be read is no fault of the ending, which would else be tried again.
+        Whatever becomes of that, the ending is not to be tried again: it has been done.
         """
         while self._ended:
-            with suppress(Unavailable, UnusableJournal, sqlite3.Error):
-                self.execution(self._ended.pop())
+            ended = self._ended.pop()
+            try:
+                found = executions.read(self._connection, self._credentials, ended, to_keep=LARGEST)
+            except Exception as fault:  # noqa: BLE001 - whoever asks for it, reads it again
+                # Its kind alone: the text may repeat what is on the disk.
+                logger.debug("%s is not kept: %s", ended, type(fault).__name__)
+            else:
+                if found is not None:
+                    self._recent.keep(*found)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

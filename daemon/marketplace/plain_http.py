@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from daemon.later import needed
+
 if TYPE_CHECKING:
     import httpx
 
@@ -71,8 +73,8 @@ class PlainHttp(AbstractAsyncContextManager["PlainHttp"]):
         In the seconds is all: the look-up of the name, the connection, TLS, and the answer.
         Raises `NoAnswer`, whose text says what happened and holds neither URL nor headers.
         """
-        from daemon.marketplace import plain_client  # noqa: PLC0415 - see daemon/later.py
-
+        with needed(NoAnswer):
+            from daemon.marketplace import plain_client  # noqa: PLC0415 - see daemon/later.py
         if self._client is None:
             self._client = plain_client.open_client(self._transport)
         with trio.move_on_after(deadline) as scope:

@@ -21,6 +21,7 @@ import trio
 from pydantic import SecretStr
 
 from daemon.crews.webhooks.retrying import Answered
+from daemon.later import needed
 from daemon.processes.guarded import guarded
 from daemon.processes.hiding import Hiding
 
@@ -59,8 +60,10 @@ class ByRequest:
         self._url = url
 
     async def tell(self, body: Mapping[str, str]) -> None:
-        from daemon.crews.webhooks.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
-
+        with needed(NotTold):
+            from daemon.crews.webhooks.sending import (  # noqa: PLC0415 - see daemon/later.py
+                open_sender,
+            )
         # A sender of its own: what is told once a month needs no connection kept.
         async with open_sender(_ANYWHERE, at_once=1) as sender:
             outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())

@@ -58,11 +58,11 @@ async def test_setup_with_no_descriptor_left_is_refused_and_ends_nothing(
     for name in [each for each in sys.modules if each.partition(".")[0] == "segno"]:
         monkeypatch.delitem(sys.modules, name)  # as before the first setup of a daemon's life
 
-    with shortage(), pytest.raises(Unavailable, match=r"open files.*changed") as refused:
+    with shortage(), pytest.raises(Unavailable, match=r"cannot be read.*try again") as refused:
         await auth.begin_setup()
 
     assert refused.value.retry_after == 5
-    assert caplog.messages[-1] == "no QR code can be drawn: Too many open files"
+    assert "Too many open files" in caplog.messages[-1]
     assert (await auth.begin_setup()).qr_code
 
 

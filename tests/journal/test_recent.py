@@ -5,15 +5,24 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 import trio
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
-from daemon.journal import executions
+from daemon.journal import columns, deliveries, executions
 from daemon.journal import recent as recent_module
 from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Execution, NewExecution, Status, WebhookTarget
+from daemon.journal.model import (
+    Change,
+    Execution,
+    NewDelivery,
+    NewExecution,
+    Status,
+    TaskRecord,
+    WebhookTarget,
+)
 from daemon.journal.store import Store
 from daemon.supervision.actor import ActorGone
 
@@ -63,7 +72,7 @@ async def test_after_each_change_it_is_read_again(
 
     assert found is not None
     assert (found.status, found.result) == (Status.COMPLETED, "tea")
-    assert reads == [id_] * 3
+    assert reads == [id_] * 2  # its end is read with it
 
 
 async def test_one_that_has_ended_is_told_without_the_disk(
@@ -80,11 +89,68 @@ async def test_one_that_has_ended_is_told_without_the_disk(
     assert reads == []
 
 
-async def test_what_cannot_be_read_at_its_end_has_ended_all_the_same(
+@pytest.mark.parametrize("large", ["inputs", "task", "result"])
+async def test_nothing_is_made_of_a_large_one_that_has_ended(
+    journal: Journal, new: New, now: datetime, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be 16 MiB of it, and 32 that end together, before anybody is answered."""
+    made: list[str | None] = []
+
+    def noting(content: str | None) -> JsonValue:
+        made.append(content)
+        return columns.decode(content)
+
+    monkeypatch.setattr("daemon.journal.executions.decode", noting)
+    text = "y" * recent_module.LARGEST
+    id_ = await created(journal, new(inputs={"x": text if large == "inputs" else ""}))
+    if large == "task":
+        await journal.record(id_, Change(new_tasks=[TaskRecord("1", output=text)]))
+    result = text if large == "result" else ""
+    await journal.record(id_, Change(status=Status.COMPLETED, result=result, finished_at=now))
+    assert made == []
+
+    assert await journal.execution(id_) is not None
+    assert made != []
+
+
+async def test_nor_is_a_credential_opened_at_the_end(
     journal: Journal, new: New, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened: list[tuple[WebhookTarget, ...]] = []
+    open_them = deliveries.targets_in_force
+
+    def noting(*asked: Any) -> tuple[WebhookTarget, ...]:
+        opened.append(open_them(*asked))
+        return opened[-1]
+
+    monkeypatch.setattr(deliveries, "targets_in_force", noting)
+    target = WebhookTarget("crew", "https://a.example", auth=SecretStr("Bearer swordfish"))
+    id_ = await created(journal, new(webhooks=(target,)))
+    call = NewDelivery(target=target, body=b"{}", due_at=now)  # or it would be dropped at the end
+    end = Change(status=Status.COMPLETED, finished_at=now)
+    await journal.record(id_, end, deliveries=[call])
+
+    assert opened == []
+    found = await journal.execution(id_)
+    assert found is not None
+    assert found.webhooks == (target,)
+    assert opened == [(target,)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        sqlite3.OperationalError("unable to open database file"),
+        TypeError("unexpected keyword argument"),
+        MemoryError(),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_what_cannot_be_read_at_its_end_has_ended_all_the_same(
+    journal: Journal, new: New, now: datetime, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise sqlite3.OperationalError("unable to open database file")
+        raise fault
 
     id_ = await created(journal, new())
     with monkeypatch.context() as patch:

@@ -121,11 +121,11 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         kickoff_id = _known(asked.kickoff_id)
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
-            found = await executor.execution(caller, kickoff_id)
-            if seconds and not found.state.ended:
-                del found  # it may be large, and the wait long
+            if seconds and not executor.has_surely_ended(caller, kickoff_id):
                 found = await wait(caller, kickoff_id, seconds)
                 await admit()  # the token may have been rotated meanwhile
+            else:
+                found = await executor.execution(caller, kickoff_id)
         return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
 
     @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)

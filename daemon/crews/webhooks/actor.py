@@ -24,6 +24,7 @@ import logging
 import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -47,6 +48,7 @@ from daemon.crews.webhooks.targets import origin
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
+from daemon.later import needed
 from daemon.logs import Work, working_for
 from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
@@ -123,10 +125,8 @@ class Webhooks:
         """Make calls until cancelled; the next incarnation makes again what was in hand."""
         task_status.started()
         await self._until_called_for()
-        from daemon.crews.webhooks.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
-
         async with (
-            open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve) as sender,
+            await self._insist(self._sender) as sender,
             sole_error(),
             trio.open_nursery() as nursery,
         ):
@@ -147,6 +147,13 @@ class Webhooks:
                 return
             with trio.move_on_after(LONGEST_SLEEP):
                 await self._news.wait()
+
+    async def _sender(self) -> AbstractAsyncContextManager[Sender]:
+        with needed():
+            from daemon.crews.webhooks.sending import (  # noqa: PLC0415 - see daemon/later.py
+                open_sender,
+            )
+        return open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve)
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start what is due and has a hand free; returns in how many seconds to look again."""
@@ -229,7 +236,7 @@ class Webhooks:
                 await self._insist(lambda: self._journal.delivery_failed(delivery.id, None, told))
 
     async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask the journal until it can be used."""
+        """Ask until it can be had, of the journal above all."""
         failures = 0
         while True:
             try:
@@ -237,7 +244,7 @@ class Webhooks:
             except Unavailable as error:
                 failures += 1
                 wait = JOURNAL_WAITS.wait(failures, self._chance)
-                logger.warning("webhooks try the journal again in %.0f s: %s", wait, error)
+                logger.warning("webhooks try again in %.0f s: %s", wait, error)
             await trio.sleep(wait)
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from daemon.config import values
 from daemon.config.values import Network
 from daemon.errors import Invalid
+from daemon.later import needed
 
 if TYPE_CHECKING:
     from httpx import URL
@@ -97,9 +98,10 @@ def _reached(address: Address) -> Address:
 def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
     """The address as it is to be called, or Invalid: naming `field`, and never quoting the URL.
 
-    That a name leads to addresses which may be called is not part of it.
+    That a name leads to addresses which may be called is not part of it. Raises `Unavailable`.
     """
-    from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
+    with needed():
+        from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
 
     if len(url) > LONGEST_URL:
         raise Invalid(f"{field}: has more than {LONGEST_URL} characters; use a shorter address")
@@ -153,7 +155,10 @@ def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> No
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port: all that a log may show, since the rest may be a secret."""
+    """Scheme, host and port: all that a log may show, since the rest may be a secret.
+
+    For who calls it, and so has imported httpx.
+    """
     from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
 
     try:

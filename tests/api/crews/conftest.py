@@ -72,6 +72,7 @@ class StandIn:
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
+        self.at_hand = True  # what has ended
         self.takes_to_stop = 0.0  # seconds
         self.stopping = trio.Event()
         self.waiting = 0
@@ -112,6 +113,10 @@ class StandIn:
         self._refuse()
         self.kickoffs.append((caller, kickoff, idempotency_key, body))
         return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
+
+    def has_surely_ended(self, _caller: Caller, kickoff_id: str) -> bool:
+        known = self.known.get(kickoff_id)
+        return self.at_hand and known is not None and known.state.ended
 
     async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
         self._refuse()
