@@ -171,5 +171,5 @@ def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     waiting = [*found.waiting, *moved]
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
-    taken = ", ".join(found.taken) or "nothing has changed in it"
+    taken = ", ".join(found.taken) or f"nothing {'else ' if waiting else ''}has changed in it"
     logger.info("the configuration is reloaded: %s", taken, extra=Event.CONFIG_RELOADED())

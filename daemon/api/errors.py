@@ -48,7 +48,7 @@ _TEXTS = {
     404: "there is nothing at this path; /docs of the daemon's main address lists what there is",
     405: "this path does not take this method; the Allow header names those it takes",
     408: "the body did not arrive in time; send it faster",
-    413: "the body is larger than server.max_body allows; send less",
+    413: "the body is larger than the {max_body} bytes that server.max_body allows; send less",
 }
 _BUG = "internal error; the daemon's log has it"
 
@@ -77,6 +77,8 @@ def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> N
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
         text = _TEXTS.get(status, error.description or HTTPStatus(status).phrase)
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            text = text.format(max_body=app.config["MAX_CONTENT_LENGTH"])
         allowed = set(error.valid_methods or ()) if isinstance(error, MethodNotAllowed) else set()
         allowed.discard("OPTIONS")  # an extension's preflight: any other is refused as well
         headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}

@@ -230,4 +230,5 @@ async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
             assert "WARNING: these changes need a restart: cookie.sync_key" in said
             assert "WARNING: server.trusted_proxies: believes the forwarding headers" in said
             assert "k" * 43 not in said
+        assert "nothing else has changed in it" in said  # it was taken up the first time
         assert logging.getLogger("daemon").level == logging.DEBUG

@@ -193,12 +193,16 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
 
         Webhook addresses given at the kickoff stay in force; those given here replace them.
         """
-        found = await executor.resume(
-            caller,
-            _known(body.execution_id),
-            Feedback(body.task_id, body.human_feedback, body.is_approve),
-            webhooks=targets(body, crews.webhook_networks),
-        )
+        try:
+            found = await executor.resume(
+                caller,
+                _known(body.execution_id),
+                Feedback(body.task_id, body.human_feedback, body.is_approve),
+                webhooks=targets(body, crews.webhook_networks),
+            )
+        except NotFound as refusal:
+            told = str(refusal).replace("kickoff_id", "execution_id", 1)  # its name in this body
+            raise NotFound(told) from None
         if body.is_approve:
             return ResumeResponse(
                 status="resumed", message="approved: the execution goes on", kickoff_id=found.id

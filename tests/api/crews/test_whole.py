@@ -289,7 +289,10 @@ async def test_a_user_meets_a_wall(whole: House) -> None:
             await whole.main.get(f"/crews/beta/status/{kickoff_id}", whole.tokens["beta"]),
         ]
         assert {answer.status_code for answer in answers} == {404}
-        assert len({answer.text for answer in answers}) == 1
+        # Each names the id by the name that it has in its request, and nothing else.
+        told = {answer.text.replace("execution_id", "kickoff_id") for answer in answers}
+        assert len(told) == 1
+        assert "execution_id: there is no such" in answers[-2].text
     assert (await until(whole, hers, "running"))["state"] == "RUNNING"
     assert (await whole.own.post(f"/stop/{hers}", whole.tokens["ann"])).status_code == 200
 
