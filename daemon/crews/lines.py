@@ -24,7 +24,7 @@ from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
 from daemon.crews.workplace import Workplace
-from daemon.errors import Invalid, Unprocessable
+from daemon.errors import Invalid, Unavailable, Unprocessable
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     IdempotencyKey,
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
 EVENTS_AT_ONCE = 500
+TO_END = 15.0
+"""Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
@@ -263,18 +265,18 @@ class Lines:
             waits = line is None
         if line is not None and (run := line.running.get(kickoff_id)) is not None:
             run.cut_short(Status.STOPPED, f"stopped by {by}")
-            await run.ended.wait()
+            await _is_over(run.ended, run.grace + TO_END)
             if run.outcome is not Status.STOPPED:
                 raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
         elif kickoff_id in self._ending:
-            await self._ending[kickoff_id].wait()
+            await _is_over(self._ending[kickoff_id], TO_END)
         elif waits or (line is not None and kickoff_id in line.waiting):
             if line is not None:
                 del line.waiting[kickoff_id]
             done = self._ending[kickoff_id] = trio.Event()
             why = f"stopped by {by} before its turn came"
             self._errands.start_soon(self._end, kickoff_id, Status.STOPPED, why)
-            await done.wait()
+            await _is_over(done, TO_END)
         else:
             raise Invalid("kickoff_id: this execution has ended already")
 
@@ -386,3 +388,15 @@ class Lines:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
         if execution_id in self._ending:
             self._ending.pop(execution_id).set()
+
+
+async def _is_over(ended: trio.Event, seconds: float) -> None:
+    """Wait for the end of what is being stopped. Raises `Unavailable`, and it ends all the same."""
+    with trio.move_on_after(seconds):
+        await ended.wait()
+    if not ended.is_set():
+        raise Unavailable(
+            "it is stopped, but the journal cannot record that at the moment, as with a full disk; "
+            "it ends as stopped once there is room: ask /status later",
+            retry_after=5,
+        )

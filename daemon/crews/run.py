@@ -89,11 +89,20 @@ class _Answer:
     """What a human says to it, and whether that was recorded: it was when `refusal` is None."""
 
     feedback: Feedback
-    webhooks: Sequence[WebhookTarget]
-    taken: trio.Event = field(default_factory=trio.Event)
+    webhooks: tuple[WebhookTarget, ...]
+    taken: trio.Event = field(default_factory=trio.Event, compare=False)
     refusal: Invalid | None = field(
-        default_factory=lambda: Invalid("execution_id: this execution ended before the answer came")
+        default_factory=lambda: Invalid(
+            "execution_id: this execution ended before the answer came"
+        ),
+        compare=False,
     )
+
+    async def is_taken(self) -> None:
+        """Return when it is recorded. Raises its refusal."""
+        await self.taken.wait()
+        if self.refusal is not None:
+            raise self.refusal
 
 
 class Run:
@@ -113,6 +122,8 @@ class Run:
         self.id = execution_id
         self.ended = trio.Event()
         """Nothing of it is there any more; its end is recorded, unless it was left off."""
+        self.grace = crew.worker.grace
+        """Seconds that its worker has to end when it is told to."""
         self.outcome: Status | None = None
         """What it has recorded its end as."""
         self._crew = crew
@@ -129,6 +140,7 @@ class Run:
         self._left_off = False
         self._hands: trio.Nursery | None = None
         self._question: _Question | None = None
+        self._answer: _Answer | None = None  # the latest
         self._book: Ledger
 
     def cut_short(self, status: Status, error: str) -> None:
@@ -146,22 +158,31 @@ class Run:
     async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
         """Pass on a human's answer; returns when it is recorded. Raises `Invalid`.
 
-        An asker that gives up takes nothing back.
+        An asker that gives up takes nothing back, and may send the same again: it is one answer.
         """
-        question = self._question
+        answer = _Answer(feedback, tuple(webhooks))
+        if self._question is None and answer == self._answer:
+            answer = self._answer
+        else:
+            self._take_answer(answer)
+        await answer.is_taken()
+
+    def _take_answer(self, answer: _Answer) -> None:
+        question, latest = self._question, self._answer
+        if question is None and latest is not None and not latest.taken.is_set():
+            raise Invalid(
+                "execution_id: another answer is being recorded already; see what becomes of it "
+                "in /status"
+            )
         if question is None or self._hands is None:
             raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
-        if feedback.task_id != question.task_id:
+        if answer.feedback.task_id != question.task_id:
             raise Invalid(
                 "task_id: is not the task about which a human is asked; that one is current_task "
                 "in the answer of /status"
             )
-        self._question = None
-        answer = _Answer(feedback, webhooks)
+        self._question, self._answer = None, answer
         self._hands.start_soon(self._pass_on, question, answer)
-        await answer.taken.wait()
-        if answer.refusal is not None:
-            raise answer.refusal
 
     async def carry_out(self) -> None:
         """Run it to its end, and record that."""

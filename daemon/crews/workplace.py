@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY = 0.5
 LONGEST_RETRY = 30.0
-"""Seconds between two tries to record something, while the disk is full."""
+"""Seconds between two tries to record something. When a full disk has room, it is tried at once."""
 
 T = TypeVar("T")
 
@@ -137,5 +137,5 @@ class Workplace:
                 await trio.sleep_forever()
             except Unavailable as fault:
                 logger.warning("%s is held up: %s", what, fault)
-            await trio.sleep(pause)
+            await self.journal.pause(pause)
             pause = min(LONGEST_RETRY, pause * 2)

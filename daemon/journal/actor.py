@@ -230,6 +230,10 @@ class Journal:
             about = logs.Event.WEBHOOK_GIVEN_UP()
             logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before another try: so long, or until a disk that was full has room."""
+        await self._disk.pause(seconds)
+
     async def prune(self, now: datetime) -> int:
         """Forget what is beyond its retention at `now`; returns how many executions that was.
 

@@ -48,6 +48,12 @@ class Disk:
         self._folder = folder
         self._tell = tell
         self._full = trio.Event()
+        self._room = trio.Event()  # set when it is not full any more, and then another
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until it is not full any more."""
+        with trio.move_on_after(seconds):
+            await self._room.wait()
 
     async def wait_full(self) -> None:
         """Wait until it is full."""
@@ -65,6 +71,8 @@ class Disk:
         """A write was made again, and there is room for more."""
         if self._full.is_set():
             self._full = trio.Event()
+            self._room.set()
+            self._room = trio.Event()
             text = "the disk of %s has room again"
             logger.warning(text, self._folder, extra=Event.DISK_HAS_ROOM())
             self._tell(False)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 from pydantic import SecretBytes
+from trio.testing import wait_all_tasks_blocked
 
 from daemon.journal import actor as actor_module
 from daemon.journal import executions, faults
@@ -103,6 +104,27 @@ async def test_its_end_is_told_although_nobody_asks_for_anything(
     await journal.create(new(), idempotency=None)
     await trio.sleep(0.1)
     assert len(told) == 2
+
+
+async def test_who_waits_to_try_again_does_so_when_there_is_room(
+    journal: Journal, full_disk: PlayedDisk, new: New
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    with trio.move_on_after(0.1) as while_it_is_full:
+        await journal.pause(1000)
+    assert while_it_is_full.cancelled_caught
+    async with trio.open_nursery() as waiting:
+        for _ in range(2):
+            waiting.start_soon(journal.pause, 1000)
+        await wait_all_tasks_blocked()
+        full_disk.full, full_disk.free = False, ROOM
+        waiting.cancel_scope.deadline = trio.current_time() + PATIENCE
+    assert not waiting.cancel_scope.cancelled_caught
+    await journal.create(new(), idempotency=None)
+    with trio.fail_after(PATIENCE):
+        await journal.pause(0.01)  # and where it is another fault, that long
 
 
 async def test_a_little_room_is_none(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from daemon.crews import lines
 from daemon.crews.ends import End
 from daemon.crews.run import Run
 from daemon.crews.worker import Worker
-from daemon.errors import Unavailable
+from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import State, Status
 
@@ -106,6 +110,60 @@ async def test_one_that_is_held_up_is_stopped(disk: Disk, house: House) -> None:
         await disk.has_refused(disk.refused + 2)
         disk.refusing = False
     assert (await house.look(kickoff_id)).status is Status.STOPPED
+
+
+async def test_an_answer_that_its_asker_has_given_up_on_is_one_when_it_comes_again(
+    disk: Disk, house: House
+) -> None:
+    kickoff_id = await house.kickoff(
+        *("started", "task a", "ask a", "hear", "done a", "call gate", "hear", "result ok")
+    )
+    await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    disk.refusing = True
+    with trio.move_on_after(0.05) as gave_up:  # as a client that is answered 503
+        await house.resume(kickoff_id, text="first")
+    assert gave_up.cancelled_caught
+    for other in ({"text": "second"}, {"text": "first", "approved": False}):
+        with pytest.raises(Invalid, match="another answer is being recorded"):
+            await house.resume(kickoff_id, **other)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(partial(house.resume, kickoff_id, text="first"))
+        await wait_all_tasks_blocked()
+        disk.refusing = False
+    await house.gate.reaches(1)
+    await house.resume(kickoff_id, text="first")  # also by who is late
+    with pytest.raises(Invalid, match="not waiting"):
+        await house.resume(kickoff_id, text="second")
+    house.gate.open()
+    assert (await house.end_of(kickoff_id)).status is Status.COMPLETED
+    assert (await house.story(kickoff_id)).count("human_feedback_received") == 1
+    answer, _ = map(json.loads, await house.logs(kickoff_id))
+    assert answer["feedback"] == "first"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_stops_one_is_not_kept_until_there_is_room(
+    disk: Disk,
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+) -> None:
+    monkeypatch.setattr(lines, "TO_END", 0.05)
+    house = await open_house(crew(max_running=1, grace=1.0))
+    running = await house.kickoff("started", "call gate", "hear", "result ok")
+    kickoff_id = await house.kickoff("started", "hang") if waits else running
+    await house.gate.reaches(1)
+    disk.refusing = True
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"cannot record that.*ask /status") as refused:
+            await house.stop_one(kickoff_id)
+        assert refused.value.retry_after == 5
+    assert (await house.look(kickoff_id)).state is (State.PENDING if waits else State.RUNNING)
+    disk.refusing = False
+    assert (await house.end_of(kickoff_id)).status is Status.STOPPED
+    house.gate.open()
 
 
 async def test_the_next_one_waits_for_the_end_of_the_one_before(
