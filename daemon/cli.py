@@ -180,10 +180,12 @@ def _settings(path: Path, *, by_hand: bool = False) -> Settings:
 
 def _serve(chosen: argparse.Namespace) -> int:
     from daemon.processes.allocator import return_large_blocks
+    from daemon.processes.descriptors import allow_enough
     from daemon.processes.privacy import keep_private
 
     keep_private()  # before any secret is read
     return_large_blocks()
+    allow_enough()
     from daemon.service_manager.given import take_over
     from daemon.service_manager.messenger import Messenger
 

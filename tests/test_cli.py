@@ -46,6 +46,14 @@ def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """How often more descriptors were asked for, which would be the tests' own."""
+    found: list[bool] = []
+    monkeypatch.setattr("daemon.processes.descriptors.allow_enough", lambda: found.append(True))
+    return found
+
+
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Put a module of functions in the place of one of the daemon's parts."""
@@ -252,7 +260,7 @@ def test_serve_takes_over_what_the_service_manager_gave(
 
 
 def test_serve_is_closed_to_others_before_it_reads_a_secret(
-    config: Path, kept_private: list[bool], monkeypatch: pytest.MonkeyPatch
+    config: Path, kept_private: list[bool], allowed: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
 
@@ -263,6 +271,7 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
     monkeypatch.setattr("daemon.cli.load", load)
     assert main(["serve", "--config", str(config)]) == 1
     assert seen == [True]
+    assert allowed == [True]
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,7 @@ class Run:
             self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
             return await self._work(execution.inputs)
         except CannotStart as fault:
+            logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
             return failure(Status.ERROR, f"the worker could not be started: {fault}")
         except Invalid as fault:
             return failure(Status.ERROR, f"{NOT_KEPT}: {fault}")

@@ -34,9 +34,9 @@ class Limits:
     """What one client may take. Seconds and bytes."""
 
     connections: int = 512
-    """At once. The next one takes the place of the one that has been idle the longest, and gets 503
-    when none is idle. Times `max_body` it is the memory that unread bodies can take, and it leaves
-    half of the usual 1024 descriptors to the rest of the process."""
+    """At once, to all sockets of one server. The next one takes the place of the one that has been
+    idle the longest, and gets 503 when none is idle. Times `max_body` it is the memory that unread
+    bodies can take; what it leaves of descriptors: `processes/descriptors.py`."""
     head_bytes: int = 16 * 1024
     """Request line and headers."""
     idle_seconds: float = 15.0
