@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -275,9 +275,14 @@ def _not_idle() -> None:
     """The loop need not be prompted."""
 
 
+_NOT_READY: Final = {
+    BrowserState.WAITING: "down, and about to be started again",
+    BrowserState.UNRESPONSIVE: "not answering at the moment",
+}
+
+
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:
-    down = status.state is BrowserState.WAITING
-    state = "down, and about to be started again" if down else status.state
+    state = _NOT_READY.get(status.state, status.state)
     text = f"the browser is {state}; try again in a few seconds"
     if status.last_end is not None and status.last_end.startswith(_LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 
 from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
-from daemon.browser.errors import BrowserFailed
+from daemon.browser.errors import BrowserFailed, Disconnected
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
@@ -25,6 +26,8 @@ from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -97,6 +100,11 @@ async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R
     """As `Browser.use`; what the browser did wrong is told with what a client can do about it."""
     try:
         return await browser.use(place, job)
+    except Disconnected as end:
+        logger.info("the browser ended while it worked: %s", end)
+        raise UpstreamFailed(
+            "the browser ended in the midst of it, and is started again; try again shortly"
+        ) from None
     except BrowserFailed as failure:
         raise UpstreamFailed(f"{failure}; try again shortly") from None
 

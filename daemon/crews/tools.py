@@ -4,26 +4,35 @@ The problem: a crew needs affiliate links, and must not hold what makes them: th
 session token. The choice: the daemon does it for the crew, with the cookie that is stored, and the
 crew sees the entries alone. Which crew may call what is its configuration's, so the executor's,
 business; here a name only has to mean something.
+
+A client is told at once that a part is being restarted, Chromium above all, and comes again. A crew
+may be half an hour of somebody's work, and would fail: so here that is waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
+import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from daemon.conversion.desk import Desk
 from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 from daemon.faults import tell
 from daemon.patience import patience
 from daemon.vault.actor import Vault
+
+T = TypeVar("T")
 
 CONVERT_LINKS: Final = "convert_links"
 
 TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
 """All there are, for whoever checks a configuration and has no desk."""
+
+WAITS: Final = 60.0
+"""Seconds that a crew's links wait for what is being restarted."""
 
 Tool = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 """The arguments of a `tool_call` → its result. Raises `Refused`, whose text is for the crew."""
@@ -53,10 +62,24 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        entries = await desk.convert(wanted.order(record.cookie if record else None))
+        cookie = record.cookie if record else None
+        entries = await _in_time(lambda: desk.convert(wanted.order(cookie)))
         return {"mapping": _MAPPING.dump_python(mapping(entries), mode="json")}
 
     return {CONVERT_LINKS: convert_links}
+
+
+async def _in_time(ask: Callable[[], Awaitable[T]]) -> T:
+    """What is answered within `WAITS`, however often it is not to be had at first."""
+    latest = trio.current_time() + WAITS
+    while True:
+        try:
+            return await ask()
+        except Unavailable as refusal:
+            if trio.current_time() + refusal.retry_after > latest:
+                raise
+            wait = refusal.retry_after
+        await trio.sleep(wait)
 
 
 def _arguments(given: dict[str, JsonValue]) -> _Arguments:

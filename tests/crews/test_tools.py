@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 
 import pytest
 import trio
+import trio.testing
 from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
-from daemon.crews.tools import TOOL_NAMES, Tool, tools
-from daemon.errors import Invalid, UpstreamFailed
+from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
+from daemon.errors import Invalid, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import Product, Short
@@ -32,6 +34,7 @@ class Source:
         self.needs_cookie = needs_cookie
         self.asked: list[tuple[str | None, tuple[str, ...]]] = []
         self.refusal: UpstreamFailed | None = None
+        self.down_until = -inf
 
     async def create(
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
@@ -39,6 +42,8 @@ class Source:
         self.asked.append((cookie.account if cookie else None, sub_ids))
         if self.refusal is not None:
             raise self.refusal
+        if trio.current_time() < self.down_until:
+            raise Unavailable("the browser is down", retry_after=2)
         return [
             Row(f"https://s.shopee.vn/{p.item_id}", f"https://shopee.vn/l/{p.item_id}", FailCode(0))
             for p in products
@@ -122,6 +127,25 @@ async def test_a_source_that_needs_no_cookie_is_used_without() -> None:
     async with workshop(source, cookie=None) as convert:
         await convert({"links": [LINK]})
     assert source.asked == [(None, ())]
+
+
+async def test_what_is_being_restarted_is_waited_for(
+    source: Source, autojump_clock: trio.testing.MockClock
+) -> None:
+    source.down_until = trio.current_time() + 25
+    async with workshop(source) as convert:
+        answer = await convert({"links": [LINK]})
+    assert isinstance(answer, dict)
+    assert 25 <= trio.current_time() <= 28
+    assert len(source.asked) > 5
+
+
+async def test_but_not_for_ever(source: Source, autojump_clock: trio.testing.MockClock) -> None:
+    source.down_until = inf
+    async with workshop(source) as convert:
+        with pytest.raises(Unavailable, match="the browser is down"):
+            await convert({"links": [LINK]})
+    assert WAITS - 3 <= trio.current_time() <= WAITS
 
 
 async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:
