@@ -34,6 +34,8 @@ DEMO_PORT = 8787
 
 OK, FAILED, USAGE = 0, 1, 2
 
+_UNSAVED = "state.directory: %s; make room there, or let the daemon's user write to it"
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -221,7 +223,8 @@ def _serve(chosen: argparse.Namespace) -> int:
     except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
         for error in leaves(expected):
             about = logs.Event.ESCALATED() if isinstance(error, Escalated) else None
-            logger.critical("%s", error, extra=about)
+            text = _UNSAVED if isinstance(error, NotSaved) else "%s"
+            logger.critical(text, error, extra=about)
         code = FAILED
     except* Exception as bug:
         # One record: a bare traceback is thirty to whoever collects the log.

@@ -19,7 +19,7 @@ from daemon.config import Settings
 from daemon.errors import Invalid
 from daemon.logs import Event
 from daemon.service_manager.given import Given
-from daemon.state import StateUnusable
+from daemon.state import NotSaved, StateUnusable
 from daemon.supervision.supervisor import Escalated
 
 StandIn = Callable[..., None]
@@ -296,6 +296,20 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     (record,) = caplog.records
     escalated = "Escalated" in repr(error)
     assert getattr(record, "event", None) is (Event.ESCALATED if escalated else None)
+
+
+def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy(
+    config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(*_: object) -> None:
+        raise NotSaved("/s/key could not be written: No space left on device")
+
+    stand_in("tree", serve=serve)
+    assert main(["serve", "--config", str(config)]) == 1
+    assert caplog.messages == [
+        "state.directory: /s/key could not be written: No space left on device; make room there, "
+        "or let the daemon's user write to it"
+    ]
 
 
 def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,23 @@ def test_one_that_every_user_can_write_to_is_refused_untouched(tmp_path: Path, m
     with pytest.raises(StateUnusable, match=text), claim(tmp_path):
         pytest.fail("it was given out")
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("below", ["", "not/there/yet"])
+def test_one_that_nobody_can_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    seen: list[Path] = []
+
+    def read_only(path: Path) -> SimpleNamespace:
+        seen.append(path)
+        return SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    text = f"{tmp_path / below} is on a file system that is mounted read-only; name another one"
+    with pytest.raises(StateUnusable, match=text), claim(tmp_path / below):
+        pytest.fail("it was given out")
+    assert seen == [tmp_path]
 
 
 def test_one_that_others_can_only_look_into_is_used(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ kernel's own tables, a file is really written. A point that fails ends none of t
 
 from __future__ import annotations
 
+import mmap
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
 from daemon.paths import mode_of
-from daemon.state import fault_of
+from daemon.state import disk_is_full, fault_of
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,16 @@ def _state(directory: Path) -> Finding:
     there = directory
     try:
         there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
-        with tempfile.TemporaryFile(dir=there):
-            pass
+        with tempfile.TemporaryFile(dir=there, buffering=0) as file:
+            file.write(bytes(mmap.PAGESIZE))  # a full disk takes a file, and nothing in it
     except OSError as error:
-        says = (
-            f"{there} cannot be written to ({error.strerror}); make {directory} for the daemon's "
-            "user (install -d -m 700 -o USER), or name another one as state.directory"
+        remedy = (
+            "make room on its disk"
+            if disk_is_full(error)
+            else f"make {directory} for the daemon's user (install -d -m 700 -o USER), or name "
+            "another one as state.directory"
         )
-        return Finding("state", False, says)
+        fault = f"{there} cannot be written to ({error.strerror})"
+        return Finding("state", False, f"{fault}; {remedy}")
     says = "can be written to" if there == directory else "is made at the first start"
     return Finding("state", True, f"{directory} {says}")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import IO, Literal
 from uuid import UUID
 
 import pytest
@@ -79,6 +80,20 @@ def test_a_state_directory_that_cannot_be_is_told(
     assert code == 1
     assert points["state"].startswith("FAIL /proc cannot be written to")
     assert "install -d -m 700" in points["state"]
+
+
+def test_a_full_disk_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
+        """As there: a file can be made, and nothing put into it."""
+        return Path("/dev/full").open("wb", buffering=buffering)
+
+    monkeypatch.setattr("tempfile.TemporaryFile", on_a_full_one)
+    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    assert code == 1
+    told = f"FAIL {tmp_path} cannot be written to (No space left on device); make room on its disk"
+    assert points["state"] == told
 
 
 def test_a_state_directory_that_the_daemon_would_refuse_is_told(

@@ -79,7 +79,7 @@ _death("garbage_frame", "disconnected", "restarted: .* no JSON", EXIT, down=_END
 _death("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
 _death("websocket_half_open", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
 # Once the next one is up, it is of use only to who is at work on it.
-_REFUSED = "while it worked: the connection to the browser has ended"
+_REFUSED = "links were refused: the browser ended in the midst of it"
 put(
     ("sigkill", "websocket_reset", "garbage_bytes", "garbage_frame"),
     "draining",
