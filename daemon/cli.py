@@ -252,9 +252,12 @@ def _hash_password(chosen: argparse.Namespace) -> int:  # noqa: ARG001 - it has 
 
 
 def _check_config(chosen: argparse.Namespace) -> int:
-    settings = _settings(chosen.config, by_hand=True)
-    from daemon.commands.check_config import check_config
+    from daemon.commands.check_config import all_of, check_config
 
+    try:
+        settings = _settings(chosen.config, by_hand=True)
+    except ConfigError as wrong:
+        raise all_of(wrong) from None
     return check_config(chosen.config, settings)
 
 

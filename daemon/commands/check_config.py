@@ -22,6 +22,7 @@ from daemon.config.credentials import BESIDE
 from daemon.config.crews import CrewEntry
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
+from daemon.config.problems import one_a_key
 from daemon.config.values import Fault
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.crews.crew import BrokenCrew, Crew
@@ -53,6 +54,15 @@ def check_config(path: Path, settings: Settings) -> int:
     for crew in catalog.broken:
         _tell(crew)
     return BROKEN if broken else GOOD
+
+
+def all_of(wrong: ConfigError) -> ConfigError:
+    """With the faults of crews that are only found by who looks at what they need."""
+    if wrong.rest is None:
+        return wrong
+    become_the_daemon(wrong.rest.state.directory)
+    of_crews = [each for crew in read_catalog(wrong.rest).broken for each in crew.problems]
+    return ConfigError(one_a_key([*wrong.problems, *of_crews]))
 
 
 def _read_again(path: Path, settings: Settings) -> Settings:

@@ -116,11 +116,14 @@ def _settings(draft: Draft) -> Settings:
             sections[name] = model.model_validate(given) if given else model.model_construct()
         except ValidationError as error:
             draft.problems += from_pydantic(error, name, TABLES, draft.name, draft.remedy)
+            wrong = {fault["loc"][0] for fault in error.errors(include_input=False)}
+            right = {key: value for key, value in (given or {}).items() if key not in wrong}
+            sections[name] = model.model_validate(right)
     draft.problems += checks.conflicts(draft)
     entries = tuple(crews.checked(crew, TABLES) for crew in draft.crews)
+    settings = Settings(**sections, crews=entries)  # type: ignore[arg-type]  # SECTIONS pairs them
     if draft.problems:
         of_crews = [problem for entry in entries for problem in entry.problems]
-        raise ConfigError(one_a_key([*draft.problems, *of_crews]))
-    settings = Settings(**sections, crews=entries)  # type: ignore[arg-type]  # SECTIONS pairs them
+        raise ConfigError(one_a_key([*draft.problems, *of_crews]), settings)
     found = checks.warnings(settings.server, settings.cookie, settings.marketplace)
     return replace(settings, warnings=(*draft.warnings, *found))

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
@@ -24,6 +24,9 @@ from pydantic_core import ErrorDetails
 
 from daemon.config.values import Fault
 from daemon.printable import escaped
+
+if TYPE_CHECKING:
+    from daemon.config.settings import Settings
 
 LONGEST_NAME = 60  # characters of an unknown key that are repeated
 MANY = "crews"  # the one section that there may be many of
@@ -47,10 +50,15 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. `problems` are all of its faults, a line each as text."""
+    """The configuration cannot be used. `problems` are all of its faults, a line each as text.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    `rest` is what it comes to without the keys that are wrong, for who looks for what is wrong with
+    the others; None when nothing of it could be read, or is right.
+    """
+
+    def __init__(self, problems: Sequence[Problem], rest: Settings | None = None) -> None:
         self.problems = tuple(problems)
+        self.rest = rest
         super().__init__("\n".join(map(str, self.problems)))
 
 

@@ -88,6 +88,13 @@ environment = { HOME = "hunter2", TOKEN = 3 }
 environment_file = "{tmp}/crew.env"
 inputs = ["topic", { name = "topic", default = "hunter2" }]
 """
+TAKES_8788 = """
+[[crews]]
+name = "taker"
+runner = "command"
+command = ["/bin/sh"]
+bind = "127.0.0.1:8788"
+"""
 TOLD = [
     (
         "crews[2].name: must be 1 to 63 lower-case letters, digits and hyphens, "
@@ -238,6 +245,22 @@ def test_every_fault_of_ten_broken_crews_is_told_with_its_remedy(
     told = [line for line in err.splitlines() if line.startswith("crew")]
     assert told == [f"{fault}; {remedy}".replace("{tmp}", str(tmp_path)) for fault, remedy in TOLD]
     assert "hunter2" not in out + err
+
+
+@pytest.mark.usefixtures("project")
+def test_and_also_when_the_daemon_would_not_start_for_something_else(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The address, which is right, is that which a crew wants all the same."""
+    path = write("[server]\nbind = '127.0.0.1:8788'\nmax_body = 1\n" + GOOD + BROKEN + TAKES_8788)
+    assert main(["check-config", str(path)]) == 2
+    _, err = capsys.readouterr()
+    told = {line for line in err.splitlines() if line.startswith("crew")}
+    expected = {f"{fault}; {remedy}".replace("{tmp}", str(tmp_path)) for fault, remedy in TOLD}
+    taken = 'crew "taker": bind: is where the daemon itself (server.bind) listens already'
+    assert told == {*expected, f"{taken}; choose another port"}
+    assert "server.max_body: must be" in err
+    assert "hunter2" not in err
 
 
 def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(
