@@ -41,8 +41,8 @@ class PartReport(Body):
     state: str
     since: Timestamp
     restarts: int
-    last_error: str | None
     next_retry: float | None
+    last_error: str | None
 
 
 class BrowserReport(Body):

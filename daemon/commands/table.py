@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from daemon.printable import blanked
 
 INDENT = "  "
-WIDEST = 60  # characters of a table's cell
+WIDEST = 60  # characters of a table's cell with another behind it
 
 
 def table(answer: Mapping[str, object], indent: str = "") -> str:
@@ -28,7 +28,8 @@ def table(answer: Mapping[str, object], indent: str = "") -> str:
 
 def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
     columns = list(dict.fromkeys(key for item in objects for key in item))
-    cells = [columns, *([_cut(_cell(item.get(key))) for key in columns] for item in objects)]
+    cells = [columns, *([_cell(item.get(key)) for key in columns] for item in objects)]
+    cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]  # nothing is behind the last
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     return [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells

@@ -21,7 +21,7 @@ from daemon.printable import blanked
 
 logger = logging.getLogger(__name__)
 
-LONGEST_STATUS = 400
+LONGEST_STATUS = 1000
 """Characters; a line of `systemctl status`."""
 
 _ABSTRACT = "@"

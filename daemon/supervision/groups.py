@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-MAX_ERROR_TEXT = 300
+MAX_ERROR_TEXT = 1000
 """Characters of an error where it is told in a line; the log has all of it."""
 
 

@@ -187,14 +187,15 @@ def test_people_get_a_table() -> None:
     ]
 
 
-def test_a_long_cell_of_a_list_is_cut_and_a_value_is_not() -> None:
-    answer = {"last": "x" * 61, "actors": [{"error": "x" * 60}, {"error": "x" * 61}]}
-    assert table(answer).splitlines() == [
-        f"last    {'x' * 61}",
+def test_a_long_cell_of_a_list_is_cut_where_another_is_behind_it() -> None:
+    """What is wrong is the last of its row, and what to do about it stands at its end."""
+    rows = [{"name": "x" * 60, "error": "y" * 61}, {"name": "x" * 61, "error": "no"}]
+    assert table({"last": "z" * 61, "actors": rows}).splitlines() == [
+        f"last    {'z' * 61}",
         "actors",
-        "  error",
-        f"  {'x' * 60}",
-        f"  {'x' * 59}…",
+        f"  name{' ' * 56}  error",
+        f"  {'x' * 60}  {'y' * 61}",
+        f"  {'x' * 59}…  no",
     ]
 
 
