@@ -257,7 +257,7 @@ def _check_config(chosen: argparse.Namespace) -> int:
     try:
         settings = _settings(chosen.config, by_hand=True)
     except ConfigError as wrong:
-        raise all_of(wrong) from None
+        raise all_of(chosen.config, wrong) from None
     return check_config(chosen.config, settings)
 
 

@@ -68,6 +68,10 @@ class UpstreamFailed(Refused):
     """The browser or the marketplace did not do its part."""
 
 
+class BrowserEnded(UpstreamFailed):
+    """The browser ended while it did its part, and is started again."""
+
+
 def leaves(group: BaseExceptionGroup[E]) -> Iterator[E]:
     """The errors of a group and of the groups in it, in order."""
     for error in group.exceptions:

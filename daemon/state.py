@@ -78,9 +78,9 @@ def claim(directory: Path) -> Iterator[None]:
 def fault_of(directory: Path) -> tuple[str, str] | None:
     """Why what is there cannot be the state directory, as far as this user can see, and the remedy;
     None when nothing speaks against it, or nothing is there yet."""
-    if _cannot_be_written_to(directory):
-        remedy = f"name another one, or `mount -o remount,rw` what {directory} lies on"
-        return f"{directory} is on a file system that is mounted read-only", remedy
+    if _is_read_only(directory):
+        remedy = "name another one, or let it be written to (in a service: ReadWritePaths=)"
+        return f"{directory} is on a file system that is read-only here", remedy
     try:
         mode = directory.stat().st_mode
     except OSError:
@@ -93,14 +93,17 @@ def fault_of(directory: Path) -> tuple[str, str] | None:
     return None
 
 
-def _cannot_be_written_to(directory: Path) -> bool:
-    """By anybody: whether this user may is another matter, and that of who asks."""
-    places = (directory, *directory.absolute().parents)
-    there = next(each for each in places if os.access(each, os.F_OK))
-    try:
-        return bool(os.statvfs(there).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
+def _is_read_only(directory: Path) -> bool:
+    """For everybody: whether this user may write to it is another matter, and that of who asks.
+    False where that cannot be seen."""
+    for place in (directory, *directory.absolute().parents):
+        try:
+            return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+        except FileNotFoundError:
+            continue  # it would be made, in the next one
+        except OSError:
+            break
+    return False
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:

@@ -27,11 +27,13 @@ def test_one_that_nobody_can_write_to_is_refused(
     seen: list[Path] = []
 
     def read_only(path: Path) -> SimpleNamespace:
+        if not path.exists():
+            raise FileNotFoundError(path)
         seen.append(path)
         return SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID)
 
     monkeypatch.setattr(os, "statvfs", read_only)
-    text = f"{tmp_path / below} is on a file system that is mounted read-only; name another one"
+    text = f"{tmp_path / below} is on a file system that is read-only here; name another one"
     with pytest.raises(StateUnusable, match=text), claim(tmp_path / below):
         pytest.fail("it was given out")
     assert seen == [tmp_path]

@@ -22,7 +22,6 @@ from daemon.config.credentials import BESIDE
 from daemon.config.crews import CrewEntry
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
-from daemon.config.problems import one_a_key
 from daemon.config.values import Fault
 from daemon.crews.catalog import Catalog, read_catalog
 from daemon.crews.crew import BrokenCrew, Crew
@@ -56,13 +55,23 @@ def check_config(path: Path, settings: Settings) -> int:
     return BROKEN if broken else GOOD
 
 
-def all_of(wrong: ConfigError) -> ConfigError:
-    """With the faults of crews that are only found by who looks at what they need."""
-    if wrong.rest is None:
+def all_of(path: Path, wrong: ConfigError) -> ConfigError:
+    """With the faults that are only found by who looks at what is needed, with the daemon's eyes.
+
+    Where root cannot have these, nothing is looked at: an interpreter would be started as root.
+    """
+    rest = wrong.rest
+    if rest is None:
         return wrong
-    become_the_daemon(wrong.rest.state.directory)
-    of_crews = [each for crew in read_catalog(wrong.rest).broken for each in crew.problems]
-    return ConfigError(one_a_key([*wrong.problems, *of_crews]))
+    blind = become_the_daemon(rest.state.directory)
+    if blind and os.geteuid() == 0:
+        return wrong
+    crews = tuple(_crew_read_again(entry, rest) for entry in rest.crews)
+    broken = read_catalog(replace(rest, crews=crews)).broken
+    of_crews = (each for crew in broken for each in crew.problems)
+    return ConfigError(
+        list(dict.fromkeys([*wrong.problems, *blind, *_unusable(path, rest), *of_crews]))
+    )
 
 
 def _read_again(path: Path, settings: Settings) -> Settings:

@@ -109,6 +109,7 @@ def _take_tables(draft: Draft, found: Mapping[str, object]) -> None:
 
 def _settings(draft: Draft) -> Settings:
     sections: dict[str, Section] = {}
+    faulty: set[str] = set()
     for name, model in SECTIONS.items():
         given = draft.tables.get(name)
         try:
@@ -119,11 +120,13 @@ def _settings(draft: Draft) -> Settings:
             wrong = {fault["loc"][0] for fault in error.errors(include_input=False)}
             right = {key: value for key, value in (given or {}).items() if key not in wrong}
             sections[name] = model.model_validate(right)
+            faulty.add(name)
     draft.problems += checks.conflicts(draft)
     entries = tuple(crews.checked(crew, TABLES) for crew in draft.crews)
     settings = Settings(**sections, crews=entries)  # type: ignore[arg-type]  # SECTIONS pairs them
     if draft.problems:
         of_crews = [problem for entry in entries for problem in entry.problems]
-        raise ConfigError(one_a_key([*draft.problems, *of_crews]), settings)
+        rest = None if "state" in faulty else settings
+        raise ConfigError(one_a_key([*draft.problems, *of_crews]), rest)
     found = checks.warnings(settings.server, settings.cookie, settings.marketplace)
     return replace(settings, warnings=(*draft.warnings, *found))

@@ -53,7 +53,7 @@ class ConfigError(Exception):
     """The configuration cannot be used. `problems` are all of its faults, a line each as text.
 
     `rest` is what it comes to without the keys that are wrong, for who looks for what is wrong with
-    the others; None when nothing of it could be read, or is right.
+    the others; None when nothing of it could be read, or not where the state is, and so for whom.
     """
 
     def __init__(self, problems: Sequence[Problem], rest: Settings | None = None) -> None:

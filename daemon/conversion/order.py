@@ -1,24 +1,29 @@
 """An order, what is known of it while it is worked on, and the answer that comes of that.
 
 The rule behind the answer: what was converted is never lost. An order fails as a whole only when it
-has no link to show, and then with the reason that its owner has to hear of first.
+has no link to show, and then with the reason that its owner has to hear of first; or where who asks
+would rather ask again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import trio
 
 from daemon.conversion.line import SubIds, Ticket
-from daemon.errors import Refused, Unavailable, UpstreamFailed
+from daemon.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.marketplace.links import Short, parse
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
+
+PASSING: Final = (Unavailable, BrowserEnded)
+"""Refusals that are gone in a moment, when the browser is there again above all."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,9 @@ class Order:
     links: tuple[str, ...]
     sub_ids: SubIds
     cookie: Cookie | None
+    waits: bool = False
+    """Who asks would rather ask again than have a part: what passes (`PASSING`) fails the order.
+    What was made by then is remembered."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,11 @@ class Work:
 
     def answer(self) -> dict[str, Entry]:
         """The entries, in the order of the links. Raises when there is no link to show and the
-        links are not to blame.
+        links are not to blame; or, for who waits, when one was refused by what passes.
         """
+        passing = [why for why in self.refusals.values() if isinstance(why, PASSING)]
+        if self.order.waits and passing:
+            raise passing[0].with_traceback(None)
         late = [link for link in self.order.links if link not in self.entries | self.refusals]
         if any(isinstance(entry, Converted) for entry in self.entries.values()):
             found: dict[str, Entry] = self.entries | dict.fromkeys(late, Failed(FailCode.UNKNOWN))

@@ -42,7 +42,7 @@ class LinksRequest(Body):
     links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS)]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
-    def order(self, cookie: Cookie | None) -> Order:
+    def order(self, cookie: Cookie | None, *, waits: bool = False) -> Order:
         """It as the desk takes it: the same link twice is one, and has no sub-ids that say nothing:
         with them it would be another to whoever remembers it, or puts several into one submit.
         """
@@ -53,6 +53,7 @@ class LinksRequest(Body):
             links=tuple(dict.fromkeys(self.links)),
             sub_ids=tuple(sub_ids),
             cookie=cookie,
+            waits=waits,
         )
 
 

@@ -11,7 +11,7 @@ from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
-from daemon.errors import UpstreamFailed
+from daemon.errors import BrowserEnded, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
@@ -102,7 +102,7 @@ async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R
         return await browser.use(place, job)
     except Disconnected as end:
         logger.info("the browser ended while it worked: %s", end)
-        raise UpstreamFailed(
+        raise BrowserEnded(
             "the browser ended in the midst of it, and is started again; try again shortly"
         ) from None
     except BrowserFailed as failure:

@@ -353,8 +353,15 @@ class Lines:
         """A crew's line, when nothing is on its way into it."""
         line = self._lines.get(crew)
         if line is not None:
-            async with line.door:
-                pass
+            with trio.move_on_after(TO_END) as patience:
+                async with line.door:
+                    pass
+            if patience.cancelled_caught:
+                raise Unavailable(
+                    "what this crew has in hand is being taken up, which waits for the disk; "
+                    "nothing was stopped, try again",
+                    retry_after=5,
+                )
         return line
 
     async def _waits_for_a_crew(self, kickoff_id: str) -> bool:
@@ -396,7 +403,7 @@ async def _is_over(ended: trio.Event, seconds: float) -> None:
         await ended.wait()
     if not ended.is_set():
         raise Unavailable(
-            "it is stopped, but the journal cannot record that at the moment, as with a full disk; "
-            "it ends as stopped once there is room: ask /status later",
+            "it is being stopped, but the journal cannot record its end at the moment, as with a "
+            "full disk; ask /status later what it has ended as",
             retry_after=5,
         )

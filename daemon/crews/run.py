@@ -102,7 +102,7 @@ class _Answer:
         """Return when it is recorded. Raises its refusal."""
         await self.taken.wait()
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)
 
 
 class Run:
@@ -158,10 +158,11 @@ class Run:
     async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
         """Pass on a human's answer; returns when it is recorded. Raises `Invalid`.
 
-        An asker that gives up takes nothing back, and may send the same again: it is one answer.
+        An asker that gives up takes nothing back, and may send the same again: it is one answer,
+        until the same task is asked about again.
         """
-        answer = _Answer(feedback, tuple(webhooks))
-        if self._question is None and answer == self._answer:
+        answer, asked = _Answer(feedback, tuple(webhooks)), self._question
+        if answer == self._answer and (asked is None or asked.task_id != feedback.task_id):
             answer = self._answer
         else:
             self._take_answer(answer)

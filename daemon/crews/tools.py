@@ -12,19 +12,18 @@ may be half an hour of somebody's work, and would fail: so here that is waited f
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from daemon.conversion.desk import Desk
+from daemon.conversion.order import PASSING
 from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
-from daemon.errors import Invalid, Unavailable
+from daemon.errors import Invalid, NotNow
 from daemon.faults import tell
 from daemon.patience import patience
 from daemon.vault.actor import Vault
-
-T = TypeVar("T")
 
 CONVERT_LINKS: Final = "convert_links"
 
@@ -32,7 +31,9 @@ TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
 """All there are, for whoever checks a configuration and has no desk."""
 
 WAITS: Final = 60.0
-"""Seconds that a crew's links wait for what is being restarted."""
+"""Seconds that a crew's links wait for what is being restarted: then is the last try."""
+RETRY: Final = 2
+"""Seconds, where the refusal does not say when to try again."""
 
 Tool = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 """The arguments of a `tool_call` → its result. Raises `Refused`, whose text is for the crew."""
@@ -55,6 +56,18 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
         Raises `Invalid` for wrong arguments and when no cookie is stored, and what the desk raises.
         """
         wanted = _arguments(arguments)
+        latest = trio.current_time() + WAITS
+        while True:
+            waits = trio.current_time() < latest
+            try:
+                return await convert(wanted, waits=waits)
+            except PASSING as passing:
+                if not waits:
+                    raise
+                wait = passing.retry_after if isinstance(passing, NotNow) else RETRY
+            await trio.sleep(max(0.0, min(wait, latest - trio.current_time())))
+
+    async def convert(wanted: _Arguments, *, waits: bool) -> JsonValue:
         with patience():
             record = await vault.current()
         if record is None and desk.needs_cookie:
@@ -62,24 +75,10 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        cookie = record.cookie if record else None
-        entries = await _in_time(lambda: desk.convert(wanted.order(cookie)))
-        return {"mapping": _MAPPING.dump_python(mapping(entries), mode="json")}
+        order = wanted.order(record.cookie if record else None, waits=waits)
+        return {"mapping": _MAPPING.dump_python(mapping(await desk.convert(order)), mode="json")}
 
     return {CONVERT_LINKS: convert_links}
-
-
-async def _in_time(ask: Callable[[], Awaitable[T]]) -> T:
-    """What is answered within `WAITS`, however often it is not to be had at first."""
-    latest = trio.current_time() + WAITS
-    while True:
-        try:
-            return await ask()
-        except Unavailable as refusal:
-            if trio.current_time() + refusal.retry_after > latest:
-                raise
-            wait = refusal.retry_after
-        await trio.sleep(wait)
 
 
 def _arguments(given: dict[str, JsonValue]) -> _Arguments:

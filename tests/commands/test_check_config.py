@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from daemon.cli import main
+from daemon.config import Settings
 
 GOOD = """
 [[crews]]
@@ -261,6 +262,31 @@ def test_and_also_when_the_daemon_would_not_start_for_something_else(
     assert told == {*expected, f"{taken}; choose another port"}
     assert "server.max_body: must be" in err
     assert "hunter2" not in err
+
+
+@pytest.mark.usefixtures("project")
+def test_but_nothing_is_looked_at_where_nobody_knows_whose_state_it_is(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By root it would be root who looks, and an interpreter of a crew would be started by it."""
+    looked: list[Settings] = []
+    monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
+    monkeypatch.setenv("SMARTLINKD_STATE__DIRECTORY", "relative")
+    assert main(["check-config", str(write(GOOD + BROKEN))]) == 2
+    assert "SMARTLINKD_STATE__DIRECTORY: must be" in capsys.readouterr().err
+    assert looked == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
+def test_nor_by_root_where_there_is_no_state_yet(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Settings] = []
+    monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
+    path = write("[server]\nmax_body = 1\n" + GOOD + BROKEN)
+    (tmp_path / "state").rmdir()
+    assert main(["check-config", str(path)]) == 2
+    assert looked == []
 
 
 def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
-from daemon.errors import Invalid, Unavailable, UpstreamFailed
+from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import Product, Short
@@ -35,6 +35,7 @@ class Source:
         self.asked: list[tuple[str | None, tuple[str, ...]]] = []
         self.refusal: UpstreamFailed | None = None
         self.down_until = -inf
+        self.ends = 0
 
     async def create(
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
@@ -42,6 +43,9 @@ class Source:
         self.asked.append((cookie.account if cookie else None, sub_ids))
         if self.refusal is not None:
             raise self.refusal
+        if self.ends > 0:
+            self.ends -= 1
+            raise BrowserEnded("the browser ended in the midst of it")
         if trio.current_time() < self.down_until:
             raise Unavailable("the browser is down", retry_after=2)
         return [
@@ -73,6 +77,14 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
             await vault.store(cookie, "Test")
         yield tools(desk, vault)["convert_links"]
         nursery.cancel_scope.cancel()
+
+
+def short_links(answer: JsonValue) -> list[JsonValue]:
+    assert isinstance(answer, dict)
+    mapping = answer["mapping"]
+    assert isinstance(mapping, dict)
+    entries = [each for each in mapping.values() if isinstance(each, dict)]
+    return [each.get("shortLink") for each in entries]
 
 
 @pytest.fixture
@@ -145,7 +157,30 @@ async def test_but_not_for_ever(source: Source, autojump_clock: trio.testing.Moc
     async with workshop(source) as convert:
         with pytest.raises(Unavailable, match="the browser is down"):
             await convert({"links": [LINK]})
-    assert WAITS - 3 <= trio.current_time() <= WAITS
+    assert trio.current_time() == pytest.approx(WAITS)
+
+
+async def test_a_browser_that_ends_meanwhile_is_waited_for(
+    source: Source, autojump_clock: trio.testing.MockClock
+) -> None:
+    source.ends = 2
+    async with workshop(source) as convert:
+        answer = await convert({"links": [LINK]})
+    assert short_links(answer) == ["https://s.shopee.vn/1"]
+    assert len(source.asked) == 3
+
+
+@pytest.mark.parametrize("down", [5.0, inf])
+async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
+    source: Source, autojump_clock: trio.testing.MockClock, down: float
+) -> None:
+    async with workshop(source) as convert:
+        await convert({"links": [LINK]})  # is remembered
+        source.down_until = trio.current_time() + down
+        answer = await convert({"links": [LINK, OTHER]})
+    made = "https://s.shopee.vn/1"
+    assert short_links(answer) == [made, None if down == inf else "https://s.shopee.vn/2"]
+    assert trio.current_time() == pytest.approx(min(down, WAITS), abs=2)
 
 
 async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:

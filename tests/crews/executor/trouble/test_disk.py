@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
     from tests.crews.executor.trouble.conftest import Disk
 
+HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
 STORY = [
     "crew_kickoff_started",
@@ -142,6 +143,28 @@ async def test_an_answer_that_its_asker_has_given_up_on_is_one_when_it_comes_aga
     assert answer["feedback"] == "first"
 
 
+async def test_an_answer_that_comes_again_is_none_to_the_next_question(
+    disk: Disk, house: House
+) -> None:
+    kickoff_id = await house.kickoff(
+        *("started", "task a", "ask a", "hear", "done a", "task b", "ask b", "hear"),
+        *("done b", "result ok"),
+    )
+    await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    disk.refusing = True
+    with trio.move_on_after(0.05):
+        await house.resume(kickoff_id, text="first")
+    disk.refusing = False
+    with trio.fail_after(HANG):
+        while (await house.look(kickoff_id)).current_task != "b":  # noqa: ASYNC110 - no bell here
+            await trio.sleep(0.002)
+    await house.resume(kickoff_id, text="first")
+    assert (await house.look(kickoff_id)).status is Status.WAITING_FOR_HUMAN_INPUT
+    await house.resume(kickoff_id, "b")
+    assert (await house.end_of(kickoff_id)).status is Status.COMPLETED
+    assert (await house.story(kickoff_id)).count("human_feedback_received") == 2
+
+
 @pytest.mark.parametrize("waits", [False, True])
 async def test_who_stops_one_is_not_kept_until_there_is_room(
     disk: Disk,
@@ -157,13 +180,35 @@ async def test_who_stops_one_is_not_kept_until_there_is_room(
     await house.gate.reaches(1)
     disk.refusing = True
     for _ in range(2):
-        with pytest.raises(Unavailable, match=r"cannot record that.*ask /status") as refused:
+        with pytest.raises(Unavailable, match=r"cannot record its end.*ask /status") as refused:
             await house.stop_one(kickoff_id)
         assert refused.value.retry_after == 5
     assert (await house.look(kickoff_id)).state is (State.PENDING if waits else State.RUNNING)
     disk.refusing = False
     assert (await house.end_of(kickoff_id)).status is Status.STOPPED
     house.gate.open()
+
+
+async def test_nor_is_who_stops_one_that_is_being_taken_up(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "TO_END", 0.05)
+    one = crew(max_running=1)
+    house = await open_house(one)
+    running, waiting = [await house.kickoff("started", "call gate", "hear") for _ in range(2)]
+    await house.gate.reaches(1)
+    await house.kill()
+
+    disk.refusing = True
+    house = await open_house(one)
+    await disk.has_refused(1)
+    for each in (running, waiting):
+        with pytest.raises(Unavailable, match="nothing was stopped, try again"):
+            await house.stop_one(each)
+    disk.refusing = False
+    assert (await house.end_of(running)).status is Status.INTERRUPTED
+    await house.stop_one(waiting)
+    assert (await house.end_of(waiting)).status is Status.STOPPED
 
 
 async def test_the_next_one_waits_for_the_end_of_the_one_before(
