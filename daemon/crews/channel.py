@@ -8,16 +8,17 @@ the worker through the socket's own buffer, as a pipe would. What is sent has a 
 that is cancelled half-way leaves the rest of its line to the next one, so that lines stay whole.
 
 Whatever ends the conversation ends the iteration; `fault`, `final` and `unfinished` tell which it
-was. Rejected: a task that reads into a queue (the queue is one more bound, and the worker's end is
-then known before what it said), and trio's SocketStream (a cancelled `send_all` does not tell how
-much of the line is gone).
+was. The worker's last message does, so that nobody waits for its result as long as its program
+takes to end. Rejected: to wait for that, and have nothing stand that has more behind it (a text
+that a library says at exit cost the whole result); a task that reads into a queue (the queue is one
+more bound, and the worker's end is then known before what it said), and trio's SocketStream (a
+cancelled `send_all` does not tell how much of the line is gone).
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from math import inf
 
 import trio
 
@@ -47,18 +48,12 @@ class Channel:
     """Iterate over it for the messages, in one task at a time. Does not own `line`.
 
     `inputs` are what is sent first; `deliver()` sends them, or else whoever sends something.
-    `max_output` is how many bytes the worker may say in all; `grace` how many seconds it may take
-    to close its end after its last message.
+    `max_output` is how many bytes the worker may say in all.
     """
 
-    def __init__(
-        self, line: trio.socket.SocketType, inputs: Inputs, *, max_output: int, grace: float
-    ) -> None:
+    def __init__(self, line: trio.socket.SocketType, inputs: Inputs, *, max_output: int) -> None:
         self.fault: ProtocolFault | None = None
-        # When the worker has to have ended; set by its last message, or when its end is closed.
-        self.closed_by = inf
         self._line = line
-        self._grace = grace
         self._conversation = Conversation(max_output=max_output)
         self._received = bytearray()
         self._sending = trio.Lock()
@@ -66,7 +61,7 @@ class Channel:
 
     @property
     def final(self) -> Result | Failed | None:
-        """What the worker said of its end. It stands once the iteration has ended without fault."""
+        """What the worker said of its end. It stands, whatever comes after it."""
         return self._conversation.final
 
     @property
@@ -78,17 +73,18 @@ class Channel:
         return self
 
     async def __anext__(self) -> FromWorker:
-        """The next message. Not the last one: it only counts when nothing comes after it."""
-        with trio.CancelScope(deadline=self.closed_by) as patience:
-            while (message := await self._next()) is not None:
-                if message is not self.final:
-                    return message
-                self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
-                patience.deadline = self.closed_by = trio.current_time() + self._grace
-        if patience.cancelled_caught:
-            logger.warning("a worker does not end within %g s of its last message", self._grace)
-        self.closed_by = min(self.closed_by, trio.current_time() + self._grace)
-        raise StopAsyncIteration
+        """The next message, but for the last one, which is `final`."""
+        line = await self._next_line() if self.final is None else None
+        if line is None or self.fault is not None:
+            raise StopAsyncIteration
+        heard = self._conversation.hear(line)
+        if isinstance(heard, ProtocolFault):
+            self._break(heard)
+            raise StopAsyncIteration
+        if heard is self.final:
+            self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
+            raise StopAsyncIteration
+        return heard
 
     async def deliver(self) -> None:
         """Send the inputs. There is no limit: they may be large, and the worker slow to start."""
@@ -111,24 +107,17 @@ class Channel:
         if patience.cancelled_caught:
             self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
-    async def discard(self) -> None:
-        """Take what comes and drop it, until the worker's end is closed."""
-        while await self._receive():
-            pass
+    async def discard(self) -> int:
+        """Take what comes and drop it, until the worker's end is closed. How many bytes it was."""
+        dropped = len(self._received)
+        self._received.clear()
+        while data := await self._receive():
+            dropped += len(data)
+        return dropped
 
     def close(self) -> None:
         """Send and receive no more. What has arrived can still be taken."""
         self._line.shutdown(socket.SHUT_RDWR)
-
-    async def _next(self) -> FromWorker | None:
-        line = await self._next_line()
-        if line is None or self.fault is not None:
-            return None
-        heard = self._conversation.hear(line)
-        if isinstance(heard, ProtocolFault):
-            self._break(heard)
-            return None
-        return heard
 
     async def _next_line(self) -> bytes | None:
         """A line without its newline, the beginning of one that is too long, or None at the end."""

@@ -28,8 +28,12 @@ class Line:
 
     @property
     def full(self) -> bool:
-        """No more can come in."""
-        return not self.has_place and len(self.waiting) >= self.crew.queue
+        """No more can come in. Who comes after one that has ended, and whose worker has yet to go,
+        gets its place, and takes none in the queue."""
+        if self.has_place:
+            return False
+        leaving = sum(run.outcome is not None for run in self.running.values())
+        return len(self.waiting) >= self.crew.queue + leaving
 
     @property
     def has_place(self) -> bool:

@@ -263,7 +263,8 @@ class Lines:
         if waits:  # but for a reload that has mended it meanwhile
             line = await self._settled_line(caller.crew)
             waits = line is None
-        if line is not None and (run := line.running.get(kickoff_id)) is not None:
+        run = None if line is None else line.running.get(kickoff_id)
+        if run is not None and run.outcome is None:
             run.cut_short(Status.STOPPED, f"stopped by {by}")
             await _is_over(run.ended, run.grace + TO_END)
             if run.outcome is not Status.STOPPED:

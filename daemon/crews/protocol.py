@@ -294,7 +294,7 @@ class Conversation:
         self._asked: str | None = None  # the task a human is asked about
 
     def hear(self, line: bytes) -> FromWorker | ProtocolFault:
-        """Take a line of the worker's. After a fault the conversation is of no more use."""
+        """Take a line of the worker's. None is heard after a fault, or after `final`."""
         message = parse(line)
         if isinstance(message, ProtocolFault):
             return message
@@ -325,8 +325,6 @@ class Conversation:
 
     def _out_of_place(self, message: FromWorker) -> str | None:  # noqa: PLR0911 - a rule a line
         """Why `message` must not come now."""
-        if self.final is not None:
-            return f"`{message.type}` after `{self.final.type}`, which is the last message"
         if not self._started and not isinstance(message, Started):
             return f"`{message.type}` before `started`, which is the first message"
         match message:

@@ -10,6 +10,9 @@ The choice: one task owns the execution and its worker. Whoever wants something 
 slow reader holds up a pipe, and loses nothing (`workplace.py`). A word that comes while its worker
 is being started ends that at once: there is nobody yet who would need a grace.
 
+What it has come to is recorded, and told, as soon as it is known: with the worker's last message,
+after which its program may need seconds to go. Until it has gone, the execution keeps its place.
+
 The clock of the deadline begins with the worker's start, and stands still while a human is asked,
 which has a deadline of its own.
 """
@@ -121,7 +124,8 @@ class Run:
         beginning. Without it that is still to be read, and the beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
-        """Nothing of it is there any more; its end is recorded, unless it was left off."""
+        """Nothing of it is there any more; its end is recorded, unless it was left off. It may have
+        been for a while: `outcome` tells."""
         self.grace = crew.worker.grace
         """Seconds that its worker has to end when it is told to."""
         self.outcome: Status | None = None
@@ -136,6 +140,9 @@ class Run:
         self._stage = self._start
         """The one of the two that a word cuts short."""
         self._has_worker = False
+        self._recording: trio.Nursery
+        self._ending: Ending | None = None
+        """What it has come to."""
         self._cut: Ending | None = None
         self._left_off = False
         self._hands: trio.Nursery | None = None
@@ -193,11 +200,16 @@ class Run:
             with self._life, working_for((work,)):
                 execution = self._entered or await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
-                ending = await self._ending(execution)
-                if ending is not None:
-                    await self._end(ending)
+                async with sole_error(), trio.open_nursery() as self._recording:
+                    await self._run(execution)
         finally:
             self.ended.set()
+
+    def _comes_to(self, ending: Ending | None) -> None:
+        """Record that it has come to this, if that is an end, and its first one."""
+        if self._ending is None and ending is not None:
+            self._ending = ending
+            self._recording.start_soon(self._end, ending)
 
     def _hurry(self) -> None:
         """Left off and without a worker, there is nothing to do but to record what is known."""
@@ -216,30 +228,31 @@ class Run:
             await self._workplace.end(self._crew.name, self._book.subject, ending)
         self.outcome = ending.status
 
-    async def _ending(self, execution: Execution | NewExecution) -> Ending | None:
-        """Let a worker do it. None when it was left off."""
+    async def _run(self, execution: Execution | NewExecution) -> None:
+        """Let a worker do it. It comes to an end, unless it is left off."""
         if self._left_off:
-            return None
+            return
         try:
             if self._entered is None:
                 await self._record(begun(self._book.subject, self._turn))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             waited = (self._turn - execution.created_at).total_seconds()  # by the wall's clock
             self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
-            return await self._work(execution.inputs)
+            await self._work(execution.inputs)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
-            return failure(Status.ERROR, f"the worker could not be started: {fault}")
+            self._comes_to(failure(Status.ERROR, f"the worker could not be started: {fault}"))
         except Invalid as fault:
-            return failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
+            self._comes_to(failure(Status.ERROR, f"{NOT_KEPT}: {fault}"))
         except Exception:
             # One execution's fault, ours or not, is no reason to interrupt all others.
-            logger.exception("execution %s failed by a fault of the daemon's own", self.id)
-            return failure(Status.ERROR, "internal error; the daemon's log has it")
+            logger.exception("execution %s met a fault of the daemon's own", self.id)
+            self._comes_to(failure(Status.ERROR, "internal error; the daemon's log has it"))
 
-    async def _work(self, given: dict[str, JsonValue]) -> Ending | None:
+    async def _work(self, given: dict[str, JsonValue]) -> None:
         if self._start.cancel_called:  # before its worker was there
-            return self._cut_ending(None)
+            self._comes_to(self._cut_ending(None))
+            return
         inputs = Inputs(inputs=self._crew.complete(given), tools=self._crew.tools)
         deadline = self._start.deadline = trio.current_time() + self._crew.deadline
         self._has_worker = True
@@ -251,15 +264,20 @@ class Run:
                     self._stage = self._talk
                     self._talk.deadline, self._start.deadline = deadline, inf
                     with self._talk:
-                        return await self._converse(worker)
-                    how = await worker.stop()
-                    logger.info("execution %s was cut short: %s", self.id, how.value)
-                    final = worker.final  # when it had said all, and was slow to leave
-                    ending = self._cut_ending(how.value) if final is None else _ending_of(final)
-                    self._tell_last_words(worker, ending)
-                    return ending
+                        await self._converse(worker)
+                    if self._talk.cancelled_caught:
+                        how = await worker.stop()
+                        logger.info(
+                            "the worker of execution %s was cut short: %s", self.id, how.value
+                        )
+                        final = worker.final  # which came just before
+                        self._comes_to(
+                            self._cut_ending(how.value) if final is None else _ending_of(final)
+                        )
+                    self._tell_last_words(worker)
+                return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
-            return self._cut_ending(NOT_STARTED)
+            self._comes_to(self._cut_ending(NOT_STARTED))
         finally:
             self._has_worker = False
             self._hurry()
@@ -280,8 +298,8 @@ class Run:
             )
         return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
 
-    async def _converse(self, worker: Worker) -> Ending:
-        """Listen to it until its end."""
+    async def _converse(self, worker: Worker) -> None:
+        """Listen to it until its end, and let it go."""
         try:
             async with sole_error(), trio.open_nursery() as self._hands:
                 async for message in worker.messages:
@@ -289,13 +307,13 @@ class Run:
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:
             self._hands = None
-        ending = _ending_of(await worker.end())
-        self._tell_last_words(worker, ending)
-        return ending
+        self._comes_to(_ending_of(await worker.end()))
+        await worker.leave()
 
-    def _tell_last_words(self, worker: Worker, ending: Ending | None) -> None:
+    def _tell_last_words(self, worker: Worker) -> None:
         """For its owner: the error tells the last line at the most, and nothing of what a worker
         was at that was too late. Of one that was stopped, nobody asks why."""
+        ending = self._ending
         if ending is None or ending.status not in (Status.ERROR, Status.TIMED_OUT):
             return
         # A traceback is in the error as a rule, and what CrewAI did before it in the output.

@@ -75,7 +75,7 @@ class WorkerSettings:
 
     `memory` is what all processes of one worker together may use, in bytes. `grace` (seconds) is
     the time between the message `stop` and SIGKILL, and what a worker may take to end after its
-    last message. `max_output` is how many bytes it may say in all.
+    last message, or after closing its line. `max_output` is how many bytes it may say in all.
     """
 
     command: tuple[str, ...]
@@ -122,16 +122,17 @@ class Worker:
     async def end(self) -> End:
         """Wait for its end and tell it. Messages that were not taken by then are dropped.
 
-        What is left of the worker at that point, if anything, is killed when the block is left.
+        Its last message is its end, though its processes are still there then: see `leave`. What is
+        left of it, if anything, is killed when the block is left.
         """
         async for _ in self._channel:
             pass
-        if self._channel.fault is not None:
-            return self._broken(self._channel.fault)
-        with trio.CancelScope(deadline=self._channel.closed_by):
-            await self._process.wait()
         if self._channel.final is not None:
             return self._channel.final
+        if self._channel.fault is not None:
+            return self._broken(self._channel.fault)
+        with trio.move_on_after(self._settings.grace):
+            await self._process.wait()
         if self._process.status is None:
             return self._broken(
                 ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
@@ -143,10 +144,23 @@ class Worker:
             memory_limit=self._settings.memory,
         )
 
+    async def leave(self) -> None:
+        """After its end: let its program come to its own, within the grace. What that says is not
+        heard. One that said nothing of its end has had its time."""
+        if self._channel.final is None:
+            return
+        with trio.move_on_after(self._settings.grace) as patience:
+            if dropped := await self._channel.discard():
+                logger.warning("a worker said %d bytes after its last message", dropped)
+            await self._process.wait()
+        if patience.cancelled_caught:
+            after = "does not end within %g s of its last message, and is killed"
+            logger.warning(f"a worker (process %d) {after}", self.pid, self._settings.grace)
+
     @property
     def final(self) -> Result | Failed | None:
         """What it has said of its end so far, which stands when it is stopped after that."""
-        return None if self._channel.fault is not None else self._channel.final
+        return self._channel.final
 
     async def stop(self) -> Stopped:
         """Have it end: `stop`, then SIGTERM to its process group, then SIGKILL.
@@ -213,9 +227,7 @@ async def start_worker(
                 again=True,
             ) as process:
                 theirs.close()
-                channel = Channel(
-                    ours, inputs, max_output=settings.max_output, grace=settings.grace
-                )
+                channel = Channel(ours, inputs, max_output=settings.max_output)
                 worker = Worker(process, channel, settings)
                 async with background(channel.deliver, worker._see_line_closed):
                     entered = True

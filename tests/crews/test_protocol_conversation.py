@@ -84,9 +84,6 @@ def test_what_is_in_place(lines: list[bytes]) -> None:
         ([FAILED], "`failed` before `started`, which is the first message"),
         ([LOG], "`log` before `started`, which is the first message"),
         ([STARTED, STARTED], "`started` a second time"),
-        ([STARTED, RESULT, RESULT], "`result` after `result`, which is the last message"),
-        ([STARTED, RESULT, FAILED], "`failed` after `result`, which is the last message"),
-        ([STARTED, FAILED, LOG], "`log` after `failed`, which is the last message"),
         (
             [STARTED, opened("1"), opened("1")],
             "`task_started` with a `task_id` that was used before",

@@ -43,7 +43,7 @@ def theirs(ends: tuple[socket.socket, socket.socket]) -> socket.socket:
 @pytest.fixture
 async def channel(ends: tuple[socket.socket, socket.socket]) -> Channel:
     line = trio.socket.from_stdlib_socket(ends[0])
-    return Channel(line, LARGE, max_output=MAX_OUTPUT, grace=5.0)
+    return Channel(line, LARGE, max_output=MAX_OUTPUT)
 
 
 async def lines(theirs: socket.socket, count: int) -> list[bytes]:
@@ -166,6 +166,19 @@ async def test_what_is_not_a_whole_line_is_kept(channel: Channel, theirs: socket
     assert [message async for message in channel] == [Started()]
     assert channel.unfinished == RESULT[:10]
     assert channel.final is None
+
+
+async def test_the_last_message_ends_it_and_nothing_is_heard_after_it(
+    channel: Channel, theirs: socket.socket
+) -> None:
+    theirs.send(STARTED + RESULT + b"x\n" + CALL)
+    with trio.fail_after(5):
+        assert [message async for message in channel] == [Started()]
+        assert [message async for message in channel] == []
+    assert channel.fault is None
+    assert channel.final == Result(output="done")
+    theirs.close()
+    assert await channel.discard() == len(b"x\n" + CALL)
 
 
 async def test_a_hearer_that_comes_again_after_a_fault_hears_nothing(

@@ -70,24 +70,49 @@ async def test_the_end_is_told_as_often_as_it_is_asked_for(begin: Begin) -> None
         assert await end(worker) == await end(worker) == Result(output="done")
 
 
-async def test_one_that_lingers_after_its_result_is_not_waited_for(
+async def test_its_result_is_its_end_while_it_lingers(begin: Begin) -> None:
+    async with begin(*shell('say "$done"; sleep 1000'), grace=1000) as worker:
+        assert await end(worker) == Result(output="done")
+
+
+async def test_one_that_lingers_has_its_grace_to_leave(
     begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with begin(*shell('say "$done"; sleep 1000'), grace=0.1) as worker:
-        assert await end(worker) == Result(output="done")
-    assert "does not end within 0.1 s of its last message" in caplog.text
+        await end(worker)
+        with trio.fail_after(10):
+            await worker.leave()
+    assert "does not end within 0.1 s of its last message, and is killed" in caplog.text
+
+
+@pytest.mark.parametrize("script", ["say x; sleep 1000", "exec 3>&-; sleep 1000"])
+async def test_one_that_has_said_nothing_of_its_end_is_given_no_more_time(
+    begin: Begin, script: str
+) -> None:
+    async with begin(*shell(script), grace=0.1) as worker:
+        assert isinstance(await end(worker), ProtocolBroken)
+        with trio.fail_after(0):
+            await worker.leave()
 
 
 async def test_one_that_reads_on_after_its_result_sees_that_it_may_go(begin: Begin) -> None:
     async with begin(*shell('say "$done"; cat <&3 >/dev/null; echo bye'), grace=5) as worker:
         assert await end(worker) == Result(output="done")
+        await worker.leave()
         assert worker.stdout_tail == "bye\n"
 
 
-@pytest.mark.parametrize("more", ['say "$done"', """say '{"type":"log","text":""}'""", "say x"])
-async def test_a_result_does_not_stand_with_more_after_it(begin: Begin, more: str) -> None:
+@pytest.mark.parametrize(
+    "more", ['say "$done"', """say '{"type":"failed","error":"x"}'""", "say x", "printf x >&3"]
+)
+async def test_a_result_stands_with_more_after_it(
+    begin: Begin, caplog: pytest.LogCaptureFixture, more: str
+) -> None:
     async with begin(*shell(f'say "$done"; {more}')) as worker:
-        assert isinstance(await end(worker), ProtocolBroken)
+        assert await end(worker) == Result(output="done")
+        await worker.leave()
+        assert await end(worker) == Result(output="done")
+    assert "bytes after its last message" in caplog.text
 
 
 # What its process tells

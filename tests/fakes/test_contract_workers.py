@@ -242,9 +242,6 @@ def test_it_asks_a_human_and_waits_for_the_answer(contract: Contract) -> None:
         (["done b"],
          "the worker broke the protocol: `task_completed` of a task that is not open. It sent: "
          '{"type": "task_completed", "task_id": "b", "output": "output of b"}'),
-        (["result x", "result y"],
-         "the worker broke the protocol: `result` after `result`, which is the last message. "
-         'It sent: {"type": "result", "output": "y"}'),
         (['part {"type', "exit 0"],
          "the worker broke the protocol: its last line has no newline. It sent: {\"type"),
         (["fill"],
@@ -255,6 +252,11 @@ def test_it_asks_a_human_and_waits_for_the_answer(contract: Contract) -> None:
 )  # fmt: skip
 def test_its_end_is_told_as_it_was(contract: Contract, script: list[Step], text: str) -> None:
     assert contract("started", *script) == error(text)
+
+
+def test_its_result_stands_whatever_it_says_after_it(contract: Contract) -> None:
+    expected = Outcome("completed", "", "x", [BEGUN, DONE])
+    assert contract("started", "result x", "result y", "raw no JSON", "exit 3") == expected
 
 
 def test_killed_by_somebody(contract: Contract) -> None:

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import trio
 from pydantic import JsonValue, SecretBytes
+from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Caller, Crew
 from daemon.crews.executor import Executor
-from daemon.crews.lines import Kickoff
+from daemon.crews.lines import CrewLoad, Kickoff
 from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
 from daemon.crews.worker import WorkerSettings
@@ -229,6 +230,12 @@ class House:
                 execution = await self.executor.wait(Caller(crew), kickoff_id, HANG)
                 if execution.state.ended:
                     return execution
+
+    async def comes_to_rest(self) -> None:
+        """Wait until it has nothing in hand: what has ended is told before its worker has gone."""
+        with trio.fail_after(HANG):
+            while any(load != CrewLoad(0, 0) for load in self.executor.load().values()):
+                await wait_all_tasks_blocked(0.001)
 
     async def reaches(self, kickoff_id: str, status: Status, crew: str = "c") -> Execution:
         """The execution when it has that status."""

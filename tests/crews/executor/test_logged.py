@@ -61,7 +61,7 @@ async def test_one_that_the_daemon_interrupted_is_told_of_as_that(
     open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
 ) -> None:
     house = await open_house(crew())
-    kickoff_id = await house.kickoff("started", "call gate", "result ok")
+    kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
     await house.kill()
     assert told(log, Event.EXECUTION_INTERRUPTED) == []

@@ -73,6 +73,7 @@ async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
         await house.kickoff()
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
+    await house.comes_to_rest()
     assert set(house.executor.load()) == {"other"}
 
 

@@ -113,5 +113,5 @@ async def test_a_crew_taken_out_while_somebody_is_at_its_door_leaves_no_line(
     client = await at_the_door(house)
     disk.works.set()
     assert (await house.end_of(await client.answer())).state is State.SUCCESS
-    await wait_all_tasks_blocked()
+    await house.comes_to_rest()
     assert set(house.executor.load()) == {"other"}

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
             "column 2). It sent: {half a line",
         ),
         (["task a"], "the worker broke the protocol: `task_started` before `started`"),
-        (
-            ["started", "result ok", "log after"],
-            "the worker broke the protocol: `log` after `result`, which is the last message",
-        ),
     ],
 )
 async def test_the_end_is_told_as_it_was(

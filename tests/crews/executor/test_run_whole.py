@@ -110,7 +110,7 @@ async def test_what_is_at_hand_is_told_while_it_runs(house: House) -> None:
     assert house.executor.load()["c"].running == 1
     house.gate.open()
     await house.end_of(kickoff_id)
-    assert house.executor.load()["c"].running == 0
+    await house.comes_to_rest()
     assert house.executor.ends == {("c", Status.COMPLETED): 1}
 
 

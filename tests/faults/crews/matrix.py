@@ -183,9 +183,11 @@ _worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=
 _worker("dies_with_children", "error", "exited with code 3 without a result")
 _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
 _worker("guardian_killed", "error", "ended by signal 9", log="its guardian was killed")
-_worker("result_twice", "error", f"{_BROKE}`result` after `result`")
-for _fault in ("floods_output", "leaves_children"):
+for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
+# The result stands, and its client has it at once.
+change("result_twice", AT_WORK, log="a worker said [0-9]+ bytes after its last message")
+change("lingers", AT_WORK, log=f"does not end within {GRACE:g} s of its last message")
 
 # Who is called.
 
@@ -236,7 +238,7 @@ for _fault, _within in _REFUSED.items():
         _due = MATRIX.due((_fault, _phase))
         put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
 # Two want to write then.
-for _phase in ("delivering", "restarting"):
+for _phase in ("ending", "delivering", "restarting"):
     for _fault in ("db_fails", "db_gone"):
         put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=2))
 change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)

@@ -67,6 +67,7 @@ DEEDS: dict[str, list[Step]] = {
     "garbage": ["raw no JSON", *GO_ON],
     "wrong_version": [{"type": "started", "version": 2}, *GO_ON],
     "result_twice": [ANSWER, "done a", "result x", "result y"],
+    "lingers": [ANSWER, "done a", "result x", "deaf", "hang"],
     "unknown_task": ["done b", *GO_ON],
     "unknown_call": [{"type": "tool_result", "call_id": "9"}, *GO_ON],
     "too_large": ["endless", "hang"],

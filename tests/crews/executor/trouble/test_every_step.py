@@ -158,6 +158,5 @@ async def unfinished(house: House) -> list[str]:
 async def idle(house: House) -> None:
     """Nothing is left to do, on disk, in hand or in folders."""
     assert await unfinished(house) == []
-    load = house.executor.load()["c"]
-    assert (load.running, load.waiting) == (0, 0)
+    await house.comes_to_rest()
     assert list((house.folder / "runs").iterdir()) == []

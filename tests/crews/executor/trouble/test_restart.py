@@ -255,7 +255,7 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = await open_house(crew(max_running=1))
-    await house.kickoff("started", "call gate", "result ok")
+    await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
     read, leave_off = house.journal.execution, Run.leave_off
     reading, left = trio.Event(), trio.Event()

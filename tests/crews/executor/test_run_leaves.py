@@ -1,0 +1,148 @@
+"""What an execution has come to is told with its worker's last message; its program goes later."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from daemon.crews.lines import CrewLoad
+from daemon.errors import Invalid, Unavailable
+from daemon.journal.model import State, Status
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
+
+LINGERS = ("started", "log here", "result ok", "deaf", "hang")
+LONG = 1000.0
+"""Seconds of a grace that no test waits for."""
+BUSY = {"c": CrewLoad(running=1, waiting=0)}
+
+
+async def test_a_result_is_told_while_its_worker_is_still_there(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(grace=LONG))
+    end = await house.end_of(await house.kickoff(*LINGERS))
+    assert (end.state, end.result) == (State.SUCCESS, "ok")
+    assert (await house.story(end.id))[-1] == "crew_kickoff_completed"
+    assert len(list((house.folder / "runs").iterdir())) == 1
+    assert house.executor.load() == BUSY
+
+
+async def test_it_keeps_its_place_until_its_worker_has_gone(
+    open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew(max_running=1, grace=0.2))
+    first = await house.end_of(await house.kickoff(*LINGERS))
+    second = await house.end_of(await house.kickoff())
+    assert first.finished_at is not None
+    assert second.started_at is not None
+    assert (second.started_at - first.finished_at).total_seconds() >= 0.2
+    assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
+    await house.comes_to_rest()
+    assert list((house.folder / "runs").iterdir()) == []
+
+
+async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queue(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    """A client that asks for one after the other is never told that the queue is full."""
+    house = await open_house(crew(max_running=1, queue=0, grace=0.2))
+    await house.end_of(await house.kickoff(*LINGERS))
+    next_one = await house.kickoff()
+    with pytest.raises(Unavailable, match="queue of crew c is full"):
+        await house.kickoff()
+    assert (await house.end_of(next_one)).state is State.SUCCESS
+
+
+async def test_a_stop_comes_too_late_and_leaves_it_its_time(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(grace=LONG))
+    kickoff_id = await house.kickoff(*LINGERS)
+    await house.end_of(kickoff_id)
+    with pytest.raises(Invalid, match="has ended already"):
+        await house.stop_one(kickoff_id)
+    await wait_all_tasks_blocked(0.01)
+    assert house.executor.load() == BUSY
+
+
+async def test_what_its_worker_says_after_it_is_not_heard(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    kickoff_id = await house.kickoff("started", "result ok", "log more", "result other", "raw x")
+    assert (await house.end_of(kickoff_id)).result == "ok"
+    await house.comes_to_rest()
+    assert (await house.look(kickoff_id)).result == "ok"
+    assert await house.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_completed"]
+    assert "bytes after its last message" in caplog.text
+
+
+async def test_one_that_says_more_than_its_line_holds_can_end(house: House) -> None:
+    much: list[str] = ["log " + 60_000 * "x"] * 20
+    kickoff_id = await house.kickoff("started", "result ok", *much)
+    assert (await house.end_of(kickoff_id)).result == "ok"
+    await house.comes_to_rest()
+
+
+async def test_a_tool_that_it_did_not_wait_for_is_given_up(house: House) -> None:
+    kickoff_id = await house.kickoff("started", "call gate", "log here", "result ok", "hang")
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    await house.gate.reaches(0)
+
+
+async def test_a_human_can_not_answer_any_more(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew(grace=LONG))
+    kickoff_id = await house.kickoff("started", "task a", "ask a", "failed of late", "hang")
+    assert (await house.end_of(kickoff_id)).error == "of late"
+    with pytest.raises(Invalid, match="is not waiting for human input"):
+        await house.resume(kickoff_id)
+
+
+async def test_what_a_failed_one_writes_later_is_logged_as_well(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = await house.end_of(await house.kickoff("started", "failed no luck", "exit 3"))
+    assert failed.error == "no luck"
+    await house.comes_to_rest()
+    assert f"execution {failed.id} failed; its worker's standard error ended:\nits last words" in (
+        caplog.text
+    )
+
+
+async def test_its_deadline_counts_for_its_worker_only(
+    open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "daemon")
+    house = await open_house(crew(deadline=0.3, grace=2.0))
+    kickoff_id = await house.kickoff("started", "result ok", "hang")
+    await house.end_of(kickoff_id)
+    await house.comes_to_rest()
+    assert (await house.look(kickoff_id)).state is State.SUCCESS
+    cut_short = f"the worker of execution {kickoff_id} was cut short: the worker ended at SIGTERM"
+    assert cut_short in caplog.text
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+async def test_the_daemon_ends_before_its_worker(
+    new_house: NewHouse, crew: MakeCrew, *, in_order: bool
+) -> None:
+    one = crew(grace=0.2)
+    house = new_house(one)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(house.serve)
+        kickoff_id = await house.kickoff(*LINGERS)
+        await house.end_of(kickoff_id)
+        await (house.stop() if in_order else house.kill())
+    assert list((house.folder / "runs").iterdir()) == []
+
+    house = new_house(one)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(house.serve)
+        assert (await house.look(kickoff_id)).status is Status.COMPLETED
+        assert house.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
+        await house.kill()
