@@ -202,13 +202,15 @@ def refused() -> OSError:
 
 
 async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
-    """The next request; None when there is none."""
+    """The next request; None when there is none, or no whole one: its caller has gone."""
     head: h11.Request | None = None
     content = b""
     while True:
         match connection.next_event():
             case h11.NEED_DATA:
-                connection.receive_data(await stream.receive_some())
+                if not (data := await stream.receive_some()):
+                    return None
+                connection.receive_data(data)
             case h11.Request() as head:
                 pass
             case h11.Data(data=data):

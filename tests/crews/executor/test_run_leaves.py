@@ -103,6 +103,18 @@ async def test_a_human_can_not_answer_any_more(open_house: OpenHouse, crew: Make
         await house.resume(kickoff_id)
 
 
+async def test_nor_the_same_once_more(open_house: OpenHouse, crew: MakeCrew) -> None:
+    house = await open_house(crew(grace=LONG))
+    kickoff_id = await house.kickoff(
+        "started", "task a", "ask a", "hear", "done a", "result ok", "hang"
+    )
+    await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await house.resume(kickoff_id)
+    await house.end_of(kickoff_id)
+    with pytest.raises(Invalid, match="is not waiting for human input"):
+        await house.resume(kickoff_id)
+
+
 async def test_what_a_failed_one_writes_later_is_logged_as_well(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
