@@ -69,6 +69,8 @@ def row_8(plan: Plan) -> Row:
             f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
             "clients polls one of its own",
             "who asks keeps the connection open, ours as Celery's own client",
+            "our result, and the floor's, is told when the program has said it and it is on the "
+            "disk; the bare process and Celery's task wait for the program's end, as anybody's do",
             "the floor: a server with two routes that puts an id on the disk, runs the program "
             "with a guardian, and puts the result there: no token, no line, no folder, no event",
         ],

@@ -41,11 +41,12 @@ def run_once(words: list[str]) -> str:
             pid = os.posix_spawn(words[0], words, {"PATH": os.defpath}, file_actions=channel)
         ours.sendall(INPUTS)
         said = ours.makefile("r", encoding="utf-8").read()
-    return result_of(said, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-
-def result_of(said: str, code: int | None) -> str:
-    """Out of all that the program has said, and its exit code. Raises RuntimeError."""
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code != 0:
         raise RuntimeError(f"the program ended with {code}: {said}")
+    return result_of(said)
+
+
+def result_of(said: str) -> str:
+    """Out of all that the program has said."""
     return str(json.loads(said.splitlines()[-1])["output"])

@@ -15,6 +15,7 @@ import os
 import socket
 import sqlite3
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ from daemon.processes.guardians import shared_guardians
 from daemon.serving import GuardedQuart, Served, serve
 
 AT_A_TIME: Final = 16
+MESSAGES: Final = 2
+"""That the program says; the last is its result."""
 LIMITS: Final = Limits(memory=1 << 30, file_size=1 << 30)
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
@@ -65,9 +68,12 @@ def app_of(disk: Disk, workers: trio.Nursery) -> GuardedQuart:
     places = trio.CapacityLimiter(AT_A_TIME)
 
     async def carry_out(id_: str) -> None:
-        async with places:
-            executions[id_].result = await run_once()
-        await disk.write(ENDED, executions[id_].result, id_)
+        async with places, trio.open_nursery() as nursery:
+            await run_once(lambda result: nursery.start_soon(tell, id_, result))
+
+    async def tell(id_: str, result: str) -> None:
+        executions[id_].result = result
+        await disk.write(ENDED, result, id_)
         executions[id_].ended.set()
 
     @app.post("/kickoff")
@@ -86,8 +92,8 @@ def app_of(disk: Disk, workers: trio.Nursery) -> GuardedQuart:
     return app
 
 
-async def run_once() -> str:
-    """Run the program to its end; its result."""
+async def run_once(told: Callable[[str], None]) -> None:
+    """Run the program to its end. `told` is called with its result as soon as it has said it."""
     ours, theirs = socket.socketpair()
     with trio.socket.from_stdlib_socket(ours) as line, theirs:
         async with guarded(
@@ -101,10 +107,12 @@ async def run_once() -> str:
             theirs.close()
             await line.send(INPUTS)
             said = b""
-            while data := await line.recv(4096):
+            while said.count(b"\n") < MESSAGES:
+                if not (data := await line.recv(4096)):
+                    raise RuntimeError(f"the program ended without a result: {said!r}")
                 said += data
-            ended = await process.wait()
-    return result_of(said.decode(), ended.code)
+            told(result_of(said.decode()))
+            await process.wait()
 
 
 async def main(folder: Path) -> None:
