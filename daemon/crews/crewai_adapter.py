@@ -292,8 +292,9 @@ class Line:
                     case "stop":
                         os._exit(0)  # no cleaning up: there is no telling how long that takes
         finally:
-            if not self._ended:  # there is nobody any more to work for
-                os._exit(1)
+            with self.lock:  # the daemon closes its end as soon as it has heard the last message
+                if not self._ended:  # there is nobody any more to work for
+                    os._exit(1)
 
 
 # What the crew does

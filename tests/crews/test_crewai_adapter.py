@@ -7,8 +7,11 @@ the crew of each test says what happens. The real one is in `tests/crewai`.
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 import textwrap
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -703,6 +706,33 @@ async def test_nothing_is_said_after_the_result(crew: Begin) -> None:
     async with crew(code) as worker:
         messages, end = await whole(worker)
     assert (messages, end) == ([Started(total_tasks=1)], Result(output="done"))
+
+
+def test_a_line_that_is_closed_at_its_last_message_does_not_end_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its project has still to write what it writes at its end."""
+    exits: list[int] = []
+    monkeypatch.setattr(os, "_exit", exits.append)
+    ours, theirs = socket.socketpair()
+
+    class Quick(socket.socket):
+        """Its other end is closed, and that is seen, before the sender goes on."""
+
+        def sendall(self, data: Any, *flags: Any) -> None:
+            super().sendall(data, *flags)
+            if b"result" in data:
+                ours.shutdown(socket.SHUT_WR)
+                listener.join(0.2)
+
+    before = set(threading.enumerate())
+    with ours, Quick(fileno=theirs.detach()) as quick:
+        line = crewai_adapter.Line(quick)
+        (listener,) = set(threading.enumerate()) - before
+        line.result("done", None, None)
+        listener.join(20)
+    assert not listener.is_alive()
+    assert exits == []
 
 
 def test_secrets_are_told_by_the_names_of_their_variables() -> None:
