@@ -87,7 +87,9 @@ class _States(Collector):
 
 def _crew_metrics(executor: Executor) -> Iterable[Metric]:
     running = GaugeMetricFamily(
-        "smartlinkd_executions_running", "Executions that run", labels=["crew"]
+        "smartlinkd_executions_running",
+        "Executions that run, or whose worker has yet to go",
+        labels=["crew"],
     )
     waiting = GaugeMetricFamily(
         "smartlinkd_executions_waiting", "Executions in the queue", labels=["crew"]

@@ -53,6 +53,7 @@ class Channel:
 
     def __init__(self, line: trio.socket.SocketType, inputs: Inputs, *, max_output: int) -> None:
         self.fault: ProtocolFault | None = None
+        self._warned = False
         self._line = line
         self._conversation = Conversation(max_output=max_output)
         self._received = bytearray()
@@ -107,13 +108,16 @@ class Channel:
         if patience.cancelled_caught:
             self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
-    async def discard(self) -> int:
-        """Take what comes and drop it, until the worker's end is closed. How many bytes it was."""
-        dropped = len(self._received)
-        self._received.clear()
-        while data := await self._receive():
-            dropped += len(data)
-        return dropped
+    async def discard(self) -> None:
+        """Take what comes and drop it, until the worker's end is closed.
+
+        What comes after its last message is warned of, once: who wrote it believes that it counts.
+        """
+        if self._received:
+            self._warn_of_more()
+            self._received.clear()
+        while await self._receive():
+            self._warn_of_more()
 
     def close(self) -> None:
         """Send and receive no more. What has arrived can still be taken."""
@@ -134,6 +138,11 @@ class Channel:
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         return line
+
+    def _warn_of_more(self) -> None:
+        if self.final is not None and not self._warned:
+            self._warned = True
+            logger.warning("a worker says more after its last message, which nobody hears")
 
     async def _receive(self) -> bytes:
         try:

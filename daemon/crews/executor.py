@@ -34,7 +34,7 @@ from daemon.crews.lines import CrewLoad, Kickoff, Lines
 from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
 from daemon.crews.workplace import Workplace
-from daemon.errors import NotFound
+from daemon.errors import Invalid, NotFound
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Execution,
@@ -153,7 +153,11 @@ class Executor:
 
         Raises `NotFound`, or `Invalid` when nothing is asked, or about another task.
         """
-        await self._summary(caller, kickoff_id)
+        if (await self._summary(caller, kickoff_id)).state.ended:
+            raise Invalid(
+                "execution_id: this execution has ended, and is not waiting for human input any "
+                "more; /events tells whether an answer was taken"
+            )
         await self.mailbox.ask(Lines.resume, caller, kickoff_id, feedback, webhooks)
         return await self.execution(caller, kickoff_id)
 

@@ -30,10 +30,7 @@ class Line:
     def full(self) -> bool:
         """No more can come in. Who comes after one that has ended, and whose worker has yet to go,
         gets its place, and takes none in the queue."""
-        if self.has_place:
-            return False
-        leaving = sum(run.outcome is not None for run in self.running.values())
-        return len(self.waiting) >= self.crew.queue + leaving
+        return not self.has_place and len(self.waiting) >= self.crew.queue + self._leaving
 
     @property
     def has_place(self) -> bool:
@@ -43,8 +40,15 @@ class Line:
     def check_room(self) -> None:
         """Raise `Unavailable` when no more can come in."""
         if self.full:
+            leaving = self._leaving
+            more = f", besides {leaving} for a place that is about to be free" if leaving else ""
             raise Unavailable(
-                f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait; "
-                "try again later",
+                f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait, "
+                f"and {self.crew.queue} may{more}; try again later",
                 retry_after=FULL_RETRY_AFTER,
             )
+
+    @property
+    def _leaving(self) -> int:
+        """How many have ended, and their workers have yet to go."""
+        return sum(run.outcome is not None for run in self.running.values())

@@ -291,7 +291,7 @@ class Lines:
         """See `Executor.resume`. The execution exists, and the caller may see it."""
         line = self._lines.get(caller.crew)
         run = line.running.get(kickoff_id) if line is not None else None
-        if run is None or run.outcome is not None:
+        if run is None:
             raise Invalid("execution_id: this execution is not waiting for human input")
         await run.answer(feedback, webhooks)
 

@@ -266,14 +266,7 @@ class Run:
                     with self._talk:
                         await self._converse(worker)
                     if self._talk.cancelled_caught:
-                        how = await worker.stop()
-                        logger.info(
-                            "the worker of execution %s was cut short: %s", self.id, how.value
-                        )
-                        final = worker.final  # which came just before
-                        self._comes_to(
-                            self._cut_ending(how.value) if final is None else _ending_of(final)
-                        )
+                        await self._send_away(worker)
                     self._tell_last_words(worker)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
@@ -281,6 +274,16 @@ class Run:
         finally:
             self._has_worker = False
             self._hurry()
+
+    async def _send_away(self, worker: Worker) -> None:
+        """It is cut short, be it before its end or after that, while its program is leaving."""
+        if worker.final is not None:  # it stands, also when it came just now
+            self._comes_to(_ending_of(worker.final))
+            await worker.hurry()
+            return
+        how = await worker.stop()
+        logger.info("execution %s was cut short: %s", self.id, how.value)
+        self._comes_to(self._cut_ending(how.value))
 
     def _cut_ending(self, how: str | None) -> Ending | None:
         """The end of one that was not let come to its own; `how` is what became of its worker."""
@@ -308,6 +311,7 @@ class Run:
         finally:
             self._hands = None
         self._comes_to(_ending_of(await worker.end()))
+        self._talk.deadline = inf
         await worker.leave()
 
     def _tell_last_words(self, worker: Worker) -> None:

@@ -33,6 +33,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from pathlib import Path
 
 import trio
@@ -101,6 +102,7 @@ class Worker:
         self._process = process
         self._channel = channel
         self._settings = settings
+        self._leaves_by = inf
         self._hiding = Hiding(settings.environment)
 
     @property
@@ -149,13 +151,23 @@ class Worker:
         heard. One that said nothing of its end has had its time."""
         if self._channel.final is None:
             return
-        with trio.move_on_after(self._settings.grace) as patience:
-            if dropped := await self._channel.discard():
-                logger.warning("a worker said %d bytes after its last message", dropped)
+        grace = self._settings.grace
+        self._leaves_by = min(self._leaves_by, trio.current_time() + grace)
+        with trio.CancelScope(deadline=self._leaves_by) as patience:
+            await self._channel.discard()
             await self._process.wait()
         if patience.cancelled_caught:
             after = "does not end within %g s of its last message, and is killed"
-            logger.warning(f"a worker (process %d) {after}", self.pid, self._settings.grace)
+            logger.warning(f"a worker (process %d) {after}", self.pid, grace)
+        elif (status := self._process.status) is not None and status.memory is not None:
+            # Nothing else tells of it: what its program still did may have been of use.
+            after = "was ended after its last message by"
+            logger.warning(f"a worker (process %d) {after} %s", self.pid, status)
+
+    async def hurry(self) -> None:
+        """Have it leave sooner: SIGTERM to its process group. It has what is left of the grace."""
+        self._process.terminate()
+        await self.leave()
 
     @property
     def final(self) -> Result | Failed | None:

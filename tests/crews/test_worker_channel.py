@@ -177,8 +177,6 @@ async def test_the_last_message_ends_it_and_nothing_is_heard_after_it(
         assert [message async for message in channel] == []
     assert channel.fault is None
     assert channel.final == Result(output="done")
-    theirs.close()
-    assert await channel.discard() == len(b"x\n" + CALL)
 
 
 async def test_a_hearer_that_comes_again_after_a_fault_hears_nothing(

@@ -112,7 +112,7 @@ async def test_a_result_stands_with_more_after_it(
         assert await end(worker) == Result(output="done")
         await worker.leave()
         assert await end(worker) == Result(output="done")
-    assert "bytes after its last message" in caplog.text
+    assert "says more after its last message" in caplog.text
 
 
 # What its process tells

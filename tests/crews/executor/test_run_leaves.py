@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,8 +53,12 @@ async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queu
     house = await open_house(crew(max_running=1, queue=0, grace=0.2))
     await house.end_of(await house.kickoff(*LINGERS))
     next_one = await house.kickoff()
-    with pytest.raises(Unavailable, match="queue of crew c is full"):
+    with pytest.raises(Unavailable) as refusal:
         await house.kickoff()
+    assert str(refusal.value) == (
+        "the queue of crew c is full: 1 executions wait, and 0 may, besides 1 for a place that "
+        "is about to be free; try again later"
+    )
     assert (await house.end_of(next_one)).state is State.SUCCESS
 
 
@@ -79,7 +82,16 @@ async def test_what_its_worker_says_after_it_is_not_heard(
     await house.comes_to_rest()
     assert (await house.look(kickoff_id)).result == "ok"
     assert await house.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_completed"]
-    assert "bytes after its last message" in caplog.text
+    assert caplog.text.count("a worker says more after its last message") == 1
+
+
+async def test_of_what_it_says_then_is_warned_while_it_lingers(
+    open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew(grace=0.2))
+    await house.end_of(await house.kickoff("started", "result ok", "log more", "hang"))
+    await house.comes_to_rest()
+    assert caplog.text.count("a worker says more after its last message") == 1
 
 
 async def test_one_that_says_more_than_its_line_holds_can_end(house: House) -> None:
@@ -99,7 +111,7 @@ async def test_a_human_can_not_answer_any_more(open_house: OpenHouse, crew: Make
     house = await open_house(crew(grace=LONG))
     kickoff_id = await house.kickoff("started", "task a", "ask a", "failed of late", "hang")
     assert (await house.end_of(kickoff_id)).error == "of late"
-    with pytest.raises(Invalid, match="is not waiting for human input"):
+    with pytest.raises(Invalid, match="has ended, and is not waiting for human input"):
         await house.resume(kickoff_id)
 
 
@@ -111,7 +123,7 @@ async def test_nor_the_same_once_more(open_house: OpenHouse, crew: MakeCrew) -> 
     await house.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     await house.resume(kickoff_id)
     await house.end_of(kickoff_id)
-    with pytest.raises(Invalid, match="is not waiting for human input"):
+    with pytest.raises(Invalid, match="has ended, and is not waiting for human input"):
         await house.resume(kickoff_id)
 
 
@@ -126,17 +138,47 @@ async def test_what_a_failed_one_writes_later_is_logged_as_well(
     )
 
 
-async def test_its_deadline_counts_for_its_worker_only(
+async def test_its_deadline_does_not_count_any_more(
     open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "daemon")
-    house = await open_house(crew(deadline=0.3, grace=2.0))
+    house = await open_house(crew(deadline=0.3, grace=0.6))
     kickoff_id = await house.kickoff("started", "result ok", "hang")
     await house.end_of(kickoff_id)
     await house.comes_to_rest()
     assert (await house.look(kickoff_id)).state is State.SUCCESS
-    cut_short = f"the worker of execution {kickoff_id} was cut short: the worker ended at SIGTERM"
-    assert cut_short in caplog.text
+    assert "does not end within 0.6 s of its last message" in caplog.text
+
+
+async def test_a_stopping_daemon_has_its_worker_leave_at_once(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    """By SIGTERM: a message `stop` would find nobody."""
+    house = await open_house(crew(grace=LONG))
+    kickoff_id = await house.kickoff("started", "result ok", "hang")
+    await house.end_of(kickoff_id)
+    with trio.fail_after(5):
+        await house.stop()
+
+
+async def test_a_stopping_daemon_gives_its_worker_no_second_grace(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(grace=2.0))
+    await house.end_of(await house.kickoff(*LINGERS))
+    began = trio.current_time()
+    await trio.sleep(1.5)
+    await house.stop()
+    assert trio.current_time() - began < 3.0
+
+
+async def test_one_that_uses_too_much_memory_then_is_told_of(
+    open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew(memory=64 * 2**20))
+    kickoff_id = await house.kickoff("started", "result ok", "fill")
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    await house.comes_to_rest()
+    assert "was ended after its last message by its memory limit: it used" in caplog.text
 
 
 @pytest.mark.parametrize("in_order", [True, False])
