@@ -42,6 +42,8 @@ CHUNK = 64 * 1024
 # Seconds. Who waits for an answer reads at once, and for one who does not the socket holds some
 # 200 KiB. So this is for answers larger than that, to a worker that is busy with something else.
 SEND_LIMIT = 30.0
+MOST_DROPPED = 16 * 1024 * 1024
+"""Bytes. Nothing of it counts, and each costs us as much time as its writer."""
 
 
 class Channel:
@@ -109,15 +111,17 @@ class Channel:
             self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
     async def discard(self) -> None:
-        """Take what comes and drop it, until the worker's end is closed.
+        """Take what comes and drop it, until the worker's end is closed. After `MOST_DROPPED` bytes
+        it is held up.
 
         What comes after its last message is warned of, once: who wrote it believes that it counts.
         """
-        if self._received:
+        left, data = MOST_DROPPED, bytes(self._received)
+        self._received.clear()
+        while left > 0 and (data or (data := await self._receive())):
             self._warn_of_more()
-            self._received.clear()
-        while await self._receive():
-            self._warn_of_more()
+            left -= len(data)
+            data = b""
 
     def close(self) -> None:
         """Send and receive no more. What has arrived can still be taken."""

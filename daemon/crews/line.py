@@ -28,9 +28,8 @@ class Line:
 
     @property
     def full(self) -> bool:
-        """No more can come in. Who comes after one that has ended, and whose worker has yet to go,
-        gets its place, and takes none in the queue."""
-        return not self.has_place and len(self.waiting) >= self.crew.queue + self._leaving
+        """No more can come in."""
+        return not self.has_place and len(self.waiting) >= self.crew.queue + self._soon_free
 
     @property
     def has_place(self) -> bool:
@@ -40,8 +39,8 @@ class Line:
     def check_room(self) -> None:
         """Raise `Unavailable` when no more can come in."""
         if self.full:
-            leaving = self._leaving
-            more = f", besides {leaving} for a place that is about to be free" if leaving else ""
+            free = self._soon_free
+            more = f", besides {free} for a place that is about to be free" if free else ""
             raise Unavailable(
                 f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait, "
                 f"and {self.crew.queue} may{more}; try again later",
@@ -49,6 +48,8 @@ class Line:
             )
 
     @property
-    def _leaving(self) -> int:
-        """How many have ended, and their workers have yet to go."""
-        return sum(run.outcome is not None for run in self.running.values())
+    def _soon_free(self) -> int:
+        """Places of what has ended, and whose worker has yet to go. Who comes for one takes none in
+        the queue: else a client that asks for one after the other would find it full."""
+        busy = sum(not run.is_leaving for run in self.running.values())
+        return max(0, self.crew.max_running - busy)

@@ -62,7 +62,8 @@ class Kickoff:
 
 @dataclass(frozen=True)
 class CrewLoad:
-    """How many executions of a crew run, and how many wait for their turn."""
+    """How many executions of a crew run, or have ended and their worker has yet to go; and how many
+    wait for their turn."""
 
     running: int
     waiting: int

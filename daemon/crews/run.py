@@ -129,7 +129,7 @@ class Run:
         self.grace = crew.worker.grace
         """Seconds that its worker has to end when it is told to."""
         self.outcome: Status | None = None
-        """What it has recorded its end as."""
+        """What its end is recorded as."""
         self._crew = crew
         self._workplace = workplace
         self._turn = turn
@@ -150,11 +150,18 @@ class Run:
         self._answer: _Answer | None = None  # the latest
         self._book: Ledger
 
+    @property
+    def is_leaving(self) -> bool:
+        """It has come to an end, which is recorded or being recorded. Its worker may still be on
+        its way out."""
+        return self._ending is not None
+
     def cut_short(self, status: Status, error: str) -> None:
         """Have it end as this, unless it comes to an end of its own first."""
         if self._cut is None:
             self._cut = failure(status, error)
-        self._stage.cancel()
+        if not self.is_leaving:
+            self._stage.cancel()
 
     def leave_off(self) -> None:
         """Have its worker end, and record nothing: the next start decides what becomes of it."""

@@ -36,7 +36,7 @@ Step = str | dict[str, JsonValue]
 
 # Does the steps of its input "script", one after the other. An object is said as it is.
 PUPPET = r"""
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, time
 socket = socket.socket(fileno=3)
 line, answers = socket.makefile("w", encoding="utf-8"), socket.makefile("r", encoding="utf-8")
 def say(type, **fields):
@@ -81,6 +81,8 @@ for step in given["inputs"].get("script", ["started", "result done"]):
     elif word == "hang":
         while True:
             signal.pause()
+    elif word == "sleep":
+        time.sleep(float(rest))
     elif word == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif word == "fill":

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
+from daemon.crews.catalog import Catalog
 from daemon.crews.lines import CrewLoad
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.model import State, Status
@@ -49,7 +49,6 @@ async def test_it_keeps_its_place_until_its_worker_has_gone(
 async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queue(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
-    """A client that asks for one after the other is never told that the queue is full."""
     house = await open_house(crew(max_running=1, queue=0, grace=0.2))
     await house.end_of(await house.kickoff(*LINGERS))
     next_one = await house.kickoff()
@@ -62,15 +61,27 @@ async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queu
     assert (await house.end_of(next_one)).state is State.SUCCESS
 
 
+async def test_places_that_a_reload_took_away_are_nobodys(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=3, queue=0, grace=LONG))
+    for _ in range(3):
+        await house.end_of(await house.kickoff(*LINGERS))
+    await house.executor.take(Catalog({"c": crew(max_running=1, queue=0)}, ()))
+    await house.kickoff()
+    with pytest.raises(Unavailable, match="besides 1 for a place that is about to be free"):
+        await house.kickoff()
+
+
 async def test_a_stop_comes_too_late_and_leaves_it_its_time(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     house = await open_house(crew(grace=LONG))
-    kickoff_id = await house.kickoff(*LINGERS)
+    kickoff_id = await house.kickoff("started", "result ok", "hang")
     await house.end_of(kickoff_id)
     with pytest.raises(Invalid, match="has ended already"):
         await house.stop_one(kickoff_id)
-    await wait_all_tasks_blocked(0.01)
+    await trio.sleep(0.2)  # a signal would have ended it by now
     assert house.executor.load() == BUSY
 
 
@@ -94,11 +105,29 @@ async def test_of_what_it_says_then_is_warned_while_it_lingers(
     assert caplog.text.count("a worker says more after its last message") == 1
 
 
-async def test_one_that_says_more_than_its_line_holds_can_end(house: House) -> None:
+async def test_one_that_says_more_than_its_line_holds_can_end(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(grace=LONG))
     much: list[str] = ["log " + 60_000 * "x"] * 20
     kickoff_id = await house.kickoff("started", "result ok", *much)
     assert (await house.end_of(kickoff_id)).result == "ok"
     await house.comes_to_rest()
+
+
+async def test_one_that_never_stops_talking_is_held_up(
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("daemon.crews.channel.MOST_DROPPED", 100_000)
+    house = await open_house(crew(grace=0.3))
+    much: list[str] = ["log " + 60_000 * "x"] * 20
+    kickoff_id = await house.kickoff("started", "result ok", *much)
+    assert (await house.end_of(kickoff_id)).result == "ok"
+    await house.comes_to_rest()
+    assert "does not end within 0.3 s of its last message" in caplog.text
 
 
 async def test_a_tool_that_it_did_not_wait_for_is_given_up(house: House) -> None:
@@ -130,7 +159,8 @@ async def test_nor_the_same_once_more(open_house: OpenHouse, crew: MakeCrew) -> 
 async def test_what_a_failed_one_writes_later_is_logged_as_well(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = await house.end_of(await house.kickoff("started", "failed no luck", "exit 3"))
+    script = ("started", "failed no luck", "sleep 0.2", "exit 3")
+    failed = await house.end_of(await house.kickoff(*script))
     assert failed.error == "no luck"
     await house.comes_to_rest()
     assert f"execution {failed.id} failed; its worker's standard error ended:\nits last words" in (
@@ -141,12 +171,12 @@ async def test_what_a_failed_one_writes_later_is_logged_as_well(
 async def test_its_deadline_does_not_count_any_more(
     open_house: OpenHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = await open_house(crew(deadline=0.3, grace=0.6))
+    house = await open_house(crew(deadline=1.5, grace=2.5))
     kickoff_id = await house.kickoff("started", "result ok", "hang")
     await house.end_of(kickoff_id)
     await house.comes_to_rest()
     assert (await house.look(kickoff_id)).state is State.SUCCESS
-    assert "does not end within 0.6 s of its last message" in caplog.text
+    assert "does not end within 2.5 s of its last message" in caplog.text
 
 
 async def test_a_stopping_daemon_has_its_worker_leave_at_once(
@@ -183,7 +213,7 @@ async def test_one_that_uses_too_much_memory_then_is_told_of(
 
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_the_daemon_ends_before_its_worker(
-    new_house: NewHouse, crew: MakeCrew, *, in_order: bool
+    new_house: NewHouse, crew: MakeCrew, caplog: pytest.LogCaptureFixture, *, in_order: bool
 ) -> None:
     one = crew(grace=0.2)
     house = new_house(one)
@@ -193,6 +223,7 @@ async def test_the_daemon_ends_before_its_worker(
         await house.end_of(kickoff_id)
         await (house.stop() if in_order else house.kill())
     assert list((house.folder / "runs").iterdir()) == []
+    assert "ended by somebody else" not in caplog.text
 
     house = new_house(one)
     async with trio.open_nursery() as nursery:

@@ -352,3 +352,20 @@ async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_poss
     house = await open_house(crew())
     expected = Status.INTERRUPTED if refusing else Status.COMPLETED
     assert (await house.end_of(kickoff_id)).status is expected
+
+
+async def test_who_comes_while_an_end_is_being_recorded_waits_for_its_place(
+    open_house: OpenHouse, crew: MakeCrew, disk: Disk
+) -> None:
+    """Its end can be seen a moment before the executor has heard that it is recorded."""
+    house = await open_house(crew(max_running=1, queue=0))
+    first = await house.kickoff("started", "call gate", "hear", "result ok")
+    await house.gate.reaches(1)
+    disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=1_000_000)
+    house.gate.open()
+    await disk.has_refused(1)
+    next_one = await house.kickoff()
+    assert (await house.look(first)).state is State.RUNNING
+    disk.refuses_record(number=1, times=0)
+    for each in (first, next_one):
+        assert (await house.end_of(each)).state is State.SUCCESS
