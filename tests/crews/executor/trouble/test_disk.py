@@ -369,3 +369,18 @@ async def test_who_comes_while_an_end_is_being_recorded_waits_for_its_place(
     disk.refuses_record(number=1, times=0)
     for each in (first, next_one):
         assert (await house.end_of(each)).state is State.SUCCESS
+
+
+async def test_a_stop_while_an_end_is_being_recorded_leaves_its_worker_its_time(
+    open_house: OpenHouse, crew: MakeCrew, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew(max_running=1, grace=1.0))
+    kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok", "hang")
+    await house.gate.reaches(1)
+    disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=10)
+    house.gate.open()
+    await disk.has_refused(1)
+    with pytest.raises(Invalid, match="ended by itself before it was stopped"):
+        await house.stop_one(kickoff_id)
+    assert (await house.look(kickoff_id)).state is State.SUCCESS
+    assert "does not end within 1 s of its last message" in caplog.text
