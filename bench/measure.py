@@ -16,6 +16,7 @@ A missed goal is a fact in the result, not an exception. Pure, but for the clock
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -39,6 +40,9 @@ class Goal:
 
 
 NO_GOAL: Final = Goal()
+PAUSE: Final = 0.02
+"""Seconds before each turn: what a side still does when it has answered, as a program that is on its
+way out, is not the next one's burden."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,9 @@ class Plan:
 def turns(sides: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
     """Whose turn it is: A B, B A, A B, … each with the number of its round, from 1."""
     for number in range(1, rounds + 1):
-        yield from ((number, side) for side in (sides if number % 2 else reversed(sides)))
+        for side in sides if number % 2 else reversed(sides):
+            time.sleep(PAUSE)
+            yield number, side
 
 
 def interleave(

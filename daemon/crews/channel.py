@@ -116,12 +116,13 @@ class Channel:
 
         What comes after its last message is warned of, once: who wrote it believes that it counts.
         """
-        left, data = MOST_DROPPED, bytes(self._received)
-        self._received.clear()
-        while left > 0 and (data or (data := await self._receive())):
+        if self._received:
+            self._warn_of_more()
+            self._received.clear()
+        left = MOST_DROPPED
+        while left > 0 and (data := await self._receive()):
             self._warn_of_more()
             left -= len(data)
-            data = b""
 
     def close(self) -> None:
         """Send and receive no more. What has arrived can still be taken."""

@@ -124,12 +124,11 @@ class Run:
         beginning. Without it that is still to be read, and the beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
-        """Nothing of it is there any more; its end is recorded, unless it was left off. It may have
-        been for a while: `outcome` tells."""
+        """Nothing of it is there any more, and its end is recorded, unless it was left off."""
         self.grace = crew.worker.grace
         """Seconds that its worker has to end when it is told to."""
         self.outcome: Status | None = None
-        """What its end is recorded as."""
+        """What its end is recorded as, from then on; its worker may still be there."""
         self._crew = crew
         self._workplace = workplace
         self._turn = turn
