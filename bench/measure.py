@@ -41,8 +41,8 @@ class Goal:
 
 NO_GOAL: Final = Goal()
 PAUSE: Final = 0.02
-"""Seconds before each turn: what a side still does when it has answered, as a program that is on its
-way out, is not the next one's burden."""
+"""Seconds before each turn: what a side still does when it has answered, as a program that is on
+its way out, is not the next one's burden."""
 
 
 @dataclass(frozen=True)
