@@ -155,7 +155,10 @@ def crew(begin: Begin, tmp_path: Path) -> Begin:
 
 
 async def whole(worker: Worker) -> tuple[list[FromWorker], End]:
-    return [message async for message in worker.messages], await worker.end()
+    """What it says, to its program's end."""
+    said = [message async for message in worker.messages], await worker.end()
+    await worker.leave()
+    return said
 
 
 def steps(messages: list[FromWorker]) -> list[Step]:
