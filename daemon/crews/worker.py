@@ -157,12 +157,12 @@ class Worker:
             await self._channel.discard()
             await self._process.wait()
         if patience.cancelled_caught:
-            after = "does not end within %g s of its last message, and is killed"
-            logger.warning(f"a worker (process %d) {after}", self.pid, grace)
+            told = "worker process %d does not end within %g s of its last message, and is killed"
+            logger.warning(told, self.pid, grace)
         elif (status := self._process.status) is not None and status.memory is not None:
             # Nothing else tells of it: what its program still did may have been of use.
-            after = "was ended after its last message by"
-            logger.warning(f"a worker (process %d) {after} %s", self.pid, status)
+            told = "worker process %d was ended after its last message by %s"
+            logger.warning(told, self.pid, status)
 
     async def hurry(self) -> None:
         """Have it leave sooner: SIGTERM to its process group. It has what is left of the grace."""
