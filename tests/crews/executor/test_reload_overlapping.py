@@ -98,7 +98,7 @@ async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_lin
     client = await at_the_door(house, "started", "hang")
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
-    await wait_all_tasks_blocked()
+    await house.comes_to_rest()
     await house.executor.take(having(crew()))
     disk.works.set()
     await house.reaches(await client.answer(), Status.RUNNING)

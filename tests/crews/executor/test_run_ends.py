@@ -114,9 +114,11 @@ async def test_the_owner_finds_a_failed_workers_words_in_the_log(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = await house.end_of(await house.kickoff("started", "exit 3"))
+    await house.comes_to_rest()
     for where, words in (("output", "what it was at"), ("error", "its last words")):
         told = f"execution {failed.id} failed; its worker's standard {where} ended:\n{words}\n"
         assert told in caplog.text
     caplog.clear()
     await house.end_of(await house.kickoff("started", "result ok"))
+    await house.comes_to_rest()
     assert "standard" not in caplog.text
