@@ -78,15 +78,20 @@ class Channel:
     async def __anext__(self) -> FromWorker:
         """The next message, but for the last one, which is `final`."""
         line = await self._next_line() if self.final is None else None
-        if line is None or self.fault is not None:
+        heard = None if line is None or self.fault is not None else self._hear(line)
+        if heard is None:
             raise StopAsyncIteration
-        heard = self._conversation.hear(line)
-        if isinstance(heard, ProtocolFault):
-            self._break(heard)
-            raise StopAsyncIteration
-        if heard is self.final:
-            self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
-            raise StopAsyncIteration
+        return heard
+
+    def at_hand(self, most: int) -> list[FromWorker]:
+        """The next messages, as far as they have been received already."""
+        heard: list[FromWorker] = []
+        while len(heard) < most and self.final is None and self.fault is None:
+            line = self._take_line()
+            message = None if line is None else self._hear(line)
+            if message is None:
+                break
+            heard.append(message)
         return heard
 
     async def deliver(self) -> None:
@@ -129,20 +134,37 @@ class Channel:
         self._line.shutdown(socket.SHUT_RDWR)
 
     async def _next_line(self) -> bytes | None:
-        """A line without its newline, the beginning of one that is too long, or None at the end."""
+        """What `_take_line` has, or None at the end."""
         await trio.lowlevel.checkpoint()  # for what was received before is no reason to hurry
         searched = 0
-        while (end := self._received.find(b"\n", searched)) < 0:
+        while (line := self._take_line(searched)) is None:
             searched = len(self._received)
-            if searched > MAX_LINE:
-                return bytes(self._received)
             data = await self._receive()
             if not data:
                 return None
             self._received += data
+        return line
+
+    def _take_line(self, searched: int = 0) -> bytes | None:
+        """A line without its newline, or the beginning of one that is too long; None when there is
+        no more than a part of one. The first bytes were `searched` already."""
+        end = self._received.find(b"\n", searched)
+        if end < 0:
+            return bytes(self._received) if len(self._received) > MAX_LINE else None
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         return line
+
+    def _hear(self, line: bytes) -> FromWorker | None:
+        """The message, or None for what ends the conversation."""
+        heard = self._conversation.hear(line)
+        if isinstance(heard, ProtocolFault):
+            self._break(heard)
+            return None
+        if heard is self.final:
+            self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
+            return None
+        return heard
 
     def _warn_of_more(self) -> None:
         if self.final is not None and not self._warned:

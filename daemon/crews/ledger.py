@@ -54,6 +54,20 @@ class Entry:
     deliveries: tuple[NewDelivery, ...] = ()
 
 
+def together(entries: Sequence[Entry]) -> Entry:
+    """What comes of all of these, in their order."""
+    change = Change()
+    for entry in entries:
+        change |= entry.change
+    if tasks := [task for entry in entries for task in entry.change.get("new_tasks", ())]:
+        change["new_tasks"] = tasks
+    return Entry(
+        change,
+        tuple(event for entry in entries for event in entry.events),
+        tuple(call for entry in entries for call in entry.deliveries),
+    )
+
+
 @dataclass(frozen=True)
 class _OpenTask:
     task: TaskStarted

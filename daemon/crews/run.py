@@ -65,6 +65,9 @@ LAST_ENTRY = 2.0
 a full disk, or a journal that waits for us to end before it starts again, it would take for ever.
 """
 
+MOST_TOGETHER = 50
+"""Messages that are recorded together. They are looked at without a pause for anybody else."""
+
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
 
@@ -142,6 +145,8 @@ class Run:
         self._recording: trio.Nursery
         self._ending: Ending | None = None
         """What it has come to."""
+        self._last_said: Sequence[Entry] = ()
+        """Of what came together with its worker's last message: is recorded with the end."""
         self._cut: Ending | None = None
         self._left_off = False
         self._hands: trio.Nursery | None = None
@@ -224,7 +229,9 @@ class Run:
 
     async def _end(self, ending: Ending) -> None:
         try:
-            await self._workplace.end(self._crew.name, self._book.subject, ending)
+            await self._workplace.end(
+                self._crew.name, self._book.subject, ending, after=self._last_said
+            )
         except AlreadyFinished:
             # A fault of ours, and no reason to interrupt all others. It has the one end it may.
             logger.exception("execution %s was ended by somebody else while it ran", self.id)
@@ -312,7 +319,7 @@ class Run:
         try:
             async with sole_error(), trio.open_nursery() as self._hands:
                 async for message in worker.messages:
-                    await self._take(message, worker)
+                    await self._take([message, *worker.at_hand(MOST_TOGETHER - 1)], worker)
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:
             self._hands = None
@@ -332,16 +339,26 @@ class Run:
                 text = "execution %s failed; its worker's standard %s ended:\n%s"
                 logger.warning(text, self.id, where, tail)
 
-    async def _take(self, message: FromWorker, worker: Worker) -> None:
+    async def _take(self, messages: Sequence[FromWorker], worker: Worker) -> None:
+        """Record what came together, and then do what it asks for."""
         assert self._hands is not None  # noqa: S101 - for the type checker
-        await self._record(self._book.heard(message, self._now()))
-        match message:
-            case ToolCall():
-                self._hands.start_soon(self._use_tool, message, worker)
-            case HumanInput():
-                now = trio.current_time()
-                self._question = _Question(message.task_id, worker, self._talk.deadline - now)
-                self._talk.deadline = now + self._crew.human_deadline
+        now = self._now()
+        entries = [self._book.heard(message, now) for message in messages]
+        if worker.final is not None:
+            self._last_said = entries  # nobody is there any more who would hear an answer
+            return
+        await self._record(*entries)
+        for message in messages:
+            match message:
+                case ToolCall():
+                    self._hands.start_soon(self._use_tool, message, worker)
+                case HumanInput():
+                    self._ask_human(message, worker)
+
+    def _ask_human(self, message: HumanInput, worker: Worker) -> None:
+        now = trio.current_time()
+        self._question = _Question(message.task_id, worker, self._talk.deadline - now)
+        self._talk.deadline = now + self._crew.human_deadline
 
     async def _pass_on(self, question: _Question, answer: _Answer) -> None:
         answers_until = self._talk.deadline
@@ -384,8 +401,8 @@ class Run:
         except Refused as refusal:
             return None, str(refusal)
 
-    async def _record(self, entry: Entry) -> None:
-        await self._workplace.record(self.id, State.RUNNING, entry)
+    async def _record(self, *entries: Entry) -> None:
+        await self._workplace.record(self.id, State.RUNNING, *entries)
 
     def _now(self) -> datetime:
         return self._workplace.wall()

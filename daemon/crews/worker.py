@@ -113,6 +113,10 @@ class Worker:
         """
         return self._channel
 
+    def at_hand(self, most: int) -> list[FromWorker]:
+        """The next messages, as far as they are here already: they need not be waited for."""
+        return self._channel.at_hand(most)
+
     async def send(self, answer: ToolResult | HumanFeedback) -> None:
         """Answer it. One that does not read this within 30 s has broken the protocol.
 

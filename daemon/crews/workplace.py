@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -19,11 +19,11 @@ import trio
 from prometheus_client import Histogram
 
 from daemon.crews.following import Bells
-from daemon.crews.ledger import Entry, ended
+from daemon.crews.ledger import Entry, ended, together
 from daemon.crews.protocol import quoted
 from daemon.crews.tools import Tool
 from daemon.crews.webhooks.calls import About, Ending
-from daemon.errors import Unavailable
+from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Created,
@@ -95,11 +95,23 @@ class Workplace:
             self.queued()
         return created
 
-    async def record(self, execution_id: str, state: State, entry: Entry) -> None:
-        """Record something, for as long as it takes. `state` is what the execution is in then.
+    async def record(self, execution_id: str, state: State, *entries: Entry) -> None:
+        """Record something in one transaction, for as long as it takes. `state` is what the
+        execution is in then.
 
-        Raises `Invalid` for what the journal will never take.
+        Raises `Invalid` for what the journal will never take; what comes before that is recorded.
         """
+        try:
+            await self._record(execution_id, state, together(entries))
+        except Invalid:
+            if len(entries) == 1:
+                raise
+            *before, last = entries
+            for entry in before:
+                await self._record(execution_id, State.RUNNING, entry)
+            await self._record(execution_id, state, last)
+
+    async def _record(self, execution_id: str, state: State, entry: Entry) -> None:
         await self.insist(
             f"execution {execution_id}",
             partial(
@@ -110,10 +122,15 @@ class Workplace:
         if entry.deliveries:
             self.queued()
 
-    async def end(self, crew: str, subject: About, ending: Ending) -> None:
-        """Record the end of an execution, tell of it and count it."""
+    async def end(
+        self, crew: str, subject: About, ending: Ending, *, after: Sequence[Entry] = ()
+    ) -> None:
+        """Record the end of an execution, and what comes right before it; tell of it and count it.
+
+        Raises what `record` does.
+        """
         entry = ended(subject, ending, self.wall())
-        await self.record(subject.execution_id, ending.status.state, entry)
+        await self.record(subject.execution_id, ending.status.state, *after, entry)
         self.ends[crew, ending.status] += 1
         kind = (
             Event.EXECUTION_INTERRUPTED

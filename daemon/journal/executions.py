@@ -156,7 +156,7 @@ def record(
     event_count = row["last_event"] + len(events)
     call_count = row["deliveries"] + len(calls)
     ends = "status" in change and change["status"].state.ended
-    if not ends:
+    if not ends or len(events) > 1:  # for its end alone there is always room
         _check_count("events", event_count, MAX_EVENTS)
         _check_count("webhook calls", call_count, MAX_DELIVERIES)
     columns = _changed(change) | _record_tasks(connection, row, change)

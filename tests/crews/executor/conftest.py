@@ -321,6 +321,12 @@ MakeCrew = Callable[..., Crew]
 
 
 @pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker says is recorded message by message, as if each came late."""
+    monkeypatch.setattr("daemon.crews.run.MOST_TOGETHER", 1)
+
+
+@pytest.fixture
 def crew() -> MakeCrew:
     """Makes a crew, "c" unless told otherwise."""
     return make_crew

@@ -179,6 +179,7 @@ async def test_a_crew_that_there_is_not(house: House) -> None:
 # Webhooks
 
 
+@pytest.mark.usefixtures("one_by_one")
 async def test_calls_are_queued_with_what_they_tell_of(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
     from tests.crews.executor.trouble.conftest import Disk
 
+pytestmark = pytest.mark.usefixtures("one_by_one")
+
 HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
 STORY = [
