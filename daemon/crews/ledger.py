@@ -1,8 +1,8 @@
 """What the journal records of each moment of an execution: pure rules, no I/O.
 
-An `Entry` is one transaction: what is different about the execution, the events that tell of it,
-and the webhook calls that are owed for it. So nobody is ever told of what is not on disk, and
-nothing that is on disk is told to nobody.
+An `Entry` goes to the disk as a whole, alone or `together` with its neighbours: what is different
+about the execution, the events that tell of it, and the webhook calls that are owed for it. So
+nobody is ever told of what is not on disk, and nothing that is on disk is told to nobody.
 
 `Ledger` follows one execution through its worker's messages; it remembers the tasks that are open,
 because the journal is told of a task when it is completed. The functions beside it are for what

@@ -10,6 +10,9 @@ The choice: one task owns the execution and its worker. Whoever wants something 
 slow reader holds up a pipe, and loses nothing (`workplace.py`). A word that comes while its worker
 is being started ends that at once: there is nobody yet who would need a grace.
 
+What has come when a message is heard is recorded together with it (a group commit), so a worker
+that says much does not go at the pace of the disk. Its last message is recorded like that, too.
+
 What it has come to is recorded, and told, as soon as it is known: with the worker's last message,
 after which its program may need seconds to go. Until it has gone, the execution keeps its place.
 

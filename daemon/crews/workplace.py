@@ -96,8 +96,7 @@ class Workplace:
         return created
 
     async def record(self, execution_id: str, state: State, *entries: Entry) -> None:
-        """Record something in one transaction, for as long as it takes. `state` is what the
-        execution is in then.
+        """Record these together, for as long as it takes. `state` is what the execution is in then.
 
         Raises `Invalid` for what the journal will never take; what comes before that is recorded.
         """

@@ -88,6 +88,43 @@ async def test_a_flood_lets_others_run(channel: Channel, theirs: socket.socket) 
     assert turns >= 100
 
 
+async def test_at_hand_is_what_has_been_received(channel: Channel, theirs: socket.socket) -> None:
+    theirs.send(STARTED + b'{"type":"log","text":"1"}\n{"type":"log","text":"2"}\n{"type"')
+    assert channel.at_hand(9) == []  # nobody has read it yet
+    assert await anext(channel) == Started()
+    assert channel.at_hand(1) == [Log(text="1")]
+    theirs.send(b':"log","text":"3"}\n')
+    assert channel.at_hand(9) == [Log(text="2")]
+    assert await anext(channel) == Log(text="3")
+
+
+async def test_at_hand_is_nothing_after_the_last_message(
+    channel: Channel, theirs: socket.socket
+) -> None:
+    theirs.send(STARTED + CALL + RESULT + CALL)
+    await anext(channel)
+    assert [message.type for message in channel.at_hand(9)] == ["tool_call"]
+    assert channel.final == Result(output="done")
+    assert channel.at_hand(9) == []
+    with pytest.raises(StopAsyncIteration):
+        await anext(channel)
+
+
+@pytest.mark.parametrize("broken", [b"{}\n", b"x" * (MAX_LINE + 1)], ids=["no message", "too long"])
+async def test_at_hand_is_what_came_before_a_broken_line(
+    channel: Channel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
+) -> None:
+    line = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+    nursery.start_soon(line.send_all, STARTED + CALL + broken)
+    await anext(channel)
+    heard = channel.at_hand(9)
+    async for message in channel:
+        heard.append(message)
+    assert [message.type for message in heard] == ["tool_call"]
+    assert isinstance(channel.fault, ProtocolFault)
+    assert channel.at_hand(9) == []
+
+
 async def test_a_cancelled_wait_loses_nothing(channel: Channel, theirs: socket.socket) -> None:
     theirs.send(STARTED[:5])
     with trio.move_on_after(0.01) as patience:

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from daemon.crews.ledger import Entry, Ledger, about, begun, ended, failure, requeued, success
+from daemon.crews.ledger import (
+    Entry,
+    Ledger,
+    about,
+    begun,
+    ended,
+    failure,
+    requeued,
+    success,
+    together,
+)
 from daemon.crews.protocol import (
     Failed,
     FromWorker,
@@ -100,6 +110,27 @@ def test_an_event_calls_who_wants_it() -> None:
     entry = ledger(STREAM, STEP).heard(Step(thought="hm"), NOW)
     assert [call.target for call in entry.deliveries] == [STREAM, STEP]
     assert {call.due_at for call in entry.deliveries} == {NOW}
+
+
+def test_what_is_recorded_together_is_what_comes_of_all() -> None:
+    book = ledger(STREAM, WebhookTarget("task", URL))
+    said = (
+        *(Started(total_tasks=2), task("a"), Step(thought="hm"), Step(thought="ah")),
+        *(TaskCompleted(task_id="a", output="1"), task("b")),
+        TaskCompleted(task_id="b", output="2"),
+    )
+    entries = [book.heard(message, NOW) for message in said]
+    entries.append(ended(book.subject, success(Result(output="3")), LATER))
+    whole = together(entries)
+    change = whole.change
+    assert [record.output for record in change["new_tasks"]] == ["1", "2"]
+    assert (change["total_tasks"], change["last_step"]) == (2, {"thought": "ah"})
+    assert (change["status"], change["current_task"]) == (Status.COMPLETED, None)
+    assert (change["result"], change["finished_at"]) == ("3", LATER)
+    assert list(whole.events) == [event for entry in entries for event in entry.events]
+    assert list(whole.deliveries) == [call for entry in entries for call in entry.deliveries]
+    assert len(whole.deliveries) > len(whole.events) > 5
+    assert "new_tasks" not in together(entries[:3]).change
 
 
 # Tasks
