@@ -25,6 +25,7 @@ from daemon.crews.protocol import (
 LARGE = Inputs(inputs={"text": "x" * MAX_LINE})
 STARTED = b'{"type":"started"}\n'
 CALL = b'{"type":"tool_call","call_id":"1","tool":"x","arguments":{}}\n'
+LOG = b'{"type":"log","text":"more"}\n'
 RESULT = b'{"type":"result","output":"done"}\n'
 
 
@@ -101,7 +102,7 @@ async def test_at_hand_is_what_has_been_received(channel: Channel, theirs: socke
 async def test_at_hand_is_nothing_after_the_last_message(
     channel: Channel, theirs: socket.socket
 ) -> None:
-    theirs.send(STARTED + CALL + RESULT + CALL)
+    theirs.send(STARTED + CALL + RESULT + LOG)
     await anext(channel)
     assert [message.type for message in channel.at_hand(9)] == ["tool_call"]
     assert channel.final == Result(output="done")
@@ -110,12 +111,14 @@ async def test_at_hand_is_nothing_after_the_last_message(
         await anext(channel)
 
 
-@pytest.mark.parametrize("broken", [b"{}\n", b"x" * (MAX_LINE + 1)], ids=["no message", "too long"])
+@pytest.mark.parametrize(
+    "broken", [b"{}\n", b"x" * (MAX_LINE + 1) + b"\n"], ids=["no message", "too long"]
+)
 async def test_at_hand_is_what_came_before_a_broken_line(
     channel: Channel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
 ) -> None:
     line = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
-    nursery.start_soon(line.send_all, STARTED + CALL + broken)
+    nursery.start_soon(line.send_all, STARTED + CALL + broken + LOG)
     await anext(channel)
     heard = channel.at_hand(9)
     async for message in channel:
