@@ -16,7 +16,8 @@ that says much does not go at the pace of the disk. Its last message is recorded
 What it has come to is recorded, and told, as soon as it is known: with the worker's last message,
 after which its program may need seconds to go. Until it has gone, the execution keeps its place.
 
-The clock of the deadline begins with the worker's start, and stands still while a human is asked,
+The clock of the deadline begins with the worker's start, which may have to wait for those of
+others (`starts.py`), and stands still while a human is asked,
 which has a deadline of its own.
 """
 
@@ -43,6 +44,7 @@ from daemon.crews.protocol import (
     ToolCall,
     ToolResult,
 )
+from daemon.crews.starts import ComingUp
 from daemon.crews.webhooks.calls import Ending
 from daemon.crews.worker import CannotStart, Worker, start_worker
 from daemon.crews.workplace import Workplace
@@ -253,9 +255,7 @@ class Run:
             if self._entered is None:
                 await self._record(begun(self._book.subject, self._turn))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
-            waited = (self._turn - execution.created_at).total_seconds()  # by the wall's clock
-            self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
-            await self._work(execution.inputs)
+            await self._work(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
             self._comes_to(failure(Status.ERROR, f"the worker could not be started: {fault}"))
@@ -266,31 +266,38 @@ class Run:
             logger.exception("execution %s met a fault of the daemon's own", self.id)
             self._comes_to(failure(Status.ERROR, "internal error; the daemon's log has it"))
 
-    async def _work(self, given: dict[str, JsonValue]) -> None:
+    async def _work(self, execution: Execution | NewExecution) -> None:
         if self._start.cancel_called:  # before its worker was there
             self._comes_to(self._cut_ending(None))
             return
-        inputs = Inputs(inputs=self._crew.complete(given), tools=self._crew.tools)
-        deadline = self._start.deadline = trio.current_time() + self._crew.deadline
-        self._has_worker = True
         try:
             with self._start:
-                async with start_worker(
-                    self._crew.worker, self.id, inputs, runs=self._workplace.runs
-                ) as worker:
-                    self._stage = self._talk
-                    self._talk.deadline, self._start.deadline = deadline, inf
-                    with self._talk:
-                        await self._converse(worker)
-                    if self._talk.cancelled_caught:
-                        await self._send_away(worker)
-                    self._tell_last_words(worker)
+                async with self._workplace.starts.one() as coming:
+                    await self._employ(execution, coming)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
             self._comes_to(self._cut_ending(NOT_STARTED))
         finally:
             self._has_worker = False
             self._hurry()
+
+    async def _employ(self, execution: Execution | NewExecution, coming: ComingUp) -> None:
+        """Have a worker do it, who may come up now."""
+        waited = (self._now() - execution.created_at).total_seconds()  # by the wall's clock
+        self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
+        inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
+        deadline = self._start.deadline = trio.current_time() + self._crew.deadline
+        self._has_worker = True
+        async with start_worker(
+            self._crew.worker, self.id, inputs, runs=self._workplace.runs
+        ) as worker:
+            self._stage = self._talk
+            self._talk.deadline, self._start.deadline = deadline, inf
+            with self._talk:
+                await self._converse(worker, coming)
+            if self._talk.cancelled_caught:
+                await self._send_away(worker)
+            self._tell_last_words(worker)
 
     async def _send_away(self, worker: Worker) -> None:
         """It is cut short, be it before its end or after that, while its program is leaving."""
@@ -318,11 +325,12 @@ class Run:
             )
         return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
 
-    async def _converse(self, worker: Worker) -> None:
+    async def _converse(self, worker: Worker, coming: ComingUp) -> None:
         """Listen to it until its end, and let it go."""
         try:
             async with sole_error(), trio.open_nursery() as self._hands:
                 async for message in worker.messages:
+                    coming.is_up()
                     await self._take([message, *worker.at_hand(MOST_TOGETHER - 1)], worker)
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:

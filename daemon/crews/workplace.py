@@ -21,6 +21,7 @@ from prometheus_client import Histogram
 from daemon.crews.following import Bells
 from daemon.crews.ledger import Entry, ended, together
 from daemon.crews.protocol import quoted
+from daemon.crews.starts import Starts
 from daemon.crews.tools import Tool
 from daemon.crews.webhooks.calls import About, Ending
 from daemon.errors import Invalid, Unavailable
@@ -62,9 +63,13 @@ class Workplace:
     """How many executions of each crew have ended as what."""
     waits: Histogram = field(
         default_factory=partial(
-            histogram, "execution_wait", "From a kickoff to its turn, restarts included", "crew"
+            histogram,
+            "execution_wait",
+            "From a kickoff to the start of its worker, restarts included",
+            "crew",
         )
     )
+    starts: Starts = field(default_factory=Starts)
 
     async def read(self, execution_id: str) -> Execution:
         """An execution that is there. Tried for as long as it takes."""

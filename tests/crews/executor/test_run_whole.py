@@ -29,15 +29,19 @@ async def test_an_execution_is_on_disk_before_its_kickoff_is_answered(house: Hou
     assert found == [(kickoff_id, "c", '{"m":1}')]
 
 
-async def test_how_long_it_waited_for_its_turn_is_known(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
+async def test_how_long_it_waited_is_known(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew(max_running=1))
     ids = [await house.kickoff() for _ in range(3)]
     ended = [await house.end_of(kickoff_id) for kickoff_id in ids]
     waits = [(one.started_at - one.created_at).total_seconds() for one in ended if one.started_at]
+    wholes = [
+        (one.finished_at - one.created_at).total_seconds() for one in ended if one.finished_at
+    ]
     ((count, seconds),) = observed(house.executor.waits).values()
-    assert (count, round(seconds, 6)) == (3, round(sum(waits), 6))
+    assert count == 3
+    assert (
+        sum(waits) <= seconds <= sum(wholes)
+    )  # from its turn it is not long to its worker's start
     assert waits == sorted(waits)
 
 
