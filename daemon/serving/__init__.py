@@ -38,7 +38,7 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    is for when every place has a request to answer. Who would shut others out that way must open
    `Limits.connections` in the time a client takes to send its request.
 10. hypercorn leaves the reason phrase empty, and some clients show nothing else of a refusal (a
-   published one of crews, for one): `Http1._send_h11_event` puts it in.
+   published one of crews, for one): `Http1.stream_send` puts it in.
 11. At a stop, hypercorn closes connections that have been accepted and have not asked yet: their
    clients were neither refused nor answered. `Connection._idle_timeout` lets requests arrive that
    were on their way; each is the last of its connection.

@@ -7,7 +7,6 @@ the tests do that. What each is for: the package's head.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import unquote
@@ -29,6 +28,8 @@ from daemon.serving.ids import header_of, request_id
 
 LONGEST_PATH = 4096  # bytes of a request's first line that are looked at when it is refused
 CLOSE = (b"connection", b"close")
+
+Headers = list[tuple[bytes, bytes]]
 
 _ABSOLUTE_FORM = re.compile(rb"https?://[^/?#]*(?=/)", re.IGNORECASE)
 
@@ -61,30 +62,43 @@ class Http1(H11Protocol):
         await super().handle(event)
 
     async def stream_send(self, event: StreamEvent) -> None:
-        """Say the request's id, and `Connection: close` on the connection's last answer."""
+        """Say the request's id, and `Connection: close` on the connection's last answer.
+
+        Guard 10: with the reason phrase, which hypercorn leaves empty.
+        """
         if isinstance(event, Response):
-            added = [header_of(self._id)]
-            if self.context.terminated.is_set() or self.connection.their_state is not h11.DONE:
-                added.append(CLOSE)
-            event = replace(event, headers=[*event.headers, *added])
-        elif isinstance(event, StreamClosed):
+            await self._send_h11_event(self._head_of(event))
+            return
+        if isinstance(event, StreamClosed):
             self._id, self._bodiless = "", False
         await super().stream_send(event)
+
+    def _head_of(self, answer: Response) -> h11.Response:
+        headers = [*answer.headers, *self.config.response_headers("h11"), header_of(self._id)]
+        is_last = (
+            self.keep_alive_requests >= self.config.keep_alive_max_requests
+            or self.context.terminated.is_set()
+            or self.connection.their_state is not h11.DONE
+        )
+        if is_last:
+            headers.append(CLOSE)
+        return _response(answer.status_code, headers)
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Guard 1: neither `Upgrade: h2c` nor HTTP/2 by prior knowledge."""
 
     async def _create_stream(self, request: h11.Request) -> None:
         """Guards 1, 6, 8, 12: no WebSocket, odd target, oversized head or body of doubtful end."""
+        headers = list(request.headers)
         self._bodiless = request.method == b"HEAD"
         self._head = b""
-        self._id = request_id(request.headers)
+        self._id = request_id(headers)
         path = _origin_form(request.target)
         if path is None:
             return await self._refuse(400)
-        if _head_size(request) > self.config.h11_max_incomplete_size:
+        if _head_size(request, headers) > self.config.h11_max_incomplete_size:
             return await self._refuse(431, path)
-        if not _ends_surely(request):
+        if not _ends_surely(request, headers):
             return await self._refuse(400, path)
         self.stream = Stream(
             self.app,
@@ -101,7 +115,7 @@ class Http1(H11Protocol):
             await self.stream.handle(
                 Request(
                     STREAM_ID,
-                    headers=list(request.headers),
+                    headers=headers,
                     http_version=request.http_version.decode("ascii"),
                     # As it came: to h11 "head" is no HEAD, and its answer has to have a body.
                     method=request.method.decode("ascii"),
@@ -113,13 +127,9 @@ class Http1(H11Protocol):
         return None
 
     async def _send_h11_event(self, event: H11SendableEvent) -> None:
-        """Guard 10: with the reason phrase, which hypercorn leaves empty.
-
-        And faster: a head that says its body's length goes out with the first of the body, in one
+        """Faster: a head that says its body's length goes out with the first of the body, in one
         write in the place of three. One of a stream goes at once: its first event may take long.
         """
-        if isinstance(event, h11.Response | h11.InformationalResponse) and not event.reason:
-            event = replace(event, reason=_phrase(event.status_code))
         try:
             said = self.connection.send(event)
         except h11.LocalProtocolError:
@@ -143,7 +153,7 @@ class Http1(H11Protocol):
         said = header_of(self._id or request_id(()))
         headers += [said, *self.config.response_headers("h11"), CLOSE]
         await self.send(Updated(idle=False))  # what is no request is answered like one
-        await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
+        await self._send_h11_event(_response(status_code, headers))
         if not self._bodiless:
             await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
@@ -168,8 +178,9 @@ def _says_length(event: h11.Response) -> bool:
     return any(name == b"content-length" for name, _ in event.headers)
 
 
-def _phrase(status: int) -> bytes:
-    return HTTPStatus(status).phrase.encode("ascii")
+def _response(status: int, headers: Headers) -> h11.Response:
+    phrase = HTTPStatus(status).phrase
+    return h11.Response(status_code=status, reason=phrase, headers=headers)
 
 
 def _origin_form(target: bytes) -> bytes | None:
@@ -178,14 +189,14 @@ def _origin_form(target: bytes) -> bytes | None:
     return path if path.startswith(b"/") else None
 
 
-def _head_size(request: h11.Request) -> int:
-    fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in request.headers)
+def _head_size(request: h11.Request, headers: Headers) -> int:
+    fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
     return len(request.method) + len(request.target) + fields
 
 
-def _ends_surely(request: h11.Request) -> bool:
+def _ends_surely(request: h11.Request, headers: Headers) -> bool:
     """Whether all who read it see the same end of its body (RFC 9112, section 6.1)."""
-    names = {name for name, _ in request.headers}
+    names = {name for name, _ in headers}
     if b"transfer-encoding" not in names:
         return True
     return b"content-length" not in names and request.http_version >= b"1.1"

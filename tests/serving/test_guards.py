@@ -452,7 +452,7 @@ async def test_a_status_has_its_phrase(serving: Serving, request_: bytes, line: 
 async def test_without_the_guard_it_has_none(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(Http1, "_send_h11_event")
+    monkeypatch.delattr(Http1, "stream_send")
     async with serving() as server:
         assert (await server.send_and_read(LAST_GET)).startswith(b"HTTP/1.1 200 \r\n")
 
@@ -485,7 +485,7 @@ async def test_a_body_whose_end_is_in_doubt_is_refused_with_what_is_behind_it(
 async def test_without_the_guard_what_is_behind_it_is_a_request(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http1, "_ends_surely", lambda _: True)
+    monkeypatch.setattr(http1, "_ends_surely", lambda *_: True)
     async with serving() as server:
         said = await server.send_and_read(LENGTH_AND_CHUNKS + LAST_GET)
         assert said.count(b"HTTP/1.1 200 OK\r\n") == 2
