@@ -18,7 +18,9 @@ cancelled `send_all` does not tell how much of the line is gone).
 from __future__ import annotations
 
 import logging
+import os
 import socket
+from contextlib import suppress
 
 import trio
 
@@ -49,7 +51,8 @@ MOST_DROPPED = 16 * 1024 * 1024
 class Channel:
     """Iterate over it for the messages, in one task at a time. Does not own `line`.
 
-    `inputs` are what is sent first; `deliver()` sends them, or else whoever sends something.
+    `inputs` are what is sent first: what goes at once, by `begin()`; `deliver()` sends the rest, or
+    else whoever sends something.
     `max_output` is how many bytes the worker may say in all.
     """
 
@@ -93,6 +96,12 @@ class Channel:
                 break
             heard.append(message)
         return heard
+
+    def begin(self) -> bool:
+        """Send what of the inputs there is room for. Whether that was all, as it mostly is."""
+        with suppress(BlockingIOError):
+            del self._unsent[: os.write(self._line.fileno(), self._unsent)]
+        return not self._unsent
 
     async def deliver(self) -> None:
         """Send the inputs. There is no limit: they may be large, and the worker slow to start."""

@@ -30,7 +30,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -208,11 +208,6 @@ class Worker:
         """The same of standard error."""
         return self._hiding.hide_in_tail(self._process.stderr_tail)
 
-    async def _see_line_closed(self) -> None:
-        """Nothing counts that is said after its end, should its descriptor be open somewhere."""
-        await self._process.wait()
-        self._channel.close()
-
     def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
         line = b"" if fault.line is None else fault.line
         return ProtocolBroken(fault.reason, quoted(self._hiding.hide(_text(line))))
@@ -232,6 +227,8 @@ async def start_worker(
         # Not trio's socketpair: it would make the worker's end non-blocking, too.
         our_end, theirs = socket.socketpair()
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
+            channel = Channel(ours, inputs, max_output=settings.max_output)
+            delivered = channel.begin()
             folder = Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
             async with guarded(
                 settings.command,
@@ -243,11 +240,11 @@ async def start_worker(
                 again=True,
             ) as process:
                 theirs.close()
-                channel = Channel(ours, inputs, max_output=settings.max_output)
-                worker = Worker(process, channel, settings)
-                async with background(channel.deliver, worker._see_line_closed):
+                # Nothing counts that is said after its end, should its line be open somewhere.
+                process.at_end(channel.close)
+                async with nullcontext() if delivered else background(channel.deliver):
                     entered = True
-                    yield worker
+                    yield Worker(process, channel, settings)
     except OSError as fault:
         if entered:
             raise  # the block's own

@@ -24,7 +24,7 @@ import logging
 import os
 import pwd
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -110,6 +110,7 @@ class Guarded:
     ) -> None:
         self.pid = 0  # the command's own process id; set before the block is entered
         self.status: ExitStatus | None = None  # set when the command has ended
+        self._at_end: Callable[[], None] | None = None
         self._name = name
         self._guardian = guardian
         self._lifeline = lifeline
@@ -130,6 +131,12 @@ class Guarded:
         await self._ended.wait()
         assert self.status is not None  # noqa: S101 - set before the event, for the type checker
         return self.status
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have one thing done when the command ends, before anybody who waits for that goes on."""
+        self._at_end = call
+        if self.status is not None:
+            call()
 
     def terminate(self) -> None:
         """SIGTERM to the command and its process group. Harmless afterwards."""
@@ -232,6 +239,8 @@ class Guarded:
         self._stderr.read()
         self.status = status
         self._ended.set()
+        if self._at_end is not None:
+            self._at_end()
 
 
 @asynccontextmanager
@@ -271,9 +280,7 @@ async def guarded(
         async with guardians() as source:
             name = Path(command[0]).name
             with _ordered(source, order, name, stdin, channel, again=again) as process:
-                async with background(
-                    process._follow_status, process._stdout.follow, process._stderr.follow
-                ):
+                async with background(process._follow_status):
                     try:
                         await process._start()
                         yield process
@@ -325,6 +332,9 @@ def _ordered(
             stderr_fd=stderr,
         )
         try:
+            for tail in (process._stdout, process._stderr):
+                source.tails.add(tail)
+                ours.callback(source.tails.drop, tail)
             yield process
         finally:
             # One that could not start it may be half-way to that: another user's, in a folder.

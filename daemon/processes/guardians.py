@@ -39,8 +39,10 @@ from typing import NamedTuple
 
 import trio
 
+from daemon.processes.background import background
 from daemon.processes.guardian import Order, is_closed
 from daemon.processes.sealed import sealed_file
+from daemon.processes.tail import Tails
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class Guardians:
     """Made by `guardians()`."""
 
     def __init__(self) -> None:
+        self.tails = Tails()
+        """Who reads what is printed by all that they guard."""
         self._server: Server | None = None
         self._idle: list[Guardian] = []  # who has waited longest is the first
 
@@ -84,6 +88,7 @@ class Guardians:
 
     async def close(self) -> None:
         """End the server, and who waits. Bounded, and not to be cancelled."""
+        self.tails.close()
         while self._idle:
             self._idle.pop().dismiss()
         server, self._server = self._server, None
@@ -254,7 +259,8 @@ async def guardians() -> AsyncIterator[Guardians]:
         return
     own = Guardians()
     try:
-        yield own
+        async with background(own.tails.follow):
+            yield own
     finally:
         await own.close()
 

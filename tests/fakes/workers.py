@@ -28,7 +28,9 @@ import trio
 
 from daemon.crews import worker as worker_module
 from daemon.processes import guarded as guarded_module
+from daemon.processes.background import background
 from daemon.processes.guardian import Order
+from daemon.processes.tail import Tails
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
 
@@ -70,8 +72,13 @@ class Workers:
         """Have every worker that is started from now on run here."""
 
         @asynccontextmanager
-        async def guardians() -> AsyncIterator[Workers]:
-            yield self
+        async def guardians() -> AsyncIterator[SimpleNamespace]:
+            tails = Tails()
+            try:
+                async with background(tails.follow):
+                    yield SimpleNamespace(start=self.start, take_back=self.take_back, tails=tails)
+            finally:
+                tails.close()
 
         patch.setattr(guarded_module, "guardians", guardians)
         patch.setattr(worker_module, "tempfile", SimpleNamespace(mkdtemp=self._folder))

@@ -62,6 +62,21 @@ async def test_the_way_it_ended_is_told(script: str, status: ExitStatus) -> None
         assert await process.wait() == status
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_one_thing_is_done_at_its_end(*, late: bool) -> None:
+    done: list[ExitStatus | None] = []
+    async with guarded(
+        ["/bin/sh", "-c", "read word"],
+        environment=ENVIRONMENT,
+        working_folder=ROOT,
+    ) as process:
+        if late:
+            await process.wait()
+        process.at_end(lambda: done.append(process.status))
+        await process.wait()
+        assert done == [process.status] != [None]
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [
