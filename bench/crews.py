@@ -63,7 +63,8 @@ def row_8(plan: Plan) -> Row:
         "executions: to the worker's start, to the result; status polls",
         comparisons,
         [
-            f"at most {AT_A_TIME} programs at a time on each side",
+            f"at most {AT_A_TIME} programs at a time on each side; of ours, twice as many as there are "
+            "processors come up at the same time",
             "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
@@ -134,7 +135,7 @@ def _many(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Co
                 CELERY: partial(_seconds, partial(peer.run_many, wanted)),
                 PROMISES: partial(_seconds, partial(floor.run_many, wanted)),
             },
-            plan.rounds(max(8, 100 // wanted), 2),
+            plan.rounds(max(8, 240 // wanted), 2),
         )
         for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
             yield _compared(f"{wanted} at once, to all results", found, side, goal, PROMISES)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
-from http.client import HTTPException
 from typing import Final
 
 from bench.asking import Asking
@@ -123,7 +122,7 @@ def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -
         for order in orders:
             try:
                 one = timed(asking, partial(ask_daemon, order=order))
-            except (OSError, HTTPException):
+            except OSError:
                 if leaving.is_set():
                     return  # its connection was ended under it
                 raise
