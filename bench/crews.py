@@ -63,8 +63,8 @@ def row_8(plan: Plan) -> Row:
         "executions: to the worker's start, to the result; status polls",
         comparisons,
         [
-            f"at most {AT_A_TIME} programs at a time on each side; of ours, twice as many as there are "
-            "processors come up at the same time",
+            f"at most {AT_A_TIME} programs at a time on each side; of ours, twice as many as there "
+            "are processors come up at the same time",
             "Celery has a pool of as many threads, acknowledges late, and Redis writes each change "
             "to its disk; who polls it asks FastAPI",
             f"{KEPT} executions are kept while status is polled, on both sides; each of {POLLERS} "
