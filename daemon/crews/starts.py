@@ -12,8 +12,8 @@ that need half a second of a processor each, the first is there after 1.04 s and
 of them after 2.7 s and not 4.15 on average, and the last no later (two processors).
 
 Rejected: to let fewer run, since one that waits for a model's answer needs no processor; and to
-have the kernel give each more time in one go (sched_setattr(2), since Linux 6.12), which is half of
-the gain, and none of it for whoever waits for the first of many.
+have the kernel give each more time in one go (sched_setattr(2), since Linux 6.12), which brings the
+last result forward by less.
 """
 
 from __future__ import annotations
