@@ -272,7 +272,7 @@ class Run:
             return
         try:
             with self._start:
-                async with self._workplace.starts.one() as coming:
+                async with self._workplace.starts.one(self._crew.name) as coming:
                     await self._employ(execution, coming)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
