@@ -17,8 +17,7 @@ What it has come to is recorded, and told, as soon as it is known: with the work
 after which its program may need seconds to go. Until it has gone, the execution keeps its place.
 
 The clock of the deadline begins with the worker's start, which may have to wait for those of
-others (`starts.py`), and stands still while a human is asked,
-which has a deadline of its own.
+others (`starts.py`), and stands still while a human is asked, which has a deadline of its own.
 """
 
 from __future__ import annotations
