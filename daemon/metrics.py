@@ -92,7 +92,7 @@ def _crew_metrics(executor: Executor) -> Iterable[Metric]:
         labels=["crew"],
     )
     waiting = GaugeMetricFamily(
-        "smartlinkd_executions_waiting", "Executions in the queue", labels=["crew"]
+        "smartlinkd_executions_waiting", "Executions whose turn has not come", labels=["crew"]
     )
     for crew, load in executor.load().items():
         running.add_metric([crew], load.running)

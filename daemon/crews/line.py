@@ -29,7 +29,7 @@ class Line:
     @property
     def full(self) -> bool:
         """No more can come in."""
-        return not self.has_place and len(self.waiting) >= self.crew.queue + self._soon_free
+        return len(self.waiting) >= self.crew.queue + self._to_be_had
 
     @property
     def has_place(self) -> bool:
@@ -39,8 +39,8 @@ class Line:
     def check_room(self) -> None:
         """Raise `Unavailable` when no more can come in."""
         if self.full:
-            free = self._soon_free
-            more = f", besides {free} for a place that is about to be free" if free else ""
+            free = self._to_be_had
+            more = f", besides {free} for a place that is free, or about to be" if free else ""
             raise Unavailable(
                 f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait, "
                 f"and {self.crew.queue} may{more}; try again later",
@@ -48,8 +48,9 @@ class Line:
             )
 
     @property
-    def _soon_free(self) -> int:
-        """Places of what has ended, and whose worker has yet to go. Who comes for one takes none in
-        the queue: else a client that asks for one after the other would find it full."""
+    def _to_be_had(self) -> int:
+        """Places that are free (who waits for one has to come up, and others do at the moment), and
+        those of what has ended, and whose worker has yet to go. Who comes for one takes none in the
+        queue: else a client that asks for one after the other would find it full."""
         busy = sum(not run.is_leaving for run in self.running.values())
         return max(0, self.crew.max_running - busy)

@@ -1,5 +1,9 @@
 """Whose turn it is: every crew has a line of its own, and so many executions that may run.
 
+An execution has its turn when its crew has a place for it, and its worker may come up
+(`starts.py`). Until then it is PENDING, in the journal too, so that it is as if it had never been
+near a turn should the daemon end.
+
 This is the state of one incarnation of the executor. Everything in hand is a task in one of two
 nurseries: `running` has the executions, which are let end in order; `errands` has what is only
 written down, and can be cut short, since the next incarnation finds it undone.
@@ -10,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -23,6 +28,7 @@ from daemon.crews.crew import Caller
 from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
+from daemon.crews.starts import Starts
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Unavailable, Unprocessable
 from daemon.journal.errors import AlreadyFinished
@@ -85,6 +91,7 @@ class Lines:
         self._journal = workplace.journal
         self._running = running
         self._errands = errands
+        self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
         # Executions that are ended without having run, until that is written down.
         self._ending: dict[str, trio.Event] = {}
@@ -93,6 +100,7 @@ class Lines:
 
     async def go_on(self) -> None:
         """Take up what has not ended. Returns when no kickoff can come in before it."""
+        self._errands.start_soon(self._starts.let_be)
         found = await self._workplace.insist("going on", self._journal.unfinished)
         unfinished = sorted(found, key=attrgetter("crew", "sequence"))
         if unfinished:
@@ -326,7 +334,7 @@ class Lines:
             )
             # Its turn is now, or nobody's who is not in the line: the door is ours. One write for
             # both, for each of them is a wait for the disk.
-            at_once = line.has_place and not line.waiting
+            at_once = self._may_start(line) and not line.waiting
             entry = begun(about(new), now) if at_once else None
             created = await self._workplace.enter(new, key, entry)
             if created.is_new:
@@ -335,9 +343,7 @@ class Lines:
                 becomes = "is accepted and runs" if at_once else "is accepted and waits"
                 logger.info("crew %s: execution %s %s", crew, new.id, becomes, extra=told)
                 if at_once:
-                    self._start(
-                        line, Run(new.id, line.crew, self._workplace, turn=now, entered=new)
-                    )
+                    self._start(line, new.id, now, entered=new)
                 else:
                     line.waiting[new.id] = None
                     self._start_more(line)
@@ -370,16 +376,33 @@ class Lines:
         """Whether it has yet to run, in a crew that has no line since it is not mended."""
         return (await self._workplace.read(kickoff_id)).state is State.PENDING
 
+    def _may_start(self, line: Line) -> bool:
+        return line.has_place and self._starts.has_room(line.crew.name)
+
     def _start_more(self, line: Line) -> None:
-        """Start the next ones, as many as may run."""
-        while line.waiting and line.has_place:
+        """Start the next ones, as many as may run, and come up."""
+        while line.waiting and self._may_start(line):
             kickoff_id = next(iter(line.waiting))
             del line.waiting[kickoff_id]
-            turn = self._workplace.wall()
-            self._start(line, Run(kickoff_id, line.crew, self._workplace, turn=turn))
+            self._start(line, kickoff_id, self._workplace.wall())
 
-    def _start(self, line: Line, run: Run) -> None:
-        line.running[run.id] = run
+    def _start_more_of_any(self) -> None:
+        """Somebody has come up: those may who have the fewest that do."""
+        waiting = [line for line in self._lines.values() if line.waiting]
+        for line in sorted(waiting, key=lambda line: self._starts.of(line.crew.name)):
+            self._start_more(line)
+
+    def _start(
+        self, line: Line, kickoff_id: str, turn: datetime, entered: NewExecution | None = None
+    ) -> None:
+        run = line.running[kickoff_id] = Run(
+            kickoff_id,
+            line.crew,
+            self._workplace,
+            turn=turn,
+            coming_up=self._starts.begin(line.crew.name),
+            entered=entered,
+        )
         self._running.start_soon(self._carry_out, line, run)
 
     async def _carry_out(self, line: Line, run: Run) -> None:

@@ -16,8 +16,8 @@ that says much does not go at the pace of the disk. Its last message is recorded
 What it has come to is recorded, and told, as soon as it is known: with the worker's last message,
 after which its program may need seconds to go. Until it has gone, the execution keeps its place.
 
-The clock of the deadline begins with the worker's start, which may have to wait for those of
-others (`starts.py`), and stands still while a human is asked, which has a deadline of its own.
+The clock of the deadline begins with the worker's start, and stands still while a human is asked,
+which has a deadline of its own.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.logs import Work, working_for
+from daemon.processes.activity import Activity
 from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
@@ -126,10 +127,12 @@ class Run:
         workplace: Workplace,
         *,
         turn: datetime,
+        coming_up: ComingUp,
         entered: NewExecution | None = None,
     ) -> None:
-        """`turn` is when its turn came. `entered` is what was recorded of it just now, with its
-        beginning. Without it that is still to be read, and the beginning to be recorded."""
+        """`turn` is when its turn came, and to come up that of its worker. `entered` is what was
+        recorded of it just now, with its beginning. Without it that is still to be read, and the
+        beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
         """Nothing of it is there any more, and its end is recorded, unless it was left off."""
@@ -140,6 +143,7 @@ class Run:
         self._crew = crew
         self._workplace = workplace
         self._turn = turn
+        self._coming_up = coming_up
         self._entered = entered
         self._life = trio.CancelScope()
         self._start = trio.CancelScope()
@@ -218,6 +222,7 @@ class Run:
                 self._book = Ledger(about(execution))
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
+            self._coming_up.is_up()
         finally:
             self.ended.set()
 
@@ -271,8 +276,7 @@ class Run:
             return
         try:
             with self._start:
-                async with self._workplace.starts.one(self._crew.name) as coming:
-                    await self._employ(execution, coming)
+                await self._employ(execution)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
             self._comes_to(self._cut_ending(NOT_STARTED))
@@ -280,8 +284,8 @@ class Run:
             self._has_worker = False
             self._hurry()
 
-    async def _employ(self, execution: Execution | NewExecution, coming: ComingUp) -> None:
-        """Have a worker do it, who may come up now."""
+    async def _employ(self, execution: Execution | NewExecution) -> None:
+        """Have a worker do it."""
         waited = (self._now() - execution.created_at).total_seconds()  # by the wall's clock
         self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
@@ -290,10 +294,11 @@ class Run:
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
+            self._coming_up.as_process(Activity(worker.pid))
             self._stage = self._talk
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:
-                await self._converse(worker, coming)
+                await self._converse(worker)
             if self._talk.cancelled_caught:
                 await self._send_away(worker)
             self._tell_last_words(worker)
@@ -324,12 +329,12 @@ class Run:
             )
         return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
 
-    async def _converse(self, worker: Worker, coming: ComingUp) -> None:
+    async def _converse(self, worker: Worker) -> None:
         """Listen to it until its end, and let it go."""
         try:
             async with sole_error(), trio.open_nursery() as self._hands:
                 async for message in worker.messages:
-                    coming.is_up()
+                    self._coming_up.is_up()
                     await self._take([message, *worker.at_hand(MOST_TOGETHER - 1)], worker)
                 self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         finally:

@@ -7,10 +7,11 @@ the others out of the processor's caches.
 
 The choice: twice as many as there are processors come up at a time, so that one goes on while
 another waits for the disk. The next begins when one is up: it has said something, which is
-`started`, or has ended. For one that says nothing nobody waits longer than `SILENCE`. And no crew
-waits for another: each may always have one that comes up. Of sixteen that need half a second of a
-processor each, the first is there after 1.04 s and not after 3.9, all of them after 2.7 s and not
-4.15 on average, and the last no later (two processors).
+`started`, or has ended. Who is silent since it waits for something else than a processor is let be,
+and who needs one for longer than `SILENCE` as well. And no crew waits for another: each may always
+have one that comes up. Of sixteen that need half a second of a processor each, the first is there
+after 1.04 s and not after 3.9, all of them after 2.7 s and not 4.15 on average, and the last no
+later (two processors).
 
 Rejected: to let fewer run, since one that waits for a model's answer needs no processor; and to
 have the kernel give each more time in one go (sched_setattr(2), since Linux 6.12), which brings the
@@ -20,70 +21,88 @@ last result forward by less.
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Final
-from weakref import WeakValueDictionary
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import trio
 
 MOST: Final = 2 * len(os.sched_getaffinity(0))
-SILENCE: Final = 5.0
-"""Seconds. One with CrewAI takes three when it is alone, and six among as many as may come up. More
-than that would not be fair to programs that have another reason to be silent."""
+LOOK_EVERY: Final = 0.25
+"""Seconds from one look to the next at whether those that come up have use for a processor, while
+they are as many as may. One is idle at the second look at the earliest."""
+SILENCE: Final = 10.0
+"""Seconds. One with CrewAI takes three when it is alone, and six among as many as may come up."""
+
+
+class Looked(Protocol):
+    """At whom one can look; see `Activity`."""
+
+    def is_idle(self) -> bool:
+        """Whether it has had no use for a processor since the last look."""
 
 
 class Starts:
-    """Whose worker may come up now: of each crew, in the order asked."""
+    """Who comes up. `make_known` is called whenever there may be room for one more."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._coming: dict[ComingUp, float] = {}  # since when; who began first is the first
-        self._lines: WeakValueDictionary[str, trio.StrictFIFOLock] = WeakValueDictionary()
-        self._one_is_up = trio.Event()
+    def __init__(self, make_known: Callable[[], None]) -> None:
+        self._make_known = make_known
+        self._coming: list[ComingUp] = []
+        self._many = trio.Event()
+        """As many come up as may."""
 
-    def one(self, crew: str) -> ComingUp:
-        """A worker of that crew comes up in the block, which is entered when it may."""
-        return ComingUp(self, crew)
+    def has_room(self, crew: str) -> bool:
+        """Whether a worker of that crew may come up now."""
+        return len(self._coming) < MOST or self.of(crew) == 0
 
-    async def _wait(self, one: ComingUp) -> None:
-        async with self._lines.setdefault(one.crew, trio.StrictFIFOLock()):
-            while self._has_to_wait(one.crew):
-                longest, since = next(iter(self._coming.items()))
-                with trio.move_on_at(since + SILENCE) as patience:
-                    await self._one_is_up.wait()
-                if patience.cancelled_caught:
-                    longest.is_up()
-            self._coming[one] = trio.current_time()
+    def of(self, crew: str) -> int:
+        """How many of that crew come up."""
+        return sum(one.crew == crew for one in self._coming)
 
-    def _has_to_wait(self, crew: str) -> bool:
-        return len(self._coming) >= self._most and any(one.crew == crew for one in self._coming)
+    def begin(self, crew: str) -> ComingUp:
+        """One of that crew comes up, from now on until it is said to be up."""
+        one = ComingUp(crew, self._is_up)
+        self._coming.append(one)
+        if len(self._coming) >= MOST:
+            self._many.set()
+        return one
 
-    def _let_go(self, one: ComingUp) -> None:
-        if self._coming.pop(one, None) is not None:
-            self._one_is_up.set()
-            self._one_is_up = trio.Event()
+    async def let_be(self) -> None:
+        """Say, for ever, of those who take long for a reason of their own that they are up."""
+        while True:
+            await self._many.wait()
+            await trio.sleep(LOOK_EVERY)
+            for one in list(self._coming):
+                if one.takes_its_time():
+                    one.is_up()
+
+    def _is_up(self, one: ComingUp) -> None:
+        if one in self._coming:
+            self._coming.remove(one)
+            if len(self._coming) < MOST and self._many.is_set():
+                self._many = trio.Event()
+            self._make_known()
 
 
-class ComingUp(AbstractAsyncContextManager["ComingUp"]):
-    """Made by `Starts.one()`."""
+class ComingUp:
+    """A worker that comes up. Made by `Starts.begin()`."""
 
-    def __init__(self, starts: Starts, crew: str) -> None:
+    def __init__(self, crew: str, is_up: Callable[[ComingUp], None]) -> None:
         self.crew = crew
-        self._starts = starts
+        self._is_up = is_up
+        self._process: Looked | None = None
+        self._until = 0.0
 
-    async def __aenter__(self) -> ComingUp:
-        await self._starts._wait(self)
-        return self
+    def as_process(self, process: Looked) -> None:
+        """Its program has been started, as this process."""
+        self._process, self._until = process, trio.current_time() + SILENCE
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.is_up()
+    def takes_its_time(self) -> bool:
+        """It has no use for a processor, or has had one for long enough. One that has not been
+        started waits for what the next would wait for, too: the disk."""
+        if self._process is None:
+            return False
+        return self._process.is_idle() or trio.current_time() >= self._until
 
     def is_up(self) -> None:
         """Or has ended: the next may begin. Nothing happens when that is said again."""
-        self._starts._let_go(self)
+        self._is_up(self)

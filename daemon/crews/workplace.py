@@ -21,7 +21,6 @@ from prometheus_client import Histogram
 from daemon.crews.following import Bells
 from daemon.crews.ledger import Entry, ended, together
 from daemon.crews.protocol import quoted
-from daemon.crews.starts import Starts
 from daemon.crews.tools import Tool
 from daemon.crews.webhooks.calls import About, Ending
 from daemon.errors import Invalid, Unavailable
@@ -69,7 +68,6 @@ class Workplace:
             "crew",
         )
     )
-    starts: Starts = field(default_factory=Starts)
 
     async def read(self, execution_id: str) -> Execution:
         """An execution that is there. Tried for as long as it takes."""

@@ -1,4 +1,5 @@
-"""The memory that a process tree uses, as its guardian measures it (see `guardian.py`).
+"""The memory that a process tree uses, as its guardian measures it (see `guardian.py`); and who is
+in the tree.
 
 The problem: no figure of the kernel's is that of a tree, a fair one takes milliseconds, and a tree
 has to be seen soon after it has used too much.
@@ -14,6 +15,10 @@ from __future__ import annotations
 import os
 
 from .children import children, read_all
+
+TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # How often to look, in seconds: seldom while the tree could not come near its limit.
 LOOK_EVERY = 0.05
@@ -34,7 +39,7 @@ def memory_used(enough: int) -> int:
     Adding up what is cheap to know counts shared pages once for each process. Only when that comes
     to too much the kernel is asked for fair shares, for which it has to look at every page.
     """
-    tree = descendants()
+    tree = list(with_descendants(children()))
     at_most = sum(kilobytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap")) for pid in tree) * 1024
     return at_most if at_most <= enough else sum(fair_share(pid) for pid in tree) * 1024
 
@@ -56,19 +61,17 @@ def kilobytes(path: str, names: tuple[bytes, ...]) -> int:
     return sum(int(figure.split()[0]) for name, _, figure in pairs if name in names)
 
 
-def descendants() -> list[int]:
-    """All of the tree, as far as it does not change meanwhile."""
-    found = []
-    look_at = children()
+def with_descendants(pids: list[int]) -> Iterator[int]:
+    """These and all below them, as far as the trees do not change meanwhile."""
+    look_at = list(pids)
     while look_at:
         pid = look_at.pop()
-        found.append(pid)
+        yield pid
         for task in threads(pid):
             try:
                 look_at += children(f"/proc/{pid}/task/{task}/children")
             except OSError:
                 continue  # it has ended: its children move to another's list
-    return found
 
 
 def threads(pid: int) -> list[str]:

@@ -6,136 +6,134 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.starts import SILENCE, ComingUp, Starts
+from daemon.crews import starts
+from daemon.crews.starts import LOOK_EVERY, SILENCE, ComingUp, Starts
+
+
+class Process:
+    """One that is idle when that is set, and counts how often it was looked at."""
+
+    def __init__(self) -> None:
+        self.idle = False
+        self.looks = 0
+
+    def is_idle(self) -> bool:
+        self.looks += 1
+        return self.idle
 
 
 class Herd:
-    """Workers that come up, by name, each for as long as it is not told to be up or to end."""
+    """Workers that come up, and how often it was made known that there may be room."""
 
-    def __init__(self, nursery: trio.Nursery, *, most: int) -> None:
-        self.begun: list[str] = []
-        self.coming: dict[str, ComingUp] = {}
-        self._ends: dict[str, trio.Event] = {}
-        self._scopes: dict[str, trio.CancelScope] = {}
-        self._starts = Starts(most)
-        self._nursery = nursery
+    def __init__(self) -> None:
+        self.known = 0
+        self.starts = Starts(self._count)
 
-    async def ask(self, *names: str, crew: str = "c") -> None:
-        for name in names:
-            self._ends[name], self._scopes[name] = trio.Event(), trio.CancelScope()
-            self._nursery.start_soon(self._come_up, name, crew)
-            await wait_all_tasks_blocked()
+    def begin(self, crew: str = "c") -> tuple[ComingUp, Process]:
+        one, process = self.starts.begin(crew), Process()
+        one.as_process(process)
+        return one, process
 
-    async def end(self, name: str) -> None:
-        self._ends[name].set()
+    def _count(self) -> None:
+        self.known += 1
+
+
+@pytest.fixture(autouse=True)
+def two_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "MOST", 2)
+
+
+@pytest.fixture
+async def herd(nursery: trio.Nursery) -> Herd:
+    herd = Herd()
+    nursery.start_soon(herd.starts.let_be)
+    await wait_all_tasks_blocked()
+    return herd
+
+
+async def passes(mock_clock: MockClock, seconds: float) -> None:
+    """Time, look by look."""
+    await wait_all_tasks_blocked()
+    for _ in range(round(seconds / LOOK_EVERY)):
+        mock_clock.jump(LOOK_EVERY)
         await wait_all_tasks_blocked()
 
-    async def cancel(self, name: str) -> None:
-        self._scopes[name].cancel()
-        await wait_all_tasks_blocked()
 
-    async def is_up(self, name: str) -> None:
-        self.coming[name].is_up()
-        await wait_all_tasks_blocked()
-
-    async def _come_up(self, name: str, crew: str) -> None:
-        with self._scopes[name]:
-            async with self._starts.one(crew) as coming:
-                self.begun.append(name)
-                self.coming[name] = coming
-                await self._ends[name].wait()
+async def test_so_many_come_up_and_the_next_when_one_is_up(herd: Herd) -> None:
+    (first, _), _ = herd.begin(), herd.begin()
+    assert not herd.starts.has_room("c")
+    assert herd.known == 0
+    first.is_up()
+    assert herd.starts.has_room("c")
+    assert herd.known == 1
 
 
-async def test_so_many_come_up_and_the_next_when_one_is_up(
-    nursery: trio.Nursery, mock_clock: MockClock
-) -> None:
-    herd = Herd(nursery, most=2)
-    await herd.ask("a", "b", "c", "d")
-    assert herd.begun == ["a", "b"]
-    await herd.is_up("b")
-    assert herd.begun == ["a", "b", "c"]
-    assert mock_clock.current_time() == 0
+async def test_one_of_each_crew_may_always_come_up(herd: Herd) -> None:
+    (first, _), _ = herd.begin(), herd.begin()
+    assert herd.starts.has_room("other")
+    herd.begin("other")
+    assert not herd.starts.has_room("other")
+    first.is_up()  # of three that were coming, which was one too many
+    assert not herd.starts.has_room("c")
+    assert not herd.starts.has_room("other")
+    assert herd.starts.has_room("third")
+    assert (herd.starts.of("c"), herd.starts.of("other"), herd.starts.of("third")) == (1, 1, 0)
 
 
-async def test_one_of_each_crew_may_always_come_up(
-    nursery: trio.Nursery, mock_clock: MockClock
-) -> None:
-    herd = Herd(nursery, most=2)
-    await herd.ask("a", "b", "c")
-    await herd.ask("d", "e", crew="other")
-    assert herd.begun == ["a", "b", "d"]
-    await herd.is_up("a")  # of three that were coming, which was one too many
-    assert herd.begun == ["a", "b", "d"]
-    await herd.is_up("d")
-    assert "e" in herd.begun  # and "c", if it was quicker
-    assert mock_clock.current_time() == 0
+async def test_that_one_is_up_counts_once(herd: Herd) -> None:
+    (first, _), _ = herd.begin(), herd.begin()
+    first.is_up()
+    first.is_up()
+    herd.begin()
+    assert herd.known == 1
+    assert not herd.starts.has_room("c")
 
 
-async def test_that_one_is_up_counts_once(nursery: trio.Nursery, mock_clock: MockClock) -> None:
-    herd = Herd(nursery, most=1)
-    await herd.ask("a", "b", "c")
-    await herd.is_up("a")
-    await herd.is_up("a")
-    await herd.end("a")
-    assert herd.begun == ["a", "b"]
-    assert mock_clock.current_time() == 0
+async def test_who_is_idle_is_let_be(herd: Herd, mock_clock: MockClock) -> None:
+    (_, idle), (_, busy) = herd.begin(), herd.begin()
+    await passes(mock_clock, LOOK_EVERY)
+    assert not herd.starts.has_room("c")
+    idle.idle = True
+    await passes(mock_clock, LOOK_EVERY)
+    assert herd.starts.has_room("c")
+    assert (herd.known, idle.looks, busy.looks) == (1, 2, 2)
 
 
-async def test_the_next_begins_when_one_has_ended(
-    nursery: trio.Nursery, mock_clock: MockClock
-) -> None:
-    herd = Herd(nursery, most=1)
-    await herd.ask("a", "b", "c")
-    await herd.end("a")
-    assert herd.begun == ["a", "b"]
-    await herd.cancel("b")
-    assert herd.begun == ["a", "b", "c"]
-    assert mock_clock.current_time() == 0
-
-
-async def test_who_says_nothing_is_waited_for_no_longer_than_that(
-    nursery: trio.Nursery, mock_clock: MockClock
-) -> None:
-    herd = Herd(nursery, most=2)
-    await herd.ask("a")
-    mock_clock.jump(1.0)
-    await herd.ask("b", "c", "d", "e")
-    mock_clock.jump(SILENCE - 1.5)
+async def test_nobody_looks_while_there_is_room(herd: Herd, mock_clock: MockClock) -> None:
+    (_, alone), (other, _) = herd.begin(), herd.begin()
     await wait_all_tasks_blocked()
-    assert herd.begun == ["a", "b"]
-    mock_clock.jump(0.5)  # `a` has had its time
-    await wait_all_tasks_blocked()
-    assert herd.begun == ["a", "b", "c"]
-    mock_clock.jump(1.0)  # and `b`
-    await wait_all_tasks_blocked()
-    assert herd.begun == ["a", "b", "c", "d"]
-    await herd.is_up("a")  # at last, which is no reason for one more
-    assert herd.begun == ["a", "b", "c", "d"]
-    await herd.is_up("c")
-    assert herd.begun == ["a", "b", "c", "d", "e"]
+    other.is_up()
+    await passes(mock_clock, LOOK_EVERY)  # the look that was due may be had
+    looks = alone.looks
+    await passes(mock_clock, 10 * LOOK_EVERY)
+    assert alone.looks == looks
 
 
-@pytest.mark.parametrize("leaves", ["b", "c"])
-async def test_who_waits_and_leaves_is_no_longer_in_the_way(
-    nursery: trio.Nursery, mock_clock: MockClock, leaves: str
+async def test_who_works_in_silence_is_waited_for_no_longer_than_that(
+    herd: Herd, mock_clock: MockClock
 ) -> None:
-    herd = Herd(nursery, most=1)
-    await herd.ask("a", "b", "c", "d")
-    await herd.cancel(leaves)
-    stays = {"b": "c", "c": "b"}[leaves]
-    await herd.is_up("a")
-    await herd.is_up(stays)
-    assert herd.begun == ["a", stays, "d"]
-    assert mock_clock.current_time() == 0
+    herd.begin()
+    await passes(mock_clock, 1.0)
+    herd.begin()
+    await passes(mock_clock, SILENCE - 1.0 - LOOK_EVERY)
+    assert herd.known == 0
+    await passes(mock_clock, LOOK_EVERY)
+    assert herd.known == 1  # the first has had its time
+    herd.begin()
+    await passes(mock_clock, 1.0 - LOOK_EVERY)
+    assert herd.known == 1
+    await passes(mock_clock, LOOK_EVERY)
+    assert herd.known == 2  # and the second
 
 
-async def test_who_leaves_in_the_moment_of_its_turn_takes_nobodys_place(
-    nursery: trio.Nursery, mock_clock: MockClock
+async def test_whose_program_has_yet_to_be_started_is_not_let_be(
+    herd: Herd, mock_clock: MockClock
 ) -> None:
-    herd = Herd(nursery, most=1)
-    await herd.ask("a", "b", "c")
-    herd.coming["a"].is_up()
-    await herd.cancel("b")
-    await herd.cancel("a")
-    assert herd.begun[-1] == "c"
-    assert mock_clock.current_time() == 0
+    first, _ = herd.starts.begin("c"), herd.starts.begin("c")
+    await passes(mock_clock, 2 * SILENCE)
+    assert herd.known == 0
+    process = Process()
+    first.as_process(process)
+    process.idle = True
+    await passes(mock_clock, LOOK_EVERY)
+    assert herd.known == 1

@@ -1,4 +1,4 @@
-"""Workers that come up at the same time, and those that wait until they may."""
+"""Workers that come up at the same time, and executions that wait until theirs may."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews import starts
-from daemon.crews.lines import INTERRUPTED
-from daemon.crews.run import NOT_STARTED
-from daemon.crews.starts import Starts
+from daemon.crews.catalog import Catalog
+from daemon.crews.lines import NEVER_RUN, CrewLoad
+from daemon.errors import Unavailable
 from daemon.journal.model import Execution, State, Status
 from tests.fakes.scrape import observed
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is one that says nothing let be."""
-    monkeypatch.setattr(Starts.__init__, "__defaults__", (1,))
-    monkeypatch.setattr(starts, "SILENCE", 10_000.0)
+    monkeypatch.setattr(starts, "MOST", 1)
+    monkeypatch.setattr(starts, "LOOK_EVERY", 10_000.0)
 
 
 @pytest.fixture
@@ -33,10 +33,11 @@ async def house(open_house: OpenHouse, crew: MakeCrew) -> House:
 
 
 async def one_that_waits(house: House, *script: str) -> str:
-    """An execution whose turn it is, and whose worker may not come up yet."""
+    """An execution that its crew has a place for, and whose worker may not come up yet."""
     kickoff_id = await house.kickoff(*script)
     await wait_all_tasks_blocked()
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    found = await house.look(kickoff_id)
+    assert (found.state, found.started_at) == (State.PENDING, None)
     assert len(list((house.folder / "runs").iterdir())) == 1
     return kickoff_id
 
@@ -50,8 +51,18 @@ async def completes(house: House, kickoff_id: str, crew: str = "c") -> Execution
 async def test_the_next_worker_waits_until_one_is_up(house: House) -> None:
     first = await house.kickoff("hang")
     second = await one_that_waits(house)
+    assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     await house.stop_one(first)
     await completes(house, second)
+
+
+async def test_they_come_up_in_the_order_of_the_kickoffs(house: House) -> None:
+    first = await house.kickoff("hang")
+    others = [await one_that_waits(house) for _ in range(3)]
+    await house.stop_one(first)
+    began = [(await completes(house, each)).started_at for each in others]
+    assert None not in began
+    assert began == sorted(began, key=str)
 
 
 async def test_no_crew_waits_for_another(house: House) -> None:
@@ -61,8 +72,34 @@ async def test_no_crew_waits_for_another(house: House) -> None:
     assert (await house.look(first)).state is State.RUNNING
 
 
+async def test_who_has_none_that_comes_up_is_next(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "MOST", 4)
+    house = await open_house(crew(max_running=9), crew("other", max_running=9))
+    four = [await house.kickoff("hang") for _ in range(4)]
+    await house.kickoff("hang")
+    own = [await house.kickoff("hang", crew="other") for _ in range(2)]
+    await house.stop_one(four[0])  # five came up, which were one too many
+    await house.stop_one(four[1])
+    await house.reaches(own[1], Status.RUNNING, "other")
+    assert {name: load.waiting for name, load in house.executor.load().items()} == {
+        "c": 1,
+        "other": 0,
+    }
+
+
 async def test_one_is_up_when_it_has_said_something(house: House) -> None:
     first = await house.kickoff("started", "hang")
+    await completes(house, await house.kickoff())
+    assert (await house.look(first)).state is State.RUNNING
+
+
+async def test_one_is_let_be_when_it_waits_for_something_else_than_a_processor(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "LOOK_EVERY", 0.05)
+    first = await house.kickoff("hang")
     await completes(house, await house.kickoff())
     assert (await house.look(first)).state is State.RUNNING
 
@@ -76,16 +113,33 @@ async def test_one_that_ends_without_coming_up_is_waited_for_no_more(
     assert (await house.end_of(first)).status is Status.ERROR
 
 
+async def test_one_whose_program_is_not_there_is_waited_for_no_more(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("c", "/nowhere/at/all", max_running=3))
+    for each in [await house.kickoff() for _ in range(3)]:
+        assert (await house.end_of(each)).status is Status.ERROR
+
+
 async def test_one_that_waits_can_be_stopped_and_is_not_in_the_way(house: House) -> None:
     first = await house.kickoff("hang")
     second = await one_that_waits(house)
     third = await one_that_waits(house)
     await house.stop_one(second)
-    error = (await house.look(second)).error
-    assert error is not None
-    assert NOT_STARTED in error
+    assert str((await house.look(second)).error).endswith("before its turn came")
     await house.stop_one(first)
     await completes(house, third)
+
+
+async def test_who_waits_to_come_up_has_a_place_and_takes_none_in_the_queue(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew(max_running=3, queue=1))
+    await house.kickoff("hang")
+    for _ in range(3):
+        await one_that_waits(house)
+    with pytest.raises(Unavailable, match="3 executions wait, and 1 may, besides 2 for a place"):
+        await house.kickoff()
 
 
 async def test_the_deadline_begins_when_it_may_come_up(
@@ -109,18 +163,39 @@ async def test_how_long_it_waited_to_come_up_is_known(house: House) -> None:
     until = datetime.now(UTC)
     await house.stop_one(first)
     found = await completes(house, second)
+    assert found.started_at is not None
+    assert found.started_at >= until
     ((count, seconds),) = observed(house.executor.waits).values()
     assert count == 2
     assert seconds >= (until - found.created_at).total_seconds()
 
 
-async def test_the_daemon_ends_while_one_waits(
-    house: House, open_house: OpenHouse, crew: MakeCrew
+@pytest.mark.parametrize("how", ["in order", "in the midst of all"])
+async def test_the_next_daemon_runs_one_that_waits_as_if_nothing_had_been(
+    house: House, open_house: OpenHouse, crew: MakeCrew, how: str
 ) -> None:
     await house.kickoff("hang")
     second = await one_that_waits(house)
     with trio.fail_after(20.0):
-        await house.stop()
-    again = await open_house(crew())
-    found = await again.end_of(second)
-    assert (found.status, found.error) == (Status.INTERRUPTED, INTERRUPTED)
+        await (house.stop() if how == "in order" else house.kill())
+    again = await open_house(crew(on_restart="fail"))
+    await completes(again, second)
+    story = ["crew_kickoff_started", "crew_kickoff_completed"]
+    assert await again.story(second) == story
+
+
+async def test_one_that_waits_is_run_as_its_crew_is_then(house: House, crew: MakeCrew) -> None:
+    first = await house.kickoff("hang")
+    second = await one_that_waits(house, "started", "given", "result ok")
+    await house.executor.take(Catalog({"c": crew(tools=("add",))}, ()))
+    await house.stop_one(first)
+    await completes(house, second)
+    assert '"tools": ["add"]' in (await house.logs(second))[0]
+
+
+async def test_one_that_waits_for_a_crew_that_is_taken_out_ends(house: House) -> None:
+    await house.kickoff("hang")
+    second = await one_that_waits(house)
+    await house.executor.take(Catalog({}, ()))
+    found = await house.end_of(second)
+    assert (found.status, found.error) == (Status.INTERRUPTED, NEVER_RUN)

@@ -56,7 +56,7 @@ async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queu
         await house.kickoff()
     assert str(refusal.value) == (
         "the queue of crew c is full: 1 executions wait, and 0 may, besides 1 for a place that "
-        "is about to be free; try again later"
+        "is free, or about to be; try again later"
     )
     assert (await house.end_of(next_one)).state is State.SUCCESS
 
@@ -69,7 +69,7 @@ async def test_places_that_a_reload_took_away_are_nobodys(
         await house.end_of(await house.kickoff(*LINGERS))
     await house.executor.take(Catalog({"c": crew(max_running=1, queue=0)}, ()))
     await house.kickoff()
-    with pytest.raises(Unavailable, match="besides 1 for a place that is about to be free"):
+    with pytest.raises(Unavailable, match="besides 1 for a place that is free, or about to be"):
         await house.kickoff()
 
 
