@@ -28,9 +28,9 @@ from daemon.crews.crew import Caller
 from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
-from daemon.crews.starts import Starts
+from daemon.crews.starts import ComingUp, Starts
 from daemon.crews.workplace import Workplace
-from daemon.errors import Invalid, Unavailable, Unprocessable
+from daemon.errors import Invalid, Refused, Unavailable, Unprocessable
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     IdempotencyKey,
@@ -322,35 +322,42 @@ class Lines:
             if line.full and (earlier := await self._created_by(caller, key)) is not None:
                 return earlier  # by the one that took the last place just now
             line.check_room()
-            now = self._workplace.wall()
             new = NewExecution(
                 id=str(uuid4()),
                 crew=line.crew.name,
                 owner=caller.user,
-                created_at=now,
+                created_at=self._workplace.wall(),
                 inputs=kickoff.inputs,
                 meta=kickoff.meta,
                 webhooks=kickoff.webhooks,
             )
-            # Its turn is now, or nobody's who is not in the line: the door is ours. One write for
-            # both, for each of them is a wait for the disk.
-            at_once = self._may_start(line) and not line.waiting
-            entry = begun(about(new), now) if at_once else None
-            created = await self._workplace.enter(new, key, entry)
-            if created.is_new:
-                crew = line.crew.name
-                told = Event.EXECUTION_ACCEPTED(crew=crew, kickoff_id=new.id)
-                becomes = "is accepted and runs" if at_once else "is accepted and waits"
-                logger.info("crew %s: execution %s %s", crew, new.id, becomes, extra=told)
-                if at_once:
-                    self._start(line, new.id, now, entered=new)
-                else:
-                    line.waiting[new.id] = None
-                    self._start_more(line)
-            return created.id
+            return await self._enter_new(line, new, key)
         finally:
             line.door.release()
             self._drop_if_over(line)
+
+    async def _enter_new(self, line: Line, new: NewExecution, key: IdempotencyKey | None) -> str:
+        # Its turn is now, or nobody's who is not in the line: the door is ours. One write for both,
+        # for each of them is a wait for the disk.
+        turn = None if line.waiting else self._turn(line)
+        entry = None if turn is None else begun(about(new), new.created_at)
+        try:
+            created = await self._workplace.enter(new, key, entry)
+        except Refused:
+            _give_back(turn)
+            raise
+        if not created.is_new:
+            _give_back(turn)
+            return created.id
+        told = Event.EXECUTION_ACCEPTED(crew=line.crew.name, kickoff_id=new.id)
+        becomes = "is accepted and waits" if turn is None else "is accepted and runs"
+        logger.info("crew %s: execution %s %s", line.crew.name, new.id, becomes, extra=told)
+        if turn is None:
+            line.waiting[new.id] = None
+            self._start_more(line)  # its turn may have come meanwhile
+        else:
+            self._start(line, new.id, turn, new.created_at, entered=new)
+        return created.id
 
     async def _created_by(self, caller: Caller, key: IdempotencyKey | None) -> str | None:
         if key is None:
@@ -376,15 +383,17 @@ class Lines:
         """Whether it has yet to run, in a crew that has no line since it is not mended."""
         return (await self._workplace.read(kickoff_id)).state is State.PENDING
 
-    def _may_start(self, line: Line) -> bool:
-        return line.has_place and self._starts.has_room(line.crew.name)
+    def _turn(self, line: Line) -> ComingUp | None:
+        """The turn of whoever is next in this line, if that is now."""
+        is_now = line.has_place and self._starts.has_room(line.crew.name)
+        return self._starts.begin(line.crew.name) if is_now else None
 
     def _start_more(self, line: Line) -> None:
         """Start the next ones, as many as may run, and come up."""
-        while line.waiting and self._may_start(line):
+        while line.waiting and (turn := self._turn(line)):
             kickoff_id = next(iter(line.waiting))
             del line.waiting[kickoff_id]
-            self._start(line, kickoff_id, self._workplace.wall())
+            self._start(line, kickoff_id, turn, self._workplace.wall())
 
     def _start_more_of_any(self) -> None:
         """Somebody has come up: those may who have the fewest that do."""
@@ -393,15 +402,15 @@ class Lines:
             self._start_more(line)
 
     def _start(
-        self, line: Line, kickoff_id: str, turn: datetime, entered: NewExecution | None = None
+        self,
+        line: Line,
+        kickoff_id: str,
+        turn: ComingUp,
+        now: datetime,
+        entered: NewExecution | None = None,
     ) -> None:
         run = line.running[kickoff_id] = Run(
-            kickoff_id,
-            line.crew,
-            self._workplace,
-            turn=turn,
-            coming_up=self._starts.begin(line.crew.name),
-            entered=entered,
+            kickoff_id, line.crew, self._workplace, coming_up=turn, turn=now, entered=entered
         )
         self._running.start_soon(self._carry_out, line, run)
 
@@ -420,6 +429,12 @@ class Lines:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
         if execution_id in self._ending:
             self._ending.pop(execution_id).set()
+
+
+def _give_back(turn: ComingUp | None) -> None:
+    """Nobody has made use of it."""
+    if turn is not None:
+        turn.is_up()
 
 
 async def _is_over(ended: trio.Event, seconds: float) -> None:

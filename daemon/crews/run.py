@@ -57,7 +57,6 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.logs import Work, working_for
-from daemon.processes.activity import Activity
 from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
@@ -126,13 +125,13 @@ class Run:
         crew: Crew,
         workplace: Workplace,
         *,
-        turn: datetime,
         coming_up: ComingUp,
-        entered: NewExecution | None = None,
+        turn: datetime,
+        entered: NewExecution | None,
     ) -> None:
-        """`turn` is when its turn came, and to come up that of its worker. `entered` is what was
-        recorded of it just now, with its beginning. Without it that is still to be read, and the
-        beginning to be recorded."""
+        """`coming_up` is its worker's turn to do so, and `turn` when that came. `entered` is what
+        was recorded of it just now, with its beginning. Without it that is still to be read, and
+        the beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
         """Nothing of it is there any more, and its end is recorded, unless it was left off."""
@@ -294,7 +293,7 @@ class Run:
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
-            self._coming_up.as_process(Activity(worker.pid))
+            self._coming_up.is_started(worker.activity)
             self._stage = self._talk
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:

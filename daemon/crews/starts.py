@@ -8,7 +8,7 @@ the others out of the processor's caches.
 The choice: twice as many as there are processors come up at a time, so that one goes on while
 another waits for the disk. The next begins when one is up: it has said something, which is
 `started`, or has ended. Who is silent since it waits for something else than a processor is let be,
-and who needs one for longer than `SILENCE` as well. And no crew waits for another: each may always
+and who has not said a word after `SILENCE` as well. And no crew waits for another: each may always
 have one that comes up. Of sixteen that need half a second of a processor each, the first is there
 after 1.04 s and not after 3.9, all of them after 2.7 s and not 4.15 on average, and the last no
 later (two processors).
@@ -31,14 +31,15 @@ LOOK_EVERY: Final = 0.25
 """Seconds from one look to the next at whether those that come up have use for a processor, while
 they are as many as may. One is idle at the second look at the earliest."""
 SILENCE: Final = 10.0
-"""Seconds. One with CrewAI takes three when it is alone, and six among as many as may come up."""
+"""Seconds from its turn. One with CrewAI takes three when it is alone, and six among as many as may
+come up."""
 
 
 class Looked(Protocol):
-    """At whom one can look; see `Activity`."""
+    """What one can look at; see `Activity`."""
 
     def is_idle(self) -> bool:
-        """Whether it has had no use for a processor since the last look."""
+        """Whether they have had no use for a processor since the last look."""
 
 
 class Starts:
@@ -47,8 +48,8 @@ class Starts:
     def __init__(self, make_known: Callable[[], None]) -> None:
         self._make_known = make_known
         self._coming: list[ComingUp] = []
-        self._many = trio.Event()
-        """As many come up as may."""
+        self._full = trio.Event()
+        """Set when as many come up as may."""
 
     def has_room(self, crew: str) -> bool:
         """Whether a worker of that crew may come up now."""
@@ -63,13 +64,15 @@ class Starts:
         one = ComingUp(crew, self._is_up)
         self._coming.append(one)
         if len(self._coming) >= MOST:
-            self._many.set()
+            self._full.set()
         return one
 
     async def let_be(self) -> None:
         """Say, for ever, of those who take long for a reason of their own that they are up."""
         while True:
-            await self._many.wait()
+            while len(self._coming) < MOST:
+                self._full = trio.Event()
+                await self._full.wait()
             await trio.sleep(LOOK_EVERY)
             for one in list(self._coming):
                 if one.takes_its_time():
@@ -78,8 +81,6 @@ class Starts:
     def _is_up(self, one: ComingUp) -> None:
         if one in self._coming:
             self._coming.remove(one)
-            if len(self._coming) < MOST and self._many.is_set():
-                self._many = trio.Event()
             self._make_known()
 
 
@@ -89,19 +90,18 @@ class ComingUp:
     def __init__(self, crew: str, is_up: Callable[[ComingUp], None]) -> None:
         self.crew = crew
         self._is_up = is_up
-        self._process: Looked | None = None
-        self._until = 0.0
+        self._until = trio.current_time() + SILENCE
+        self._processes: Looked | None = None
 
-    def as_process(self, process: Looked) -> None:
-        """Its program has been started, as this process."""
-        self._process, self._until = process, trio.current_time() + SILENCE
+    def is_started(self, processes: Looked) -> None:
+        """Its program runs, as these."""
+        self._processes = processes
 
     def takes_its_time(self) -> bool:
-        """It has no use for a processor, or has had one for long enough. One that has not been
-        started waits for what the next would wait for, too: the disk."""
-        if self._process is None:
-            return False
-        return self._process.is_idle() or trio.current_time() >= self._until
+        """It has no use for a processor, or has had its time."""
+        if trio.current_time() >= self._until:
+            return True
+        return self._processes is not None and self._processes.is_idle()
 
     def is_up(self) -> None:
         """Or has ended: the next may begin. Nothing happens when that is said again."""

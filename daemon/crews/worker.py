@@ -52,6 +52,7 @@ from daemon.crews.protocol import (
     ToolResult,
     quoted,
 )
+from daemon.processes.activity import Activity
 from daemon.processes.background import background
 from daemon.processes.guarded import Guarded, Limits, guarded
 from daemon.processes.guardian import CHANNEL
@@ -99,6 +100,7 @@ class Worker:
 
     def __init__(self, process: Guarded, channel: Channel, settings: WorkerSettings) -> None:
         self.pid = process.pid
+        self.activity = Activity(process.guardian)
         self._process = process
         self._channel = channel
         self._settings = settings

@@ -147,6 +147,11 @@ class Guarded:
         self._signal(signal.SIGKILL)
 
     @property
+    def guardian(self) -> int:
+        """The process id of its guardian, below which its tree is: also what lost its parent."""
+        return self._guardian.pid
+
+    @property
     def stdout_tail(self) -> str:
         """The last 64 KiB of what the command and its descendants wrote to standard output."""
         return self._stdout.text

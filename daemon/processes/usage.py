@@ -39,7 +39,7 @@ def memory_used(enough: int) -> int:
     Adding up what is cheap to know counts shared pages once for each process. Only when that comes
     to too much the kernel is asked for fair shares, for which it has to look at every page.
     """
-    tree = list(with_descendants(children()))
+    tree = [pid for pid, _ in trees(children())]
     at_most = sum(kilobytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap")) for pid in tree) * 1024
     return at_most if at_most <= enough else sum(fair_share(pid) for pid in tree) * 1024
 
@@ -61,13 +61,14 @@ def kilobytes(path: str, names: tuple[bytes, ...]) -> int:
     return sum(int(figure.split()[0]) for name, _, figure in pairs if name in names)
 
 
-def with_descendants(pids: list[int]) -> Iterator[int]:
-    """These and all below them, as far as the trees do not change meanwhile."""
+def trees(pids: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """These and all below them, each with its threads, as far as that does not change meanwhile."""
     look_at = list(pids)
     while look_at:
         pid = look_at.pop()
-        yield pid
-        for task in threads(pid):
+        tasks = threads(pid)
+        yield pid, tasks
+        for task in tasks:
             try:
                 look_at += children(f"/proc/{pid}/task/{task}/children")
             except OSError:

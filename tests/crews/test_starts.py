@@ -31,7 +31,7 @@ class Herd:
 
     def begin(self, crew: str = "c") -> tuple[ComingUp, Process]:
         one, process = self.starts.begin(crew), Process()
-        one.as_process(process)
+        one.is_started(process)
         return one, process
 
     def _count(self) -> None:
@@ -107,6 +107,22 @@ async def test_nobody_looks_while_there_is_room(herd: Herd, mock_clock: MockCloc
     looks = alone.looks
     await passes(mock_clock, 10 * LOOK_EVERY)
     assert alone.looks == looks
+    herd.begin()
+    await passes(mock_clock, LOOK_EVERY)
+    assert alone.looks == looks + 1
+
+
+async def test_they_are_looked_at_when_one_of_too_many_is_up(
+    herd: Herd, mock_clock: MockClock
+) -> None:
+    (first, _), (_, idle) = herd.begin(), herd.begin()
+    herd.begin("other")
+    await passes(mock_clock, LOOK_EVERY)
+    first.is_up()
+    await passes(mock_clock, LOOK_EVERY)
+    idle.idle = True
+    await passes(mock_clock, LOOK_EVERY)
+    assert herd.starts.has_room("c")
 
 
 async def test_who_works_in_silence_is_waited_for_no_longer_than_that(
@@ -126,14 +142,11 @@ async def test_who_works_in_silence_is_waited_for_no_longer_than_that(
     assert herd.known == 2  # and the second
 
 
-async def test_whose_program_has_yet_to_be_started_is_not_let_be(
+async def test_whose_program_does_not_start_is_waited_for_as_long(
     herd: Herd, mock_clock: MockClock
 ) -> None:
-    first, _ = herd.starts.begin("c"), herd.starts.begin("c")
-    await passes(mock_clock, 2 * SILENCE)
+    herd.starts.begin("c"), herd.starts.begin("c")
+    await passes(mock_clock, SILENCE - LOOK_EVERY)
     assert herd.known == 0
-    process = Process()
-    first.as_process(process)
-    process.idle = True
     await passes(mock_clock, LOOK_EVERY)
-    assert herd.known == 1
+    assert herd.known == 2

@@ -81,6 +81,9 @@ for step in given["inputs"].get("script", ["started", "result done"]):
     elif word == "hang":
         while True:
             signal.pause()
+    elif word == "read":
+        with open(rest) as file:
+            file.read()
     elif word == "sleep":
         time.sleep(float(rest))
     elif word == "kill":

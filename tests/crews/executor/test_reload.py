@@ -32,6 +32,13 @@ async def one_running_one_waiting(house: House) -> tuple[str, str]:
     return running, await house.kickoff(*WAITS)
 
 
+async def its_place_is_free(house: House) -> None:
+    """And nobody has taken it. The end is told while its worker is still there."""
+    with trio.fail_after(HANG):
+        while house.executor.load()["c"] != CrewLoad(running=0, waiting=1):
+            await wait_all_tasks_blocked(0.001)
+
+
 async def test_a_new_crew_can_be_kicked_off(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew())
     await house.executor.take(having(crew(), crew("new")))
@@ -53,9 +60,10 @@ async def test_with_less_room_nothing_that_runs_is_ended(
     house = await open_house(crew(max_running=2))
     ids = [await house.kickoff(*WAITS) for _ in range(3)]
     await house.gate.reaches(2)
-    await house.executor.take(having(crew(max_running=1, queue=0)))
+    await house.executor.take(having(crew(max_running=1, queue=2)))
     assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
-    with pytest.raises(Unavailable, match="is full"):
+    ids.append(await house.kickoff(*WAITS))
+    with pytest.raises(Unavailable, match="2 executions wait, and 2 may; try again later"):
         await house.kickoff()
     house.gate.open()
     assert {(await house.end_of(each)).state for each in ids} == {State.SUCCESS}
@@ -119,6 +127,7 @@ async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
     await house.executor.take(BROKEN)
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
+    await its_place_is_free(house)
     assert (await house.look(waiting)).state is State.PENDING
     await house.executor.take(having(crew(max_running=1)))
     assert (await house.end_of(waiting)).state is State.SUCCESS
@@ -132,6 +141,7 @@ async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
     await house.executor.take(Catalog({}, (BrokenCrew(None, ()),)))
     house.gate.open()
     assert (await house.end_of(running)).state is State.SUCCESS
+    await its_place_is_free(house)
     assert (await house.look(waiting)).state is State.PENDING
     await house.executor.take(having(crew(max_running=1)))
     assert (await house.end_of(waiting)).state is State.SUCCESS

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from daemon.crews import starts
 from daemon.crews.catalog import Catalog
 from daemon.crews.lines import NEVER_RUN, CrewLoad
 from daemon.errors import Unavailable
-from daemon.journal.model import Execution, State, Status
+from daemon.journal.model import Created, Execution, State, Status
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is one that says nothing let be."""
     monkeypatch.setattr(starts, "MOST", 1)
     monkeypatch.setattr(starts, "LOOK_EVERY", 10_000.0)
+    monkeypatch.setattr(starts, "SILENCE", 10_000.0)
 
 
 @pytest.fixture
@@ -34,11 +37,11 @@ async def house(open_house: OpenHouse, crew: MakeCrew) -> House:
 
 async def one_that_waits(house: House, *script: str) -> str:
     """An execution that its crew has a place for, and whose worker may not come up yet."""
+    waiting = house.executor.load()["c"].waiting
     kickoff_id = await house.kickoff(*script)
-    await wait_all_tasks_blocked()
+    assert house.executor.load()["c"] == CrewLoad(running=1, waiting=waiting + 1)
     found = await house.look(kickoff_id)
     assert (found.state, found.started_at) == (State.PENDING, None)
-    assert len(list((house.folder / "runs").iterdir())) == 1
     return kickoff_id
 
 
@@ -51,7 +54,6 @@ async def completes(house: House, kickoff_id: str, crew: str = "c") -> Execution
 async def test_the_next_worker_waits_until_one_is_up(house: House) -> None:
     first = await house.kickoff("hang")
     second = await one_that_waits(house)
-    assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     await house.stop_one(first)
     await completes(house, second)
 
@@ -87,6 +89,68 @@ async def test_who_has_none_that_comes_up_is_next(
         "c": 1,
         "other": 0,
     }
+
+
+async def test_as_many_come_up_when_crews_kick_off_in_the_same_moment(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "MOST", 3)
+    house = await open_house(crew(max_running=9), crew("other", max_running=9))
+    for each in ("c", "other"):
+        await house.kickoff("hang", crew=each)
+    async with trio.open_nursery() as nursery:
+        for each in ("c", "other"):
+            nursery.start_soon(partial(house.kickoff, "hang", crew=each))
+    assert sum(load.running for load in house.executor.load().values()) == 3
+    assert sum(load.waiting for load in house.executor.load().values()) == 1
+
+
+async def test_a_turn_that_comes_while_a_kickoff_is_recorded_is_had(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = house.folder / "go"
+    os.mkfifo(go)
+    first = await house.kickoff(f"read {go}", "started", "log here", "hang")
+    create = house.journal.create
+
+    async def slow(*args: Any, **kwargs: Any) -> Created:
+        created = await create(*args, **kwargs)
+        await trio.to_thread.run_sync(go.write_text, "go")
+        await house.hears(first, "here")
+        return created
+
+    monkeypatch.setattr(house.journal, "create", slow)
+    await completes(house, await house.kickoff())
+
+
+async def test_a_turn_for_a_kickoff_that_is_refused_is_the_next_ones(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: Any, **__: Any) -> Created:
+        raise Unavailable("the disk is full", retry_after=5)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(house.journal, "create", full)
+        with pytest.raises(Unavailable, match="the disk is full"):
+            await house.kickoff()
+    await completes(house, await house.kickoff())
+
+
+async def test_a_turn_for_a_kickoff_that_is_there_already_is_the_next_ones(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts, "MOST", 2)
+    found = []
+
+    async def the_same() -> None:
+        found.append(await house.kickoff("hang", key="k"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(the_same)
+        nursery.start_soon(the_same)
+    assert found[0] == found[1]
+    await house.kickoff("hang")
+    assert house.executor.load()["c"] == CrewLoad(running=2, waiting=0)
 
 
 async def test_one_is_up_when_it_has_said_something(house: House) -> None:
