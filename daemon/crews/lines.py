@@ -25,13 +25,13 @@ from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller
-from daemon.crews.ledger import REQUEUED, about, begun, failure, requeued
+from daemon.crews.ledger import REQUEUED, about, begun, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
 from daemon.crews.starts import ComingUp, Starts
+from daemon.crews.without_worker import WithoutWorker
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Refused, Unavailable, Unprocessable
-from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
     IdempotencyKey,
     NewExecution,
@@ -93,8 +93,7 @@ class Lines:
         self._errands = errands
         self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
-        # Executions that are ended without having run, until that is written down.
-        self._ending: dict[str, trio.Event] = {}
+        self._without_worker = WithoutWorker(workplace, errands)
 
     # Beginning and end
 
@@ -144,33 +143,25 @@ class Lines:
         is_gone = self._catalog.is_gone(crew)
         begun = [each.id for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
-        self._interrupt(begun, f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED)
+        why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
+        self._without_worker.begin(begun, Status.INTERRUPTED, why)
         if is_gone:
-            self._interrupt(waiting, NEVER_RUN)
+            self._without_worker.begin(waiting, Status.INTERRUPTED, NEVER_RUN)
         elif waiting:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
 
     async def _leave_gone(self) -> None:
         """End what has waited for a crew that had no line, and that is gone by a reload."""
-        ending = set(self._ending)  # which may be written down by the time that we know
+        ending = self._without_worker.ids  # which may be written down by the time that we know
         found = await self._workplace.insist("a reload", self._journal.unfinished)
-        ending |= self._ending.keys()
+        ending |= self._without_worker.ids
         waiting = [each for each in found if each.state is State.PENDING and each.id not in ending]
         gone = [
             each.id
             for each in waiting  # or has its turn this moment, in a line that runs on
             if each.crew not in self._lines and self._catalog.is_gone(each.crew)
         ]
-        self._interrupt(gone, NEVER_RUN)
-
-    def _interrupt(self, ids: Sequence[str], why: str) -> None:
-        """End executions that have no worker, one by one. From now on nobody takes them up."""
-        self._ending.update({each: trio.Event() for each in ids})
-        self._errands.start_soon(self._end_each, ids, why)
-
-    async def _end_each(self, ids: Sequence[str], why: str) -> None:
-        for each in ids:
-            await self._end(each, Status.INTERRUPTED, why)
+        self._without_worker.begin(gone, Status.INTERRUPTED, NEVER_RUN)
 
     async def _take_up(
         self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -187,7 +178,7 @@ class Lines:
         """Go on with what has waited for this crew since before it had a line. Closes its door."""
         try:
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
-            ending = set(self._ending)
+            ending = self._without_worker.ids
             found = await self._workplace.insist("going on", self._journal.unfinished)
             for execution in sorted(found, key=attrgetter("sequence")):
                 waits = execution.state is State.PENDING and execution.id not in ending
@@ -204,7 +195,7 @@ class Lines:
             line.held = True
             if not self._catalog.is_gone(line.crew.name):
                 return
-            self._interrupt(list(line.waiting), NEVER_RUN)
+            self._without_worker.begin(list(line.waiting), Status.INTERRUPTED, NEVER_RUN)
             line.waiting.clear()
         self._drop_if_over(line)
 
@@ -219,7 +210,8 @@ class Lines:
         """Put it back to its beginning, or end it, as its crew says."""
         rerun = line.crew.on_restart == "rerun"
         if not rerun or await self._reruns(interrupted.id) >= MAX_RERUNS:
-            await self._end(interrupted.id, Status.INTERRUPTED, TOO_OFTEN if rerun else INTERRUPTED)
+            why = TOO_OFTEN if rerun else INTERRUPTED
+            await self._without_worker.end(interrupted.id, Status.INTERRUPTED, why)
             return False
         execution = await self._workplace.read(interrupted.id)
         entry = requeued(about(execution), self._workplace.wall())
@@ -227,7 +219,7 @@ class Lines:
             await self._workplace.record(execution.id, State.PENDING, entry)
         except Invalid as fault:  # it has as many events or webhook calls as one may have
             why = f"{INTERRUPTED}, and cannot be run again: {fault}"
-            await self._end(execution.id, Status.INTERRUPTED, why)
+            await self._without_worker.end(execution.id, Status.INTERRUPTED, why)
             return False
         return True
 
@@ -274,21 +266,17 @@ class Lines:
             waits = line is None
         run = None if line is None else line.running.get(kickoff_id)
         if run is not None and run.outcome is None:
-            run.cut_short(Status.STOPPED, f"stopped by {by}")
-            await _is_over(run.ended, run.grace + TO_END)
-            if run.outcome is not Status.STOPPED:
-                raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
-        elif kickoff_id in self._ending:
-            await _is_over(self._ending[kickoff_id], TO_END)
-        elif waits or (line is not None and kickoff_id in line.waiting):
-            if line is not None:
-                del line.waiting[kickoff_id]
-            done = self._ending[kickoff_id] = trio.Event()
+            return await _stop(run, f"stopped by {by}")
+        if line is not None and kickoff_id in line.waiting:
+            del line.waiting[kickoff_id]
+            waits = True
+        if waits and self._without_worker.ended(kickoff_id) is None:
             why = f"stopped by {by} before its turn came"
-            self._errands.start_soon(self._end, kickoff_id, Status.STOPPED, why)
-            await _is_over(done, TO_END)
-        else:
+            self._without_worker.begin([kickoff_id], Status.STOPPED, why)
+        ended = self._without_worker.ended(kickoff_id)
+        if ended is None:
             raise Invalid("kickoff_id: this execution has ended already")
+        return await _is_over(ended, TO_END)
 
     async def resume(
         self,
@@ -420,15 +408,12 @@ class Lines:
         self._start_more(line)
         self._drop_if_over(line)
 
-    async def _end(self, execution_id: str, status: Status, why: str) -> None:
-        """Write down the end of an execution that has no worker."""
-        execution = await self._workplace.read(execution_id)
-        try:
-            await self._workplace.end(execution.crew, about(execution), failure(status, why))
-        except AlreadyFinished:
-            logger.info("execution %s was ended by somebody else meanwhile", execution_id)
-        if execution_id in self._ending:
-            self._ending.pop(execution_id).set()
+
+async def _stop(run: Run, why: str) -> None:
+    run.cut_short(Status.STOPPED, why)
+    await _is_over(run.ended, run.grace + TO_END)
+    if run.outcome is not Status.STOPPED:
+        raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
 
 
 def _give_back(turn: ComingUp | None) -> None:
