@@ -132,9 +132,13 @@ async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) 
         assert await end(worker) == KilledBySignal(number, "")
 
 
+def stat(pid: int) -> list[str]:
+    """From its state on; proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+
+
 def parent(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    return int(stat.rpartition(")")[2].split()[1])
+    return int(stat(pid)[1])
 
 
 async def test_a_killed_guardian_kills_it(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
@@ -151,7 +155,9 @@ async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
         await until(lambda: worker.stdout_tail.endswith("\n"))
         guardian = parent(worker.pid)
         server = parent(guardian)
-        # Who would end what a killed guardian leaves is kept from it.
+        # Who would end what a killed guardian leaves is kept from it; not while it still has the
+        # descriptors that it has handed on, for then nobody's end of the line would close.
+        await until(lambda: stat(server)[0] == "S")
         os.kill(server, signal.SIGSTOP)
         try:
             os.kill(guardian, signal.SIGKILL)
