@@ -137,8 +137,9 @@ class _Book:
         holder = self._holders.get(self._hash(token))
         if holder is None or holder.crew != crew:
             raise WrongCredential(
-                "the bearer token is not valid here: it may be another crew's, or was rotated; "
-                "the crew's owner has the current one"
+                "the bearer token is not valid here: it may be another crew's, or was rotated, or "
+                "its crew or user is in the configuration no more; the crew's owner has the "
+                "current one"
             )
         return holder
 

@@ -137,8 +137,8 @@ async def test_what_is_no_token_is_just_wrong(
         with pytest.raises(WrongCredential) as refused:
             await tokens.caller(crew, wrong)
         assert str(refused.value) == (
-            "the bearer token is not valid here: it may be another crew's, or was rotated; "
-            "the crew's owner has the current one"
+            "the bearer token is not valid here: it may be another crew's, or was rotated, or its "
+            "crew or user is in the configuration no more; the crew's owner has the current one"
         )
 
 
