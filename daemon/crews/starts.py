@@ -12,7 +12,7 @@ and who has not said a word after `SILENCE` as well. And no crew waits for anoth
 have one that comes up. Of sixteen that need half a second of a processor each, the first is there
 after 1.04 s and not after 3.9, all of them after 2.7 s and not 4.15 on average, and the last no
 later (two processors). Those whose end takes a processor, too, pay for that: of twelve that import
-CrewAI the last is there a tenth later, and the average a third of the time sooner.
+CrewAI the last is there a tenth later, and the average three tenths sooner.
 
 Rejected: to let fewer run, since one that waits for a model's answer needs no processor; and to
 have the kernel give each more time in one go (sched_setattr(2), since Linux 6.12), which brings the
