@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews.run import Run
-from daemon.errors import Invalid, NotFound
+from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import Change, State, Status
 
 if TYPE_CHECKING:
@@ -31,6 +31,28 @@ async def test_one_that_waits_for_its_turn(open_house: OpenHouse, crew: MakeCrew
     house.gate.open()
     for each in (running, next_one):
         assert (await house.end_of(each)).state is State.SUCCESS
+
+
+async def test_one_that_waits_whose_end_is_on_the_disk_though_the_journal_said_that_it_is_not(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1))
+    _, waiting = [await house.kickoff(*WAITS) for _ in range(2)]
+    await house.gate.reaches(1)
+    record = house.journal.record
+    said: list[str] = []
+
+    async def doubtful(*args: Any) -> None:
+        await record(*args)
+        if not said:
+            said.append("no")
+            raise Unavailable("the disk did not say whether it is", retry_after=1)
+
+    monkeypatch.setattr(house.journal, "record", doubtful)
+    await house.stop_one(waiting)
+    assert said
+    assert (await house.look(waiting)).status is Status.STOPPED
+    assert await house.story(waiting) == ["crew_kickoff_failed"]
 
 
 async def test_one_that_runs(house: House) -> None:

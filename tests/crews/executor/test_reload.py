@@ -12,7 +12,7 @@ from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Crew
 from daemon.crews.lines import NEVER_RUN, CrewLoad, Lines
 from daemon.errors import NotFound, Unavailable
-from daemon.journal.model import State, Status
+from daemon.journal.model import State, Status, Summary
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
@@ -219,10 +219,68 @@ async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
     monkeypatch.setattr(house.journal, "record", record_late)
     await nursery.start(house.serve)
     await house.executor.take(having(crew(), crew("other")))
-    await wait_all_tasks_blocked()
+    new = await house.kickoff()  # comes in when all is in the line that is to be there
+    assert house.executor.load()["c"] == CrewLoad(running=1, waiting=0)
     may_record.set()
     assert {(await house.end_of(each)).status for each in ids} == {Status.INTERRUPTED}
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(new)).state is State.SUCCESS
+
+
+async def test_one_that_is_stopped_twice_while_its_crew_is_broken_ends_once(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await open_house(crew(max_running=1))
+    _, waiting = await one_running_one_waiting(before)
+    await before.kill()
+    house = await open_house(crew("other"), broken=BROKEN.broken)
+    record, may_record = house.journal.record, trio.Event()
+
+    async def record_late(*args: Any) -> None:
+        await may_record.wait()
+        await record(*args)
+
+    monkeypatch.setattr(house.journal, "record", record_late)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(house.stop_one, waiting)
+            await wait_all_tasks_blocked(0.01)
+        may_record.set()
+    assert (await house.look(waiting)).status is Status.STOPPED
+    assert await house.story(waiting) == ["crew_kickoff_failed"]
+
+
+async def test_one_that_is_stopped_while_its_crew_is_taken_out_ends_once(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await open_house(crew(max_running=1))
+    _, waiting = await one_running_one_waiting(before)
+    await before.kill()
+    house = await open_house(crew("other"), broken=BROKEN.broken)
+    unfinished, record = house.journal.unfinished, house.journal.record
+    has_read, may_go_on, may_record = trio.Event(), trio.Event(), trio.Event()
+
+    async def told_late() -> list[Summary]:
+        found = await unfinished()
+        has_read.set()
+        await may_go_on.wait()
+        return found
+
+    async def record_late(*args: Any) -> None:
+        await may_record.wait()
+        await record(*args)
+
+    monkeypatch.setattr(house.journal, "unfinished", told_late)
+    monkeypatch.setattr(house.journal, "record", record_late)
+    async with trio.open_nursery() as nursery:
+        await house.executor.take(having(crew("other")))
+        await has_read.wait()
+        nursery.start_soon(house.stop_one, waiting)
+        await wait_all_tasks_blocked(0.01)
+        may_go_on.set()
+        await wait_all_tasks_blocked(0.01)
+        may_record.set()
+    assert (await house.look(waiting)).status is Status.STOPPED
+    assert await house.story(waiting) == ["crew_kickoff_failed"]
 
 
 async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
