@@ -32,6 +32,18 @@ async def one_running_one_waiting(house: House) -> tuple[str, str]:
     return running, await house.kickoff(*WAITS)
 
 
+def records_late(house: House, monkeypatch: pytest.MonkeyPatch) -> trio.Event:
+    """Its journal records no change until this is set."""
+    record, may_record = house.journal.record, trio.Event()
+
+    async def late(*args: Any) -> None:
+        await may_record.wait()
+        await record(*args)
+
+    monkeypatch.setattr(house.journal, "record", late)
+    return may_record
+
+
 async def its_place_is_free(house: House) -> None:
     """And nobody has taken it. The end is told while its worker is still there."""
     with trio.fail_after(HANG):
@@ -210,13 +222,7 @@ async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
     ids = [*await one_running_one_waiting(before), *[await before.kickoff() for _ in range(3)]]
     await before.kill()
     house = new_house(crew("other"))
-    record, may_record = house.journal.record, trio.Event()
-
-    async def record_late(*args: Any) -> None:
-        await may_record.wait()
-        await record(*args)
-
-    monkeypatch.setattr(house.journal, "record", record_late)
+    may_record = records_late(house, monkeypatch)
     await nursery.start(house.serve)
     await house.executor.take(having(crew(), crew("other")))
     new = await house.kickoff()  # comes in when all is in the line that is to be there
@@ -233,13 +239,7 @@ async def test_one_that_is_stopped_twice_while_its_crew_is_broken_ends_once(
     _, waiting = await one_running_one_waiting(before)
     await before.kill()
     house = await open_house(crew("other"), broken=BROKEN.broken)
-    record, may_record = house.journal.record, trio.Event()
-
-    async def record_late(*args: Any) -> None:
-        await may_record.wait()
-        await record(*args)
-
-    monkeypatch.setattr(house.journal, "record", record_late)
+    may_record = records_late(house, monkeypatch)
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(house.stop_one, waiting)
@@ -256,8 +256,8 @@ async def test_one_that_is_stopped_while_its_crew_is_taken_out_ends_once(
     _, waiting = await one_running_one_waiting(before)
     await before.kill()
     house = await open_house(crew("other"), broken=BROKEN.broken)
-    unfinished, record = house.journal.unfinished, house.journal.record
-    has_read, may_go_on, may_record = trio.Event(), trio.Event(), trio.Event()
+    may_record = records_late(house, monkeypatch)
+    unfinished, has_read, may_go_on = house.journal.unfinished, trio.Event(), trio.Event()
 
     async def told_late() -> list[Summary]:
         found = await unfinished()
@@ -265,12 +265,7 @@ async def test_one_that_is_stopped_while_its_crew_is_taken_out_ends_once(
         await may_go_on.wait()
         return found
 
-    async def record_late(*args: Any) -> None:
-        await may_record.wait()
-        await record(*args)
-
     monkeypatch.setattr(house.journal, "unfinished", told_late)
-    monkeypatch.setattr(house.journal, "record", record_late)
     async with trio.open_nursery() as nursery:
         await house.executor.take(having(crew("other")))
         await has_read.wait()
