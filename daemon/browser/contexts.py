@@ -147,12 +147,15 @@ class Contexts:
                 return None
             if tab.page is None:
                 async with self._starts:
+                    if self._is_spoiled(warm):
+                        return None
                     with self._spoiling(warm):
-                        page = await context.new_page()
+                        # The tab's from now on: who gives up its opening has it closed.
+                        tab.page = await context.new_page()
                 with self._spoiling(warm):
-                    await place.open_tab(page)
-                tab.page, tab.well_at = page, trio.current_time()
-            return tab.page
+                    await place.open_tab(tab.page)
+                tab.well_at = trio.current_time()
+            return None if self._is_spoiled(warm) else tab.page
 
     async def _is_well(self, tab: _Tab, page: Page) -> bool:
         if not page.gone and trio.current_time() - tab.well_at < TRUSTED_FOR:

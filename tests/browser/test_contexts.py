@@ -127,6 +127,61 @@ async def test_work_that_is_given_up_does_not_go_on_while_its_context_does(
     assert (played.contexts, played.pages) == ([], [])
 
 
+async def test_a_tab_whose_opening_is_given_up_does_not_go_on_while_its_context_does(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    async def for_ever(_: object) -> None:
+        await trio.sleep_forever()
+
+    reading = await desk.begin(place(tab="products"))
+    given_up = await desk.begin(place(open_tab=for_ever))
+    assert len(played.pages) == 2
+    await cancel(given_up)
+    assert played.pages == [reading.page]
+    await finish(reading)
+    assert (played.contexts, played.pages) == ([], [])
+
+
+async def test_a_context_spoiled_while_a_tab_waits_to_be_made_gets_none(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    opened: list[Any] = []
+
+    async def noting(page: Any) -> None:
+        opened.append(page)
+        await open_tab(page)
+
+    failing = await desk.begin(place(tab="products"))
+    played.call_takes = 5
+    starting = [await desk.begin(place(key)) for key in "bc"]
+    assert played.being_made == STARTS_AT_ONCE
+    waiting = await desk.begin(place(open_tab=noting))
+    await finish(failing, SessionGone("no"))
+    for job in (*starting, waiting):
+        await finish(job)
+    assert opened == [waiting.page]
+
+
+async def test_a_context_spoiled_while_a_tab_opens_takes_no_work_on_it(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    loaded = trio.Event()
+
+    async def slowly(page: object) -> None:
+        await loaded.wait()
+        await open_tab(page)
+
+    failing = await desk.begin(place(tab="products"))
+    opening = await desk.begin(place(open_tab=slowly))
+    await finish(failing, SessionGone("no"))
+    assert failing.page is not None
+    loaded.set()
+    await finish(opening)
+    assert opening.page is not None
+    assert opening.page.context is not failing.page.context
+    assert played.pages == [opening.page]
+
+
 async def test_a_tab_that_is_not_closed_holds_nobody_up_for_long(
     desk: Desk, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
