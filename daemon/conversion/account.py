@@ -87,7 +87,8 @@ class Account:
         self._changed = changed
         self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
-        self._digest: str | None = None  # of the cookie that the last trouble was with
+        self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
+        self._resting: str | None = None  # of the one whose product data was refused
         self._products_rest_until = -inf  # on trio's clock
         self._earner: str | None = None  # who earns by its links, once that was seen
 
@@ -97,14 +98,16 @@ class Account:
         account = cls(pause.account, changed)
         account.check = HumanCheck()
         account.state = state_of(pause)
-        account._digest = pause.cookie
+        account._troubled = [pause.cookie]
         logger.warning("account %s is still paused", account.shown)
         return account
 
     @property
     def paused(self) -> Pause | None:
         """Its pause, for who keeps it; None when it has none."""
-        return None if self.check is None else Pause(self.name, self._digest, self.state.since)
+        if self.check is None:
+            return None
+        return Pause(self.name, self._troubled[0], self.state.since)
 
     @property
     def untroubled(self) -> bool:
@@ -117,9 +120,15 @@ class Account:
         return trio.current_time() < self._products_rest_until
 
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
-        """Nothing more goes upstream until a new cookie or the owner ends it."""
-        self.check = check
-        self._stand(Standing.PAUSED, cookie, str(check))
+        """Nothing more goes upstream until a new cookie or the owner ends it.
+
+        What was under way with another cookie may meet the same: then neither is a new one.
+        """
+        if self.check is None:
+            self.check = check
+            self._stand(Standing.PAUSED, cookie, str(check))
+        elif (digest := _digest(cookie)) not in self._troubled:
+            self._troubled.append(digest)
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
         """Noted for the owner. A pause outlasts it."""
@@ -156,7 +165,7 @@ class Account:
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data for a while; links go on."""
         self._products_rest_until = trio.current_time() + seconds
-        self._digest = cookie.digest if cookie else None
+        self._resting = _digest(cookie)
 
     def clear(self) -> bool:
         """The owner says that all is well: forget all trouble, and who has earned so far. True when
@@ -167,7 +176,7 @@ class Account:
 
     def cookie_synced(self, cookie: Cookie) -> None:
         """A cookie for it came in: a new one ends all trouble, the same one none."""
-        if cookie.digest != self._digest:
+        if cookie.digest not in (*self._troubled, self._resting):
             self._end_trouble()
         elif self.check is not None:
             # Whoever synced it was told that it is stored, and may take that for the pause's end.
@@ -181,14 +190,18 @@ class Account:
         had_one = self.state.standing is not Standing.ACTIVE
         self.check = None
         self._stand(Standing.ACTIVE, None, None)
-        self._products_rest_until = -inf
+        self._resting, self._products_rest_until = None, -inf
         return had_one
 
     def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
-        self._digest = cookie.digest if cookie else None
+        self._troubled = [_digest(cookie)]
         if standing is not self.state.standing:
             why = f": {reason}" if reason else ""
             self.state = AccountState(standing, datetime.now(UTC), reason)
             about = self.state.event(account=self.shown)
             logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
             self._changed(self)
+
+
+def _digest(cookie: Cookie | None) -> str | None:
+    return cookie.digest if cookie else None

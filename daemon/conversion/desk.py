@@ -23,7 +23,7 @@ from daemon.conversion.line import Line, Lines, SubIds
 from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
 from daemon.conversion.pauses import Pause
 from daemon.conversion.sharing import Remembered, Shared
-from daemon.conversion.sources import LinkSource, ProductSource, Resolver
+from daemon.conversion.sources import LinkSource, ProductSource, Resolver, Wanted
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -318,10 +318,10 @@ class _Desk:
         return await line.row(ticket)
 
     async def _submit(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds, wanted: Wanted
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
-            made = await self._links.create(cookie, products, sub_ids)
+            made = await self._links.create(cookie, products, sub_ids, wanted)
         rows = self._line(cookie).account.own(made)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:

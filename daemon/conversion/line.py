@@ -28,6 +28,7 @@ from typing import TypeVar
 import trio
 
 from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
+from daemon.conversion.sources import Wanted
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 D = TypeVar("D")
 SubIds = tuple[str, ...]
-Submit = Callable[[Cookie | None, Sequence[Product], SubIds], Awaitable[Sequence[Row]]]
+Submit = Callable[[Cookie | None, Sequence[Product], SubIds, Wanted], Awaitable[Sequence[Row]]]
 Waited = Callable[[float], None]
 
 
@@ -156,9 +157,7 @@ class Line:
         `until` is when whoever takes it will be gone, on trio's clock: see LEAST_TIME.
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
-        if self.account.check is not None:
-            # One error for many: each raises it without the frames that another one added.
-            raise self.account.check.with_traceback(None)
+        self._check_going_on()
         new = Ticket(cookie, product, sub_ids, rank, until)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
@@ -188,7 +187,8 @@ class Line:
         return ticket.row
 
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
-        """Stop all upstream work of this account; those who wait are told why."""
+        """Stop all upstream work of this account; those who wait are told why. A submit that is at
+        the portal already keeps what comes of it."""
         self.account.pause(check, cookie)
         self._refuse_waiting(check, lambda _: True)
         self._stop_reading()
@@ -216,6 +216,12 @@ class Line:
         """Read no product data for a while, and stop what is being read; links go on."""
         self.account.rest_products(seconds, cookie)
         self._stop_reading()
+
+    def _check_going_on(self) -> None:
+        """Raise `HumanCheck` while the account is paused."""
+        if self.account.check is not None:
+            # One error for many: each raises it without the frames that another one added.
+            raise self.account.check.with_traceback(None)
 
     # The worker
 
@@ -246,7 +252,10 @@ class Line:
         with batch.scope, working_for(batch.works()):
             try:
                 rows = await self._submit(
-                    cookie, [ticket.product for ticket in tickets], tickets[0].sub_ids
+                    cookie,
+                    [ticket.product for ticket in tickets],
+                    tickets[0].sub_ids,
+                    self._check_going_on,
                 )
             except Refused as refusal:
                 self._refused(refusal, tickets, cookie)

@@ -6,13 +6,18 @@ The desk knows these three shapes only. Which of them is behind a shape is decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from daemon.marketplace.answers import Row
 from daemon.marketplace.links import Product, Short
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
+
+Wanted = Callable[[], None]
+"""Asked before anything goes upstream, which may be long after the work has begun: the browser may
+have been starting. Raises what has come in the way since, `HumanCheck` for an account that was
+paused."""
 
 
 class LinkSource(Protocol):
@@ -22,9 +27,14 @@ class LinkSource(Protocol):
     """Whether links are made in the session of a cookie. If not, `cookie` is None."""
 
     async def create(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+        self,
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        wanted: Wanted,
     ) -> Sequence[Row]:
-        """One row a product, in their order. Raises `Refused` when there is none at all."""
+        """One row a product, in their order. Raises what `wanted` raises, and `Refused` when there
+        is none at all."""
 
 
 class ProductSource(Protocol):

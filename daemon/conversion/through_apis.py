@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from daemon.conversion.sources import Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import NotThere
@@ -31,8 +32,10 @@ class OpenApiLinks:
         cookie: Cookie | None,  # noqa: ARG002 - the API knows its owner by other means
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
+        wanted: Wanted,
     ) -> Sequence[Row]:
         """See `LinkSource`. A refused call costs its own link only, unless all were refused."""
+        wanted()
         rows: list[Row | None] = [None] * len(products)
         refusals: list[Refused] = []
 

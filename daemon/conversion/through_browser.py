@@ -11,6 +11,7 @@ from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
+from daemon.conversion.sources import Wanted
 from daemon.errors import BrowserEnded, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
@@ -45,15 +46,21 @@ class BrowserLinks:
         self._method = method
 
     async def create(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+        self,
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        wanted: Wanted,
     ) -> Sequence[Row]:
         """See `LinkSource`."""
         submit = portal.submit_form if self._method == "form" else portal.submit_fetch
 
         async def create(page: Page) -> list[Row]:
+            wanted()
             return await submit(page, self._market, products, sub_ids)
 
-        return await _use(self._browser, _place(cookie, self._market, "links", at_once=1), create)
+        place = _place(cookie, self._market, "links", at_once=1, wanted=wanted)
+        return await _use(self._browser, place, create)
 
 
 class BrowserProducts:
@@ -109,11 +116,18 @@ async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R
         raise UpstreamFailed(f"{failure}; try again shortly") from None
 
 
-def _place(cookie: Cookie | None, market: Market, tab: str, *, at_once: int) -> Place:
+def _always() -> None:
+    """Reads are cancelled when nobody wants them any more."""
+
+
+def _place(
+    cookie: Cookie | None, market: Market, tab: str, *, at_once: int, wanted: Wanted = _always
+) -> Place:
     """The tab `tab` in the context of an account's cookie, at the portal."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
 
     async def open_tab(page: Page) -> None:
+        wanted()
         await portal.open_links_page(page, market)
 
     return Place(cookie.digest, jar(market, cookie), tab, open_tab, at_once)

@@ -17,6 +17,7 @@ import trio
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
+from daemon.conversion.sources import Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -103,12 +104,20 @@ class FakeLinks:
         self.submits: list[Submit] = []
         self.cut: list[Submit] = []
         self.tidying = 0.0  # seconds that a cancelled submit takes to end
+        self.opening = 0.0  # seconds until a submit is at the portal
         self.at_work = Counter[str | None]()
         self.most_at_work = Counter[str | None]()
 
     async def create(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+        self,
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        wanted: Wanted,
     ) -> Sequence[Row]:
+        if self.opening:
+            await trio.sleep(self.opening)
+        wanted()
         submit = Submit(cookie, tuple(products), sub_ids, trio.current_time())
         self.submits.append(submit)
         step = self.script.pop(0) if self.script else self.seconds

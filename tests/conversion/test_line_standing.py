@@ -61,7 +61,7 @@ async def test_the_refusal_of_a_paused_account_does_not_grow_with_those_who_rais
     frames, traceback = 0, check.__traceback__
     while traceback is not None:
         frames, traceback = frames + 1, traceback.tb_next
-    assert frames == 2  # that of the last who asked, and the line's
+    assert frames == 3  # that of the last who asked, and the two of the line
 
 
 async def test_a_human_check_refuses_the_submit_and_all_that_wait(
@@ -144,6 +144,39 @@ async def test_a_pause_leaves_the_submit_under_way_its_result_and_stays(
     assert under_way.refusal is None
     assert waits.refusal is check
     assert links.submitted == [{1}]
+    assert line.account.state.standing is Standing.PAUSED
+
+
+async def test_a_pause_refuses_a_submit_that_is_not_at_the_portal_yet(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.opening = 2
+    on_its_way = take(1)
+    await trio.sleep(0.5)
+    line.pause(check := HumanCheck(), COOKIE)
+    await trio.sleep(5)
+    assert on_its_way.refusal is check
+    assert links.submits == []
+
+
+async def test_no_cookie_that_has_met_a_check_ends_the_pause(line: Line) -> None:
+    for cookie in (COOKIE, RENEWED, COOKIE):
+        line.pause(HumanCheck(), cookie)
+    for cookie in (COOKIE, RENEWED):
+        line.account.cookie_synced(cookie)
+        assert line.account.state.standing is Standing.PAUSED
+    assert line.account.paused is not None
+    assert line.account.paused.cookie == COOKIE.digest
+    line.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"))
+    assert line.account.state.standing is Standing.ACTIVE
+
+
+async def test_product_data_that_was_refused_does_not_change_which_cookie_a_pause_is_about(
+    line: Line,
+) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    line.rest_products(60, RENEWED)
+    line.account.cookie_synced(COOKIE)
     assert line.account.state.standing is Standing.PAUSED
 
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
 from daemon.marketplace.answers import UNKNOWN_ROW
-from daemon.marketplace.errors import NotThere, OpenApiBusy
+from daemon.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.open_api import OpenApi
@@ -33,7 +33,7 @@ async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
 
     async with PlainHttp(httpx.MockTransport(answer)) as client:
         links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
-        rows = await links.create(None, [Product(7, item) for item in items], ())
+        rows = await links.create(None, [Product(7, item) for item in items], (), lambda: None)
     assert all(row == UNKNOWN_ROW for row in rows if row.short_link is None)
     return [row.short_link for row in rows]
 
@@ -49,6 +49,23 @@ async def test_a_call_that_is_refused_costs_its_own_link_only() -> None:
 async def test_when_all_calls_are_refused_it_says_why() -> None:
     with pytest.raises(OpenApiBusy):
         await made(1, 2, busy=(1, 2))
+
+
+async def test_no_call_is_made_for_what_is_not_wanted_any_more() -> None:
+    def refuse() -> None:
+        raise HumanCheck
+
+    calls: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        calls.append(request)
+        return httpx.Response(500)
+
+    async with PlainHttp(httpx.MockTransport(answer)) as client:
+        links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
+        with pytest.raises(HumanCheck):
+            await links.create(None, [Product(7, 1)], (), refuse)
+    assert calls == []
 
 
 async def test_a_product_that_is_not_there_has_no_data() -> None:

@@ -12,6 +12,7 @@ import trio.testing
 from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.sources import Wanted
 from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
@@ -38,8 +39,13 @@ class Source:
         self.ends = 0
 
     async def create(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: tuple[str, ...]
+        self,
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        wanted: Wanted,
     ) -> Sequence[Row]:
+        wanted()
         self.asked.append((cookie.account if cookie else None, sub_ids))
         if self.refusal is not None:
             raise self.refusal
