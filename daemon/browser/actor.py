@@ -184,6 +184,8 @@ class _Browser:
         self._was_down = was_down
         self._down_since = trio.current_time()
         self._waiting = False
+        self._at_once = trio.Event()
+        """There is a reason not to wait any longer for the next launch."""
         self.generation: Generation | None = None
         self.since = datetime.now(UTC)
         self.last_end: str | None = None
@@ -219,6 +221,8 @@ class _Browser:
                     await self._wait(why)
                     continue
                 await self._live(generation)
+                if self.generation is generation:  # recycled: it serves until the next one does
+                    nursery.start_soon(self._see_out, generation)
 
     async def _live(self, generation: Generation) -> None:
         """Use this generation until it has ended or the next one should be prepared."""
@@ -241,10 +245,21 @@ class _Browser:
             self._upkeep.steady()
             return
         generation.retire()
-        self.generation, self.since = None, datetime.now(UTC)
-        self._down_since = trio.current_time()
+        self._is_gone()
         if not healthy:  # else the next launch is at once
             await self._wait(str(end))
+
+    async def _see_out(self, recycled: Generation) -> None:
+        """It may die before the next one is there, which then is not to be waited for."""
+        await recycled.finished()
+        if self.generation is recycled and recycled.end is not None:
+            self._count(recycled.end.kind, str(recycled.end))
+            self._is_gone()
+            self._at_once.set()
+
+    def _is_gone(self) -> None:
+        self.generation, self.since = None, datetime.now(UTC)
+        self._down_since = trio.current_time()
 
     async def _watch(self, generation: Generation) -> End:
         """Wait for its end. One that is neither ready nor at its end for long is no sign of life:
@@ -261,12 +276,14 @@ class _Browser:
         logger.warning("the browser is restarted: %s", text, extra=Event.BROWSER_RESTARTED())
 
     async def _wait(self, why: str) -> None:
-        self._upkeep.failed(why)
+        self._upkeep.failed(why, another_serves=self.ready)
         self._waiting = True
+        self._at_once = trio.Event()
         wait = self._backoff.wait(self._upkeep.failures, self._chance)
         self._pulse.beat(wait)
         try:
-            await trio.sleep(wait)
+            with trio.move_on_after(wait):
+                await self._at_once.wait()
         finally:
             self._waiting = False
 

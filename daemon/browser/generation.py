@@ -133,6 +133,10 @@ class Generation:
         assert self.end is not None  # noqa: S101 - set before the event
         return self.end
 
+    async def finished(self) -> None:
+        """Wait until nothing is done on it any more: it is dead, or was let go."""
+        await self._finished.wait()
+
     def retire(self) -> None:
         """Let it go as soon as the work on it has ended."""
         self._released.set()

@@ -35,10 +35,11 @@ class Upkeep:
         self._tell = down
         self._is_down = False
 
-    def failed(self, why: str) -> None:
-        """A Chromium ended early, or did not start."""
+    def failed(self, why: str, *, another_serves: bool) -> None:
+        """A Chromium ended early, or did not start. Where another one still serves, its owner has
+        nothing to see to yet."""
         self.failures += 1
-        if self.failures >= TOO_MANY and not self._is_down:
+        if self.failures >= TOO_MANY and not self._is_down and not another_serves:
             self._is_down = True
             text = "Chromium cannot be kept up: it ended %d times in a row, the last time by: %s"
             logger.error(text, self.failures, why, extra=Event.BROWSER_DOWN())

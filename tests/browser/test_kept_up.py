@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
 
 HEALTHY = 60.0
+RECYCLE_AFTER = 10_000.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
 LONG_ENOUGH = TOO_MANY * (1.0 + BACKOFF.longest)
 """Seconds for so many launches, each with the wait behind it."""
@@ -28,16 +30,17 @@ LONG_ENOUGH = TOO_MANY * (1.0 + BACKOFF.longest)
 class Watched(Browser):
     """Keeps what it has told of Chromium."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, longest: float = BACKOFF.longest) -> None:
         settings = GenerationSettings(
             launch=LaunchSettings(),
             contexts=2,
             idle=10_000,
-            recycle_after=10_000,
+            recycle_after=RECYCLE_AFTER,
             recycle_memory=1 << 30,
         )
         self.told: list[str | None] = []
-        super().__init__(settings, queue=2, backoff=BACKOFF, down=self.told.append)
+        backoff = replace(BACKOFF, longest=longest)
+        super().__init__(settings, queue=2, backoff=backoff, down=self.told.append)
 
 
 @pytest.fixture
@@ -98,3 +101,47 @@ async def test_one_that_ends_now_and_then_is_nothing_to_tell(
     await trio.sleep(5)
     events = [record.event for record in caplog.records if hasattr(record, "event")]
     assert events == [Event.BROWSER_RESTARTED, Event.BROWSER_READY]
+
+
+async def test_while_a_recycled_one_serves_nobody_is_told_that_the_next_does_not_start(
+    browser: Watched,
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await nursery.start(browser.run)
+    await trio.sleep(RECYCLE_AFTER - 100)
+    chromiums.launch_fails = "no room"
+    await trio.sleep(100 + 10 * LONG_ENOUGH)
+    assert browser.status().ready
+    assert browser.told == []
+    chromiums.launched[0].exit()
+    await trio.sleep(chromiums.launch_takes + 0.1)
+    assert not browser.ready
+    assert browser.told == ["launch failed: no room"]
+
+
+async def test_a_recycled_one_that_ends_is_told_of_and_the_next_is_launched_at_once(
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    browser = Watched(longest=500)
+    down: list[float] = []
+    monkeypatch.setattr(browser.down, "observe", down.append)
+    await nursery.start(browser.run)
+    await trio.sleep(RECYCLE_AFTER + 2 * chromiums.launch_takes - 100)
+    chromiums.launch_fails = "no room"
+    await trio.sleep(2000)
+    chromiums.launch_fails = ""
+    down.clear()
+    caplog.clear()
+    chromiums.launched[0].exit()
+    await trio.sleep(chromiums.launch_takes + 0.1)
+    assert browser.ready
+    assert browser.status().last_end == "crashed: Chromium ended: signal 9"
+    assert down == [pytest.approx(chromiums.launch_takes, abs=0.1)]
+    told = [record.event for record in caplog.records if hasattr(record, "event")]
+    assert told == [Event.BROWSER_RESTARTED]

@@ -26,7 +26,7 @@ def test_a_few_ends_are_an_everyday_event(
     upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1, TOO_MANY):
-        upkeep.failed("crashed")
+        upkeep.failed("crashed", another_serves=False)
         assert upkeep.failures == number
     assert (told, events(caplog)) == ([], [])
 
@@ -35,7 +35,7 @@ def test_too_many_in_a_row_are_told_once(
     upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3 * TOO_MANY):
-        upkeep.failed(f"crash {number}")
+        upkeep.failed(f"crash {number}", another_serves=False)
     assert told == [f"crash {TOO_MANY - 1}"]
     assert events(caplog) == [Event.BROWSER_DOWN]
     assert f"{TOO_MANY} times in a row" in caplog.text
@@ -43,11 +43,11 @@ def test_too_many_in_a_row_are_told_once(
 
 def test_a_healthy_time_begins_the_count_anew(upkeep: Upkeep, told: list[str | None]) -> None:
     for _ in range(TOO_MANY - 1):
-        upkeep.failed("crashed")
+        upkeep.failed("crashed", another_serves=False)
     upkeep.steady()
     assert upkeep.failures == 0
     for _ in range(TOO_MANY - 1):
-        upkeep.failed("crashed")
+        upkeep.failed("crashed", another_serves=False)
     assert told == []
 
 
@@ -55,10 +55,18 @@ def test_its_end_is_told_once_and_then_all_begins_again(
     upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(TOO_MANY):
-        upkeep.failed("first")
+        upkeep.failed("first", another_serves=False)
     upkeep.steady()
     upkeep.steady()
     for _ in range(TOO_MANY):
-        upkeep.failed("second")
+        upkeep.failed("second", another_serves=False)
     assert told == ["first", None, "second"]
     assert events(caplog) == [Event.BROWSER_DOWN, Event.BROWSER_BACK, Event.BROWSER_DOWN]
+
+
+def test_nobody_is_told_while_another_one_serves(upkeep: Upkeep, told: list[str | None]) -> None:
+    for _ in range(2 * TOO_MANY):
+        upkeep.failed("launch failed", another_serves=True)
+    assert told == []
+    upkeep.failed("and it ended", another_serves=False)
+    assert told == ["and it ended"]
