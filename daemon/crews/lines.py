@@ -369,7 +369,9 @@ class Lines:
 
     async def _waits_for_a_crew(self, kickoff_id: str) -> bool:
         """Whether it has yet to run, in a crew that has no line since it is not mended."""
-        return (await self._workplace.read(kickoff_id)).state is State.PENDING
+        ask = partial(self._journal.summary, kickoff_id)
+        found = await self._workplace.insist(f"execution {kickoff_id}", ask)
+        return found is not None and found.state is State.PENDING  # it may be forgotten by now
 
     def _turn(self, line: Line) -> ComingUp | None:
         """The turn of whoever is next in this line, if that is now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +10,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Crew
+from daemon.crews.crew import BrokenCrew, Caller, Crew
 from daemon.crews.lines import NEVER_RUN, CrewLoad, Lines
-from daemon.errors import NotFound, Unavailable
+from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import State, Status, Summary
 
 if TYPE_CHECKING:
@@ -170,6 +171,26 @@ async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
     await house.executor.take(having(crew(max_running=1)))
     house.gate.open()
     assert set(house.executor.load().values()) <= {CrewLoad(1, 0), CrewLoad(0, 0)}
+
+
+async def test_one_of_a_broken_crew_that_is_forgotten_while_it_is_stopped_has_ended(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await open_house(crew())
+    ended = await before.kickoff()
+    await before.end_of(ended)
+    await before.stop()
+    house = await open_house(crew("other"), broken=BROKEN.broken)
+    summary = house.executor._summary
+
+    async def forgotten_then(caller: Caller, kickoff_id: str) -> Summary:
+        found = await summary(caller, kickoff_id)
+        assert await house.journal.prune(datetime.now(UTC) + timedelta(days=2)) == 1
+        return found
+
+    monkeypatch.setattr(house.executor, "_summary", forgotten_then)
+    with pytest.raises(Invalid, match="ended already"):
+        await house.stop_one(ended)
 
 
 async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
