@@ -292,7 +292,8 @@ class Store:
             told = explained(error, self._path)
             if told is None:
                 raise
-            raise told from error
+            # Of the module's own errors the text repeats the content.
+            raise told from (error if hasattr(error, "sqlite_errorcode") else None)
         except (Damaged, NotSealed) as error:
             raise damaged(self._path, str(error)) from error
 

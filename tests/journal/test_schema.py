@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -169,8 +170,9 @@ def test_damage_that_is_met_later_is_told_by_name(
     store.close()
     spoil(path, b"y" * 500, b"\xff" * 500)
 
-    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.dump"):
+    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.dump") as raised:
         open_store().execution(given.id)
+    assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_damaged_page_is_told_by_name(
