@@ -58,15 +58,17 @@ def parse_jsonc(text: str) -> object:
 
 
 # A string is matched whole, so that what looks like a comment in it is none. One without an end
-# runs to the end of the text: from each of its quotes on it would be tried anew otherwise.
+# runs to the end of the text, and so does a comment: each beginning would be tried anew otherwise.
 _STRING = r'(?P<kept>"(?:[^"\\]|\\.)*(?:"|\\?\Z))'
-_COMMENT = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|(?P<open>\Z))", re.DOTALL)
 _COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is; of anything else its line breaks, so that lines keep their numbers."""
-    return found["kept"] or "\n" * found[0].count("\n")
+    """A string as it is, and a comment without an end, which is no JSON; of anything else its line
+    breaks, so that lines keep their numbers."""
+    is_open = found.re is _COMMENT and found["open"] is not None
+    return found[0] if found["kept"] or is_open else "\n" * found[0].count("\n")
 
 
 class _Loader(yaml.SafeLoader):

@@ -93,6 +93,7 @@ def test_json_may_have_comments_and_last_commas() -> None:
         ('{"a": "open', "is not JSON"),
         ("", "is not JSON"),
         ('"' + 100_000 * '\\"', "is not JSON"),
+        (60_000 * "/*a", "is not JSON"),
         (100_000 * "[", "nested too deeply"),
         (5000 * "1", "no number"),
     ],
