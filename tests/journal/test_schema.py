@@ -168,7 +168,7 @@ def test_damage_that_is_met_later_is_told_by_name(
     given = new(inputs={"x": "y" * 50_000})
     store.create(given, None)
     store.close()
-    spoil(path, b"y" * 500, b"\xff" * 500)
+    spoil(path, b"y" * 500, b"y" * 499 + b"\xff")
 
     with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.dump") as raised:
         open_store().execution(given.id)
