@@ -26,6 +26,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from math import inf
 
 import trio
@@ -45,7 +46,7 @@ from daemon.crews.protocol import (
 )
 from daemon.crews.starts import ComingUp
 from daemon.crews.webhooks.calls import Ending
-from daemon.crews.worker import CannotStart, Worker, start_worker
+from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Refused
 from daemon.journal.errors import AlreadyFinished
@@ -284,12 +285,23 @@ class Run:
             self._hurry()
 
     async def _employ(self, execution: Execution | NewExecution) -> None:
-        """Have a worker do it."""
+        """Have a worker do it, as soon as there is room for one."""
         waited = (self._now() - execution.created_at).total_seconds()  # by the wall's clock
         self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
+        await self._workplace.with_room(f"execution {self.id}", partial(self._let_work, inputs))
+
+    async def _let_work(self, inputs: Inputs) -> None:
+        """Have a worker do it, if there is room for one. Raises `CannotStart`."""
         deadline = self._start.deadline = trio.current_time() + self._crew.deadline
         self._has_worker = True
+        try:
+            await self._with_worker(inputs, deadline)
+        except NoRoom:
+            self._start.deadline = inf  # the wait is not the worker's
+            raise
+
+    async def _with_worker(self, inputs: Inputs, deadline: float) -> None:
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:

@@ -71,6 +71,10 @@ class CannotStart(Exception):  # noqa: N818 - says what happened, as its text do
     """The worker could not be started; the text says why. Nothing of it is left."""
 
 
+class NoRoom(CannotStart):
+    """The disk has none for its folder."""
+
+
 @dataclass(frozen=True)
 class WorkerSettings:
     """How a crew's workers run.
@@ -219,7 +223,7 @@ class Worker:
 async def start_worker(
     settings: WorkerSettings, execution_id: str, inputs: Inputs, *, runs: Path
 ) -> AsyncIterator[Worker]:
-    """A worker for the length of the block. Raises CannotStart.
+    """A worker for the length of the block. Raises CannotStart, which is NoRoom on a full disk.
 
     `runs` is the folder in which its own folder is made. The `inputs` are on their way when the
     block is entered.
@@ -231,7 +235,7 @@ async def start_worker(
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
             channel = Channel(ours, inputs, max_output=settings.max_output)
             delivered = channel.begin()
-            folder = Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
+            folder = _new_folder(runs)
             async with guarded(
                 settings.command,
                 environment=_environment(settings, execution_id, folder),
@@ -251,6 +255,15 @@ async def start_worker(
         if entered:
             raise  # the block's own
         raise CannotStart(_why_not(settings.command[0], fault)) from fault
+
+
+def _new_folder(runs: Path) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
+    except OSError as fault:
+        if fault.errno == errno.ENOSPC:
+            raise NoRoom(str(fault)) from fault
+        raise
 
 
 def _why_not(program: str, fault: OSError) -> str:

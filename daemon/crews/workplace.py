@@ -23,6 +23,7 @@ from daemon.crews.ledger import Entry, ended, together
 from daemon.crews.protocol import quoted
 from daemon.crews.tools import Tool
 from daemon.crews.webhooks.calls import About, Ending
+from daemon.crews.worker import NoRoom
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
@@ -143,6 +144,19 @@ class Workplace:
         why = "" if ending.error is None else f": {quoted(ending.error)}"
         ended_as = (crew, subject.execution_id, ending.status, why)
         logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=about)
+
+    async def with_room(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
+        """What `do` returns, tried again for as long as it raises `NoRoom`. `what` is held up until
+        then: a full disk costs time, and no execution."""
+        pause = FIRST_RETRY
+        while True:
+            try:
+                return await do()
+            except NoRoom as fault:
+                logger.warning("%s is held up: %s", what, fault)
+            await self.journal.look_at_disk()
+            await self.journal.pause(pause)
+            pause = min(LONGEST_RETRY, pause * 2)
 
     async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """What the journal answers, for as long as it takes. `what` is held up until then."""

@@ -26,7 +26,7 @@ from pydantic import SecretBytes
 
 from daemon import logs
 from daemon.errors import Unavailable
-from daemon.journal.disk import LOOK_EVERY, Disk, Full, tell_nobody
+from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
 from daemon.journal.errors import DiskFull
 from daemon.journal.model import (
     Change,
@@ -229,6 +229,11 @@ class Journal:
         if next_at is None:
             about = logs.Event.WEBHOOK_GIVEN_UP()
             logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
+
+    async def look_at_disk(self) -> None:
+        """Somebody else has met a full one. If it is the journal's, that is told."""
+        if not await on_thread(has_room, self._path.parent):
+            self._disk.is_full()
 
     async def pause(self, seconds: float) -> None:
         """Wait before another try: so long, or until a disk that was full has room."""

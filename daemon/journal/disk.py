@@ -38,7 +38,8 @@ def has_room(folder: Path) -> bool:
         status = os.statvfs(folder)
     except OSError:
         return True  # whatever is wrong with it, that is another matter
-    return status.f_bavail * status.f_frsize >= ROOM
+    has_inodes = status.f_favail > 0 or status.f_files == 0  # some file systems count none
+    return status.f_bavail * status.f_frsize >= ROOM and has_inodes
 
 
 class Disk:

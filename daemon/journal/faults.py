@@ -54,6 +54,11 @@ def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal
     return _refusal(DiskFull if is_full else Unavailable, why)
 
 
+def no_room() -> Unavailable:
+    """Too little is free to begin something new, though SQLite may still find a page for it."""
+    return _refusal(DiskFull, _PASSING[sqlite3.SQLITE_FULL])
+
+
 def not_there(path: Path) -> Unavailable:
     """The open file has lost its name: what is written to it ends with this process."""
     why = "its file was removed, or moved away"

@@ -26,7 +26,7 @@ from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
 from daemon.journal.errors import UnusableJournal
-from daemon.journal.faults import damaged, explained, not_there
+from daemon.journal.faults import damaged, explained, no_room, not_there
 from daemon.journal.model import (
     Change,
     Created,
@@ -118,6 +118,8 @@ class Store:
         """See `Journal.create`."""
         with self._writing() as connection:
             created = executions.create(connection, self._credentials, new, key)
+            if created.is_new and not has_room(self._path.parent):
+                raise no_room()  # SQLite may have found a page: its worker finds nothing
             if created.is_new and change is not None:
                 executions.record(
                     connection, self._credentials, new.id, change, events=events, calls=calls

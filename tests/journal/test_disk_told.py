@@ -20,7 +20,7 @@ from daemon.journal import executions, faults
 from daemon.journal.actor import Journal
 from daemon.journal.disk import ROOM, has_room
 from daemon.journal.errors import DiskFull
-from daemon.journal.model import Created, NewExecution, Retention
+from daemon.journal.model import Created, IdempotencyKey, NewExecution, Retention
 from daemon.journal.store import Store
 from daemon.logs import Event
 
@@ -34,10 +34,13 @@ class PlayedDisk:
     def __init__(self) -> None:
         self.full = False
         self.free = ROOM
+        self.files = 9  # that there may be; 0 where nobody counts them
+        self.inodes = 1  # that are free
         self._create = executions.create
 
     def statvfs(self, _: Path) -> SimpleNamespace:
-        return SimpleNamespace(f_bavail=self.free // 512, f_frsize=512)
+        blocks = {"f_bavail": self.free // 512, "f_frsize": 512}
+        return SimpleNamespace(**blocks, f_files=self.files, f_favail=self.inodes)
 
     def create(self, *args: Any) -> Created:
         if self.full:
@@ -90,6 +93,39 @@ async def test_it_is_told_once_however_many_are_refused(
     assert told == [True]
     events = [record.event for record in caplog.records if hasattr(record, "event")]
     assert events == [Event.DISK_FULL]
+
+
+@pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
+async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
+    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
+) -> None:
+    key = IdempotencyKey("k", {"a": 1})
+    earlier = await journal.create(new(), idempotency=key)
+    full_disk.free, full_disk.inodes = free, inodes
+    with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
+        await journal.create(new(), idempotency=None)
+    assert told == [True]
+    assert [each.id for each in await journal.unfinished()] == [earlier.id]
+    assert (await journal.create(new(), idempotency=key)).id == earlier.id
+
+
+async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
+    journal: Journal, full_disk: PlayedDisk, told: list[bool]
+) -> None:
+    await journal.look_at_disk()
+    assert told == []
+    full_disk.free = 0
+    await journal.look_at_disk()
+    assert told == [True]
+
+
+def test_where_inodes_are_not_counted_there_are_enough(
+    full_disk: PlayedDisk, tmp_path: Path
+) -> None:
+    full_disk.inodes = 0
+    assert not has_room(tmp_path)
+    full_disk.files = 0
+    assert has_room(tmp_path)
 
 
 async def test_its_end_is_told_although_nobody_asks_for_anything(

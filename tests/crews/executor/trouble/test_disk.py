@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews import lines
+from daemon.crews import lines, workplace
 from daemon.crews.ends import End
 from daemon.crews.run import Run
 from daemon.crews.worker import Worker
@@ -58,6 +62,65 @@ async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: Ho
     disk.refusing = False
     kickoff_id = await house.kickoff(key="k", body={"a": 2})
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
+class NoFolders:
+    """There is no room for any, so many times; `asked` counts how often it was tried."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+        self.times = times
+        self.asked = 0
+        make = tempfile.mkdtemp
+
+        def try_to_make(**how: Any) -> str:
+            self.asked += 1
+            if self.asked <= self.times:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            made: str = make(**how)
+            return made
+
+        monkeypatch.setattr(tempfile, "mkdtemp", try_to_make)
+
+
+async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fails(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1))
+    look, looked = house.journal.look_at_disk, []
+
+    async def noting() -> None:
+        await look()
+        looked.append(True)
+
+    monkeypatch.setattr(house.journal, "look_at_disk", noting)
+    folders = NoFolders(monkeypatch, 3)
+    ran = [await house.kickoff() for _ in range(3)]
+    ends = [await house.end_of(each) for each in ran]
+    assert [end.state for end in ends] == 3 * [State.SUCCESS]
+    assert folders.asked == 3 + len(ran)
+    assert len(looked) == 3  # whose disk is full, is told
+
+
+async def test_one_whose_worker_finds_no_room_can_be_stopped(
+    disk: Disk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = NoFolders(monkeypatch, inf)
+    kickoff_id = await house.kickoff()
+    with trio.fail_after(HANG):
+        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.002)
+    await house.stop_one(kickoff_id)
+    assert (await house.look(kickoff_id)).status is Status.STOPPED
+
+
+async def test_the_wait_for_room_is_not_the_workers_time(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workplace, "FIRST_RETRY", 4.5)
+    house = await open_house(crew(deadline=4))
+    NoFolders(monkeypatch, 1)
+    end = await house.end_of(await house.kickoff())
+    assert end.state is State.SUCCESS
 
 
 @pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
