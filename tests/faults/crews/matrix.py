@@ -135,7 +135,7 @@ def _start(fault: str, error: str, *, phases: Iterable[str] = (*TO_COME, "starti
 _start("program_gone", "could not be started: .*No such file")
 _start("not_executable", "could not be started: .*Permission denied")
 _start("no_process", "could not be started: .*Too many open files", phases=TO_COME)
-_start("no_folder", "could not be started: .*No space left", phases=TO_COME)
+_start("no_folder", "could not be started: .*Permission denied", phases=TO_COME)
 _start("ends_at_once", "exited with code 3 without a result; its last words: out of luck")
 for _fault in ("no_process", "no_folder"):
     put(_fault, "starting", Impossible("its guardian and its folder are there already"))

@@ -37,7 +37,7 @@ def no_process(scene: Scene) -> None:
 
 
 def no_folder(scene: Scene) -> None:
-    scene.stage.workers.no_folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    scene.stage.workers.no_folder = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def ends_at_once(scene: Scene) -> None:
