@@ -57,6 +57,7 @@ from daemon.processes.background import background
 from daemon.processes.guarded import Guarded, Limits, guarded
 from daemon.processes.guardian import CHANNEL
 from daemon.processes.hiding import Hiding
+from daemon.state import disk_is_full
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class CannotStart(Exception):  # noqa: N818 - says what happened, as its text do
 
 
 class NoRoom(CannotStart):
-    """The disk has none for its folder."""
+    """There is none for its folder: on the disk, or in the quota of the daemon's user."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,7 @@ def _new_folder(runs: Path) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
     except OSError as fault:
-        if fault.errno == errno.ENOSPC:
+        if disk_is_full(fault):
             raise NoRoom(str(fault)) from fault
         raise
 

@@ -67,7 +67,9 @@ async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: Ho
 class NoFolders:
     """There is no room for any, so many times; `asked` counts how often it was tried."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, times: float, why: int = errno.ENOSPC
+    ) -> None:
         self.times = times
         self.asked = 0
         make = tempfile.mkdtemp
@@ -75,15 +77,16 @@ class NoFolders:
         def try_to_make(**how: Any) -> str:
             self.asked += 1
             if self.asked <= self.times:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(why, os.strerror(why))
             made: str = make(**how)
             return made
 
         monkeypatch.setattr(tempfile, "mkdtemp", try_to_make)
 
 
+@pytest.mark.parametrize("why", [errno.ENOSPC, errno.EDQUOT])
 async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fails(
-    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, why: int
 ) -> None:
     house = await open_house(crew(max_running=1))
     look, looked = house.journal.look_at_disk, []
@@ -93,7 +96,7 @@ async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fa
         looked.append(True)
 
     monkeypatch.setattr(house.journal, "look_at_disk", noting)
-    folders = NoFolders(monkeypatch, 3)
+    folders = NoFolders(monkeypatch, 3, why)
     ran = [await house.kickoff() for _ in range(3)]
     ends = [await house.end_of(each) for each in ran]
     assert [end.state for end in ends] == 3 * [State.SUCCESS]
