@@ -236,10 +236,15 @@ class House:
                 if execution.state.ended:
                     return execution
 
-    async def comes_to_rest(self) -> None:
-        """Wait until it has nothing in hand: what has ended is told before its worker has gone."""
+    async def comes_to_rest(self, *crews: str) -> None:
+        """Wait until it has nothing in hand, or nothing of these crews: what has ended is told
+        before its worker has gone."""
         with trio.fail_after(HANG):
-            while any(load != CrewLoad(0, 0) for load in self.executor.load().values()):
+            while any(
+                load != CrewLoad(0, 0)
+                for crew, load in self.executor.load().items()
+                if not crews or crew in crews
+            ):
                 await wait_all_tasks_blocked(0.001)
 
     async def reaches(self, kickoff_id: str, status: Status, crew: str = "c") -> Execution:
