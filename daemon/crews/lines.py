@@ -42,6 +42,7 @@ from daemon.journal.model import (
 )
 from daemon.logs import Event
 from daemon.supervision.actor import Request
+from daemon.supervision.places import take
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +248,7 @@ class Lines:
                 details={"missing_inputs": list(missing)},
             )
         line = self._lines[crew.name]
-        await line.door.acquire()
+        await take(line.door)
         # What is in the journal has to be in the line: who gives up here takes nothing back. Not a
         # shield: behind it, a journal that is being restarted would be waited for for ever.
         entering = Request[Lines, str](

@@ -59,6 +59,7 @@ import trio
 
 from daemon.errors import Refused, Unavailable, leaves
 from daemon.logs.context import working_for, works
+from daemon.supervision.places import take
 from daemon.supervision.pulse import Pulse
 
 A = TypeVar("A")
@@ -289,7 +290,7 @@ class Mailbox(Queue[A]):
             hands = trio.Semaphore(at_once)
             async with trio.open_nursery() as nursery:
                 while True:
-                    await hands.acquire()
+                    await take(hands)
                     request = await self._next()
                     nursery.start_soon(partial(self._answer_and_release, request, state, hands))
         finally:
