@@ -197,6 +197,7 @@ class Connection(TCPServer):
 
     async def _send(self, data: bytes) -> None:
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # who is being ended says nothing more
             if not self.send_lock.locked():
                 data = data[self._send_now(data) :]
             if data:
