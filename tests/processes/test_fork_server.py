@@ -38,11 +38,11 @@ async def test_a_killed_one_is_replaced_and_what_runs_goes_on(
 async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
     async with shared_guardians(), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGSTOP)
-        with trio.move_on_after(0.1) as patience:
+        with monkeypatch.context() as patch, trio.move_on_after(0.1) as patience:
+            patch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
             async with sleeping():
                 raise AssertionError("it was started")
         assert patience.cancelled_caught
