@@ -342,14 +342,15 @@ class Run:
 
     async def _converse(self, worker: Worker) -> None:
         """Listen to it until its end, and let it go."""
-        try:
-            async with sole_error(), trio.open_nursery() as self._hands:
+        async with sole_error(), trio.open_nursery() as hands:
+            self._hands = hands
+            try:
                 async for message in worker.messages:
                     self._coming_up.is_up()
                     await self._take([message, *worker.at_hand(MOST_TOGETHER - 1)], worker)
-                self._hands.cancel_scope.cancel()  # nobody is there who would hear an answer
-        finally:
-            self._hands = None
+            finally:
+                self._hands = None  # before the nursery closes: it takes nobody from then on
+            hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         self._comes_to(_ending_of(await worker.end()))
         self._talk.deadline = inf
         await worker.leave()
