@@ -5,7 +5,7 @@ Each guard is an override, as in `http1.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NoReturn
 
@@ -23,7 +23,6 @@ from quart.wrappers.base import BaseRequestWebsocket
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
 from quart_trio.wrappers import TrioRequest
-from quart_trio.wrappers.request import TrioBody
 from werkzeug.routing import MapAdapter
 
 from daemon.serving.failures import FailureBody, plain_body
@@ -133,21 +132,9 @@ class Route(QuartRule):
         return build
 
 
-class Body(TrioBody):
-    """A request's body, which is had at once when all of it has arrived: upstream's takes a turn of
-    the loop for that."""
-
-    def __await__(self) -> Generator[Any, None, bytes]:
-        if self._complete.is_set() and self._must_raise is None:
-            return bytes(self._data)
-        data: bytes = yield from super().__await__()
-        return data
-
-
 class Request(TrioRequest):
     """A request to an app without blueprints, which Quart looks for four times with each."""
 
-    body_class = Body
     blueprints: Sequence[str] = ()  # type: ignore[assignment]  # a property that computes it
 
 

@@ -21,7 +21,7 @@ def check_upstream() -> None:
         HTTPStream: ("_send_error_response",),
         TaskGroup: ("spawn_app",),
         TrioASGIHTTPConnection: ("_create_request_from_scope", "_send_response"),
-        TrioRequest: ("blueprints", "body_class"),
+        TrioRequest: ("blueprints",),
         QuartTrio: ("add_background_task", "add_websocket", "create_url_adapter"),
     }  # fmt: skip
     gone = [

@@ -42,7 +42,8 @@ what each of them returns; or raises, and nothing was changed."""
 
 
 class _NoLimit:
-    """What trio asks for leave to use a thread, and who always gives it.
+    """What trio asks for leave to use a thread, and what always gives it (`trio.to_thread.run_sync`
+    takes whatever has these two methods).
 
     Each of these actors makes one visit at a time, so there is nothing to limit; and trio's own
     limiter takes a turn of the loop for each.
@@ -55,7 +56,7 @@ class _NoLimit:
         """It has."""
 
 
-_OWN_THREAD: Final = cast("trio.CapacityLimiter", _NoLimit())  # final, but any like it will do
+_OWN_THREAD: Final = cast("trio.CapacityLimiter", _NoLimit())  # a final class
 
 
 class BlockingMailbox(Queue[A]):

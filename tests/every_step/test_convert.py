@@ -29,7 +29,7 @@ def test_the_client_of_an_open_page_leaves(strike_world: StrikeWorld) -> None:
         await world.is_served(world.account)  # at once, while the portal may be at the other one
         await world.is_well()
 
-    assert strike_world(scenario, stride=4) > 150
+    assert strike_world(scenario, stride=4) > 180
 
 
 def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
@@ -43,7 +43,7 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> 
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=7) > 750
+    assert strike_world(scenario, stride=7) > 850
 
 
 async def nothing_is_done_for_nobody(world: World) -> None:
@@ -75,7 +75,7 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         await world.is_well()
         await world.is_served(account)
 
-    assert strike_world(scenario, stride=41) > 400
+    assert strike_world(scenario, stride=41) > 500
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -92,4 +92,4 @@ def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=31) > 750
+    assert strike_world(scenario, stride=31) > 850

@@ -44,7 +44,7 @@ def test_the_client_leaves(strike_world: StrikeWorld) -> None:
         await world.is_well()
         assert await owner.is_let_in(await owner.session())
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 def test_auth_fails(strike_world: StrikeWorld) -> None:
@@ -60,7 +60,7 @@ def test_auth_fails(strike_world: StrikeWorld) -> None:
             assert await owner.is_let_in(asked.answer["token"])
         assert await owner.is_let_in(await owner.session())
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
@@ -84,7 +84,7 @@ def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
         assert world.judged == [WRONG] * FREE_FAILURES
         await trio.sleep(1.0)
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_wrong_code_whose_client_leaves_counts_when_it_was_compared(
         assert judged == [wrong] * doorkeeper.CODES_PER_LOGIN
         await owner.session()
 
-    assert strike_world(scenario, seeds=ORDERS) > 8
+    assert strike_world(scenario, seeds=ORDERS) > 10
 
 
 def test_a_code_whose_client_leaves_is_good_once(strike_world: StrikeWorld) -> None:
@@ -143,7 +143,7 @@ def test_a_code_whose_client_leaves_is_good_once(strike_world: StrikeWorld) -> N
         assert await status(owner.verify(await owner.half_login(), code)) == 401
         await owner.session()
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 def test_a_code_that_two_send_is_good_for_one_when_the_other_leaves(
@@ -168,7 +168,7 @@ def test_a_code_that_two_send_is_good_for_one_when_the_other_leaves(
         assert [leaver.status, other.status].count(200) <= 1
         await owner.session()
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 def test_a_code_during_which_auth_fails_is_good_once(strike_world: StrikeWorld) -> None:
@@ -192,7 +192,7 @@ def test_a_code_during_which_auth_fails_is_good_once(strike_world: StrikeWorld) 
         assert await status(owner.verify(await owner.half_login(), code)) == 401
         await owner.session()
 
-    assert strike_world(scenario, seeds=ORDERS) > 12
+    assert strike_world(scenario, seeds=ORDERS) > 15
 
 
 async def the_owner(known: list[Owner], world: World) -> Owner:
@@ -234,7 +234,7 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
             await answered(owner.enable(own, secret, owner.next_code()))
         await answered(owner.disable(own, owner.next_code()))
 
-    assert strike_world(scenario) > 12
+    assert strike_world(scenario) > 15
 
 
 @pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
@@ -259,7 +259,7 @@ def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, d
             assert not owner.is_used()
             await answered(owner.disable(own, code))
 
-    assert strike_world(scenario) > 12
+    assert strike_world(scenario) > 15
 
 
 def dying(death: str, world: World, request: trio.CancelScope) -> Callable[[], object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import Refused, Unavailable
+from daemon.errors import Invalid, Refused, Unavailable
 from daemon.journal.model import Execution, State, Status
 
 if TYPE_CHECKING:
@@ -99,6 +99,36 @@ def test_who_answers_leaves_at_every_step(
         await idle(house)
 
     assert at_every_step.within(opened_house, scenario) > 10
+
+
+def test_an_answer_comes_at_every_step_of_its_workers_end(
+    at_every_step: AtEveryStep, opened_house: OpenedHouse
+) -> None:
+    """Too late or not, it is nobody else's trouble."""
+
+    async def scenario(strike: Strike, house: House) -> None:
+        house.gate.close()
+        kickoff_id = await house.kickoff(
+            "started", "task a", "ask a", "call gate", "hear", "exit 3"
+        )
+        await house.gate.reaches(1)
+        come = trio.Event()
+
+        async def answer() -> None:
+            await come.wait()
+            with suppress(Invalid):
+                await house.resume(kickoff_id)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            strike.arm(come.set)
+            house.gate.open()
+            assert (await house.end_of(kickoff_id)).status is Status.ERROR
+            await idle(house)
+            strike.disarm()
+            come.set()
+
+    assert at_every_step.within(opened_house, scenario, seeds=4) > 20
 
 
 @pytest.mark.parametrize("on_restart", ["fail", "rerun"])
