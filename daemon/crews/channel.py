@@ -144,8 +144,7 @@ class Channel:
 
     async def _next_line(self) -> bytes | None:
         """What `_take_line` has, or None at the end."""
-        if self._received:
-            await trio.lowlevel.checkpoint()  # what was received before is no reason to hurry
+        await trio.lowlevel.checkpoint()  # for what was received before is no reason to hurry
         searched = 0
         while (line := self._take_line(searched)) is None:
             searched = len(self._received)

@@ -42,7 +42,6 @@ from daemon.journal.model import (
 )
 from daemon.logs import Event
 from daemon.supervision.actor import Request
-from daemon.supervision.places import take
 
 logger = logging.getLogger(__name__)
 
@@ -248,7 +247,7 @@ class Lines:
                 details={"missing_inputs": list(missing)},
             )
         line = self._lines[crew.name]
-        await take(line.door)
+        await line.door.acquire()
         # What is in the journal has to be in the line: who gives up here takes nothing back. Not a
         # shield: behind it, a journal that is being restarted would be waited for for ever.
         entering = Request[Lines, str](

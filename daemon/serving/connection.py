@@ -197,11 +197,13 @@ class Connection(TCPServer):
 
     async def _send(self, data: bytes) -> None:
         try:
-            await trio.lowlevel.checkpoint_if_cancelled()  # who is being ended says nothing more
-            if not self.send_lock.locked():
-                data = data[self._send_now(data) :]
-            if data:
-                await self._send_in_time(data)
+            async with self.send_lock:
+                for start in range(0, len(data), SEND_SLICE):
+                    deadline = trio.current_time() + self._send_seconds
+                    with trio.CancelScope(deadline=deadline) as patience:
+                        await self.stream.send_all(data[start : start + SEND_SLICE])
+                    if patience.cancelled_caught:
+                        raise trio.TooSlowError  # noqa: TRY301 - as `fail_after` would
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await self._end()
         except trio.TooSlowError:
@@ -211,24 +213,6 @@ class Connection(TCPServer):
         except trio.Cancelled:
             self._cut()  # part of an answer was sent: nothing can follow it
             raise
-
-    def _send_now(self, data: bytes) -> int:
-        """Give the kernel what it takes at once, and return how much that was. As a rule it is all,
-        and then a deadline and two turns of the loop are saved.
-        """
-        try:
-            return os.write(self.stream.socket.fileno(), data)
-        except BlockingIOError:
-            return 0
-        except OSError as error:  # the client has left, or we have closed it
-            raise trio.BrokenResourceError from error
-
-    async def _send_in_time(self, data: bytes) -> None:
-        """Raises `trio.TooSlowError`."""
-        async with self.send_lock:
-            for start in range(0, len(data), SEND_SLICE):
-                with trio.fail_after(self._send_seconds):
-                    await self.stream.send_all(data[start : start + SEND_SLICE])
 
     async def _end(self) -> None:
         """No more is said or heard: cancels the handler, then frees the reader.

@@ -59,7 +59,6 @@ import trio
 
 from daemon.errors import Refused, Unavailable, leaves
 from daemon.logs.context import working_for, works
-from daemon.supervision.places import take
 from daemon.supervision.pulse import Pulse
 
 A = TypeVar("A")
@@ -290,7 +289,7 @@ class Mailbox(Queue[A]):
             hands = trio.Semaphore(at_once)
             async with trio.open_nursery() as nursery:
                 while True:
-                    await take(hands)
+                    await hands.acquire()
                     request = await self._next()
                     nursery.start_soon(partial(self._answer_and_release, request, state, hands))
         finally:

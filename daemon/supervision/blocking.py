@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 import outcome
 import trio
@@ -41,24 +41,6 @@ Together = Callable[[A, Sequence[Work[A]]], Sequence[object]]
 what each of them returns; or raises, and nothing was changed."""
 
 
-class _NoLimit:
-    """What trio asks for leave to use a thread, and what always gives it (`trio.to_thread.run_sync`
-    takes whatever has these two methods).
-
-    Each of these actors makes one visit at a time, so there is nothing to limit; and trio's own
-    limiter takes a turn of the loop for each.
-    """
-
-    async def acquire_on_behalf_of(self, _borrower: object) -> None:
-        """It may."""
-
-    def release_on_behalf_of(self, _borrower: object) -> None:
-        """It has."""
-
-
-_OWN_THREAD: Final = cast("trio.CapacityLimiter", _NoLimit())  # a final class
-
-
 class BlockingMailbox(Queue[A]):
     """That of an actor whose work blocks, and is done on a thread."""
 
@@ -74,33 +56,39 @@ class BlockingMailbox(Queue[A]):
         cancelled. Then, too, the thread is waited for.
         """
         self._gone = None
+        thread = trio.CapacityLimiter(1)
         while True:
-            await self._answer_next(state, together, most)
+            await self._answer_next(state, together, most, thread)
 
-    async def _answer_next(self, state: A, together: Together[A], most: int) -> None:
+    async def _answer_next(
+        self, state: A, together: Together[A], most: int, thread: trio.CapacityLimiter
+    ) -> None:
         """All that wait. A call of its own: while it waits again, nothing holds their answers."""
         waiting = [await self._next(), *self._drain(most - 1)]
         try:
             while waiting:
                 waiting = [request for request in waiting if not request.withdrawn]
-                done = await _do_together(waiting, state, together)
+                done = await _do_together(waiting, state, together, thread)
                 del waiting[:done]
                 while waiting and not done:
                     self.pulse.beat()
-                    await _do_alone(waiting.pop(0), state)
+                    await _do_alone(waiting.pop(0), state, thread)
         finally:
             self._put_back(waiting)
 
 
 async def _do_together(
-    requests: Sequence[Request[A, object]], state: A, together: Together[A]
+    requests: Sequence[Request[A, object]],
+    state: A,
+    together: Together[A],
+    thread: trio.CapacityLimiter,
 ) -> int:
     """How many of the first were done, and are answered. None: each is to be done alone."""
     if len(requests) < 2:
         return 0
     works = [request.do for request in requests]
     try:
-        found = await on_thread(together, state, works, limiter=_OWN_THREAD)
+        found = await on_thread(together, state, works, limiter=thread)
     except Exception as fault:  # noqa: BLE001 - it comes again, to the one whose it is
         # Its kind alone: the text of an error of the disk may repeat what is on it.
         logger.debug("%d are done one by one: %s", len(requests), type(fault).__name__)
@@ -110,12 +98,12 @@ async def _do_together(
     return len(found)
 
 
-async def _do_alone(request: Request[A, object], state: A) -> None:
+async def _do_alone(request: Request[A, object], state: A, thread: trio.CapacityLimiter) -> None:
     """What is not the asker's own error leaves here as a crash."""
     if request.withdrawn:
         return
     try:
-        value = await on_thread(request.do, state, limiter=_OWN_THREAD)
+        value = await on_thread(request.do, state, limiter=thread)
     except Refused as refusal:
         request.settle(outcome.Error(refusal))
     else:

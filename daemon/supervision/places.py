@@ -1,8 +1,7 @@
-"""Places, of which there are so many, for what is done at the same time.
+"""Places for what makes an actor wait: fewer than it has hands, so that one is always left.
 
-For what makes an actor wait there are fewer than it has hands, so that one is always left. Who
-finds no `place` is told to come again, and does not wait for one: whoever waited would have a hand,
-and a question that can be answered at once needs it. Who may wait for one is let in by `take`.
+Who finds no place is told to come again, and does not wait for one: whoever waited would have a
+hand, and a question that can be answered at once needs it.
 """
 
 from __future__ import annotations
@@ -28,14 +27,3 @@ def place(places: trio.Semaphore, too_many: str) -> Iterator[None]:
         yield
     finally:
         places.release()
-
-
-async def take(places: trio.Semaphore) -> None:
-    """Take one of `places`, as soon as there is one. Without a turn of the loop when there is one
-    now, where `Semaphore.acquire` always takes one; whoever is cancelled takes none.
-    """
-    await trio.lowlevel.checkpoint_if_cancelled()
-    try:
-        places.acquire_nowait()
-    except trio.WouldBlock:
-        await places.acquire()

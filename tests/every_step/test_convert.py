@@ -29,7 +29,7 @@ def test_the_client_of_an_open_page_leaves(strike_world: StrikeWorld) -> None:
         await world.is_served(world.account)  # at once, while the portal may be at the other one
         await world.is_well()
 
-    assert strike_world(scenario, stride=4) > 180
+    assert strike_world(scenario, stride=4) > 200
 
 
 def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
@@ -43,7 +43,7 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> 
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=7) > 850
+    assert strike_world(scenario, stride=7) > 900
 
 
 async def nothing_is_done_for_nobody(world: World) -> None:
@@ -92,4 +92,4 @@ def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=31) > 850
+    assert strike_world(scenario, stride=31) > 900

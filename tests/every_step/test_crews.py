@@ -49,7 +49,7 @@ def test_kickoff(strike_world: StrikeWorld, death: str, has_key: bool) -> None:
             assert (await ended_once(world, each))["status"] in ends(death, "completed")
         await world.is_well()
 
-    assert strike_world(scenario, CREW, stride=3) > 20
+    assert strike_world(scenario, CREW, stride=3) > 25
 
 
 @pytest.mark.parametrize("death", DEATHS)
@@ -62,7 +62,7 @@ def test_stop_of_one_that_runs(strike_world: StrikeWorld, death: str) -> None:
         await strike_at(strike, asked, death, world, but=400)
         await is_stopped(world, client, kickoff_id, asked, death)
 
-    assert strike_world(scenario, CREW, stride=3) > 45
+    assert strike_world(scenario, CREW, stride=3) > 50
 
 
 @pytest.mark.parametrize("death", DEATHS)

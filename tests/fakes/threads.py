@@ -29,15 +29,11 @@ async def run_in_place(
     """`trio.to_thread.run_sync`, with as much of its interface as the daemon uses but for
     look-ups of names, which no test with a mock clock makes."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    leave, borrower = limiter or trio.to_thread.current_default_thread_limiter(), object()
-    await leave.acquire_on_behalf_of(borrower)
-    try:
+    async with limiter or trio.to_thread.current_default_thread_limiter():
         with trio.CancelScope(shield=True):
             await _others_run()  # the thread has started
             result = outcome.capture(function, *args)
             await _others_run()  # and has ended; that is on its way to us
-    finally:
-        leave.release_on_behalf_of(borrower)
     return result.unwrap()
 
 

@@ -283,27 +283,6 @@ async def test_without_the_guard_it_holds_the_server_for_ever(
             await server.ended.wait()
 
 
-async def test_only_what_the_kernel_does_not_take_at_once_is_waited_for(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send_in_time, waits = Connection._send_in_time, trio.Event()
-
-    async def noting(connection: Connection, data: bytes) -> None:
-        waits.set()
-        await send_in_time(connection, data)
-
-    monkeypatch.setattr(Connection, "_send_in_time", noting)
-    async with serving() as server:
-        async with await server.connect() as stream:
-            await stream.send_all(GET)
-            with trio.fail_after(SOON):
-                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert not waits.is_set()
-        async with await _stalled(server):
-            with trio.fail_after(SOON):
-                await waits.wait()
-
-
 async def test_a_client_that_reads_slowly_gets_all_of_it(serving: Serving) -> None:
     async with serving(send_seconds=0.5) as server, await _stalled(server) as stream:
         received, pause_at = 0, 0

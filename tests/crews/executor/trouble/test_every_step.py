@@ -172,7 +172,7 @@ def test_the_daemon_ends_at_every_step_of_a_run(
             await idle(house)
             await house.kill()
 
-    assert at_every_step.within(opened_house, scenario, stride=7) > 40
+    assert at_every_step.within(opened_house, scenario, stride=7) > 50
 
 
 def ended_once(end: Execution, story: list[str]) -> None:
