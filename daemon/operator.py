@@ -183,7 +183,10 @@ class Operator:
         )
 
     def not_ready(self) -> str | None:
-        """One word for why a conversion would not be taken now; None when it would."""
+        """One word for what is missing of all parts and a browser that works; None for nothing.
+
+        Whether an account may be used is not part of it: `status` and `/api/health` tell that.
+        """
         for part in self._parts():
             if part.state is not State.RUNNING:
                 return part.state

@@ -5,8 +5,8 @@ This is the handle that the rest of the daemon holds. The state of one incarnati
 asked. Those that wait for the thread at the same time go there together (`Store.together`).
 
 An asker that gives up before its turn changes nothing. One that gives up in the midst has its
-change made or not made, never half: a transaction on a disk is not cut short. Who must know
-(`create`, say) shields itself from cancellation, or asks again with the same idempotency key.
+change made or not made, never half: a transaction on a disk is not cut short. Who must know asks
+in a task that no request ends (the executor does), or again with the same idempotency key.
 
 Most askers poll, and what they poll has not changed since: that is answered from memory (`Recent`).
 """

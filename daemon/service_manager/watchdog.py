@@ -5,8 +5,8 @@ would only prove that the event loop turns; so there is one only while every sup
 actor has come round within that time (`daemon/supervision/pulse.py`). What that means for each:
 
 * An actor that answers one question after the other (the vault, the journal) has to be done with
-  each within that time. The journal has a minute more for a disk that stalls, and so have those
-  who wait for it: the webhooks, and the executor.
+  each within that time. Who writes to the disk, the journal and the pauses, has a minute more, for
+  one that stalls, and so have those who wait for the journal: the webhooks, and the executor.
 * One with many hands has to have a hand free. Where the work is long by nature (a browser's tab, an
   executor's stop) all hands may be busy for as long as a piece of work may take, and that is added.
 * The browser actor has a second loop, which keeps Chromium up: a launch, a wait between two, or a

@@ -9,8 +9,10 @@ The choice: one task, `Supervisor.run`, owns all decisions. Each child runs in a
 inside a cancel scope of its own, and does nothing at its end but report. So there is one place
 where restarts happen and no lock, and everything is tested on a mock clock.
 
-A supervisor has the shape of a child (`run(task_status)`, `stop`), so supervisors nest; it starts
-over, children and counts alike, each time it is run.
+A supervisor has the shape of a child (`run(task_status)`, `stop`), so supervisors nest. Each time
+it is run its children start over, and the waits with them, but not the count of restarts: with as
+many new tries each time it would give up so seldom that the supervisor above never counts too many
+restarts within its own period, and a child that always fails would end nothing.
 
 Rejected: restarting inside the child's own task (a `while` around `run`), which is less code but
 leaves nobody who could restart several together, or count over all of them.
@@ -85,10 +87,10 @@ class Supervisor:
         self._children = [Child(spec, wall()) for spec in specs]
         self._pulse = Pulse(self._look_again)
         self._vital: Vital | None = None
+        self._window = RestartWindow(intensity)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._window = RestartWindow(self._intensity)
         self._stopping = False
         self._starting = trio.CancelScope()
         # What ended by itself since the last look, and the event that says there is something.

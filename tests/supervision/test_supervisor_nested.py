@@ -50,22 +50,49 @@ async def test_what_one_gives_up_on_the_next_one_starts_again(
     assert outer_snapshot.last_error is not None
     assert outer_snapshot.last_error.startswith("Escalated: b needed more than 1 restarts")
     assert b.serving
-    b.fail(ValueError("broken"))  # the count of the inner one starts over with it
-    await trio.sleep(2)
+    b.fail(ValueError("broken"))  # the count of the inner one goes on
+    await trio.sleep(3)
     assert b.serving
-    assert tree.supervisor.snapshot()[1].restarts == 1
+    assert tree.supervisor.snapshot()[1].restarts == 2
     assert a.incarnations == 1
+
+
+@pytest.mark.parametrize("lives_for", [0.1, 5.0, 8.0])
+async def test_one_below_that_always_fails_ends_the_uppermost_one(
+    a: Child, grow: Grow, autojump_clock: MockClock, lives_for: float
+) -> None:
+    starts = 0
+
+    async def fail_again_and_again(task_status: trio.TaskStatus[None]) -> None:
+        nonlocal starts
+        starts += 1
+        task_status.started()
+        await trio.sleep(lives_for)
+        raise ValueError("broken")
+
+    inner = Supervisor("inner", [ChildSpec("b", fail_again_and_again)])
+    tree = grow(Supervisor("outer", [a.spec(), as_child(inner)]))
+    with trio.fail_after(2 * 60.0):
+        await tree.over.wait()
+    assert isinstance(tree.end, Escalated)
+    assert str(tree.end) == (
+        "inner needed more than 5 restarts in 60 s; its last error: Escalated: "
+        "b needed more than 5 restarts in 60 s; its last error: ValueError: broken"
+    )
+    assert (a.incarnations, starts) == (1, 11)
 
 
 async def test_backoff_starts_over_with_the_supervisor(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:
-    inner = Supervisor("inner", [b.spec()], backoff=EVEN, intensity=Intensity(restarts=2))
+    few = Intensity(restarts=2, period=20.0)
+    inner = Supervisor("inner", [b.spec()], backoff=EVEN, intensity=few)
     grow(Supervisor("outer", [as_child(inner)], backoff=EVEN))
     await trio.sleep(1)
     for _ in range(3):
         b.fail(ValueError("broken"))
         await trio.sleep(5)
+    await trio.sleep(few.period)  # its count is over; this is not long enough to be healthy
     b.fail(ValueError("broken"))
     failed_at = trio.current_time()
     await trio.sleep(5)

@@ -42,6 +42,8 @@ def test_a_backup_survives_the_machine(crew_socket: Service, tmp_path: Path) -> 
     assert service.execution("quick", begun, wait=20)["state"] == "SUCCESS"
     token = service.login()
     run("sh", "-euc", commands("tar -C / -czf"), cwd=tmp_path)
+    (archive,) = tmp_path.iterdir()
+    assert archive.stat().st_mode & 0o077 == 0  # it holds every secret
     assert service.stored_cookie() is None  # it is in no archive, as the document says
 
     # Whatever shape the owner's units have.

@@ -37,7 +37,7 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
 
     @api.operation("GET", "/readyz", access=guards.anyone, ok=ReadyResponse, errors=(503,))
     async def readyz(_: Caller) -> ReadyResponse:
-        """Whether a conversion would be taken; if not, `error` is one word that says why."""
+        """Whether every part runs and the browser works; if not, `error` is one word for why."""
         reason = services.operator.not_ready()
         if reason is not None:
             raise Unavailable(reason, retry_after=2)
