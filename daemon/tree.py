@@ -40,7 +40,7 @@ from daemon.config.settings import Settings
 from daemon.control import Control
 from daemon.conversion.desk import Desk
 from daemon.conversion.pauses import Pauses
-from daemon.crews.catalog import Catalog, read_catalog
+from daemon.crews.catalog import Catalog, longest_look, read_catalog
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, neighbourhood
 from daemon.later import import_later
@@ -55,7 +55,7 @@ from daemon.processes.guardians import shared_guardians
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
 from daemon.service_manager.link import Link
-from daemon.service_manager.reporter import GRACE, Reporter
+from daemon.service_manager.reporter import EXTENSION, GRACE, Reporter
 from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
 from daemon.supervision.actor import Queue
@@ -104,6 +104,9 @@ async def serve(
     look_up_apart()
     link = Link(given)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
+        link.extend(
+            longest_look(settings) + EXTENSION
+        )  # the reporter, who asks for more, is not yet
         catalog = await on_thread(read_catalog, settings)
         for broken in catalog.broken:
             for problem in broken.problems:
@@ -213,9 +216,9 @@ def _make_parts(
         signing_secret=settings.auth.signing_secret,
     )
     vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
-    notifier = make_notifier(settings)
-    browser = make_browser(settings, notifier, own_ports=doors.ports)
     pauses = Pauses(directory)
+    notifier = make_notifier(settings, pauses)
+    browser = make_browser(settings, notifier, own_ports=doors.ports)
     desk = make_desk(settings, notifier, http, browser, pauses)
     crews = make_crews(settings, notifier, catalog, desk, vault)
     return _Parts(auth, vault, notifier, browser, pauses, desk, crews)

@@ -23,7 +23,7 @@ from daemon.config.crews import CrewEntry, CrewSection
 from daemon.config.values import Fault
 from daemon.crews.crew import BrokenCrew, Crew, Input
 from daemon.crews.inputs import refined
-from daemon.crews.programs import check_folder, check_program, check_python
+from daemon.crews.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
 from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
@@ -85,6 +85,13 @@ class Catalog:
         return {**self.crews, **{each.name: each for each in self.broken if each.name is not None}}
 
 
+def longest_look(settings: Settings) -> float:
+    """Seconds that `read_catalog` waits for interpreters at most."""
+    sections = (entry.section for entry in settings.crews)
+    asked = {(s.python, frozenset(s.environment.items())) for s in sections if s and s.python}
+    return PROBE_LIMIT * len(asked)
+
+
 def read_catalog(settings: Settings) -> Catalog:
     """Look at every crew of the configuration. A fault of one never raises.
 
@@ -92,11 +99,12 @@ def read_catalog(settings: Settings) -> Catalog:
     is started once.
     """
     taken = _Taken(settings.server.bind)
+    interpreters = Interpreters()
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
         clashes = taken.take(entry)
-        look = _Look(entry)
+        look = _Look(entry, interpreters)
         crew = look.crew()
         problems = (*clashes.problems, *entry.problems, *look.problems)
         if crew is None or clashes.problems:
@@ -172,9 +180,10 @@ def _same_place(one: Bind, other: Bind) -> bool:
 class _Look:
     """One look at what a crew needs, all of it: no fault hides another."""
 
-    def __init__(self, entry: CrewEntry) -> None:
+    def __init__(self, entry: CrewEntry, interpreters: Interpreters) -> None:
         self.problems: list[Problem] = []
         self._entry = entry
+        self._interpreters = interpreters
 
     def crew(self) -> Crew | None:
         """The crew; None when its table or what it needs has problems."""
@@ -213,7 +222,7 @@ class _Look:
         """The command of a CrewAI project, and the inputs that its files tell."""
         python, folder = section.python, section.project
         if python is not None:
-            self._try("python", lambda: check_python(python, environment))
+            self._try("python", lambda: self._interpreters.check(python, environment))
         found: tuple[Input, ...] = ()
         if folder is not None and self._try("project", lambda: check_folder(folder)):
             # Most daemons have no such crew, and a parser for YAML is a share of their start.

@@ -120,6 +120,26 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
         raise Fault("has no package crewai", _how_to_install(path))
 
 
+class Interpreters:
+    """Those of a configuration's crews. Many crews may have one in common, which is asked once:
+    one that hangs, on a disk that does, costs `PROBE_LIMIT` and not as much for each crew."""
+
+    def __init__(self) -> None:
+        self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], Fault | None] = {}
+
+    def check(self, path: Path, environment: Mapping[str, str]) -> None:
+        """Raise a `Fault` unless this is a Python that runs, and finds CrewAI."""
+        asked = (path, frozenset(environment.items()))
+        if asked not in self._faults:
+            self._faults[asked] = None
+            try:
+                check_python(path, environment)
+            except Fault as fault:
+                self._faults[asked] = fault
+        if (known := self._faults[asked]) is not None:
+            raise known
+
+
 def _how_to_install(python: Path) -> str:
     # Not exists(), which raises for what cannot be looked at.
     if os.access(python.parent.parent / "pyvenv.cfg", os.F_OK):

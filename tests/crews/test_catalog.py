@@ -11,8 +11,9 @@ import pytest
 
 from daemon.auth.passwords import hash_password
 from daemon.config import Bind, build
-from daemon.crews.catalog import ADAPTER, Catalog, read_catalog
+from daemon.crews.catalog import ADAPTER, Catalog, longest_look, read_catalog
 from daemon.crews.crew import BrokenCrew, Input
+from daemon.crews.programs import PROBE_LIMIT
 from daemon.errors import NotFound, Unavailable
 
 HASH = hash_password("correct horse")
@@ -94,6 +95,21 @@ def test_a_crewai_project_becomes_a_crew(crewai: Callable[..., Table], tmp_path:
     assert crew.worker.command == (sys.executable, str(ADAPTER), str(tmp_path / "project"))
     assert ADAPTER.is_file()
     assert crew.inputs == (Input("topic"), Input("year", False, 2030), Input("more"))
+
+
+def test_an_interpreter_that_crews_share_is_asked_once(
+    crewai: Callable[..., Table], tmp_path: Path
+) -> None:
+    asked, python = tmp_path / "asked", tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho >> {asked}\nexit 1\n")
+    python.chmod(0o755)
+    tables = [crewai(name=name, python=str(python)) for name in ("a", "b", "c")]
+    tables.append(crewai(name="d", python=str(python), environment={}))
+    broken = read(*tables).broken
+    assert [list(told(each)) for each in broken] == [[f'crew "{name}": python'] for name in "abcd"]
+    assert asked.read_text() == 2 * "\n"  # the last one's sees another environment
+    settings = build({"auth": {"password_hash": HASH}, "crews": [*tables, command("e")]})
+    assert longest_look(settings) == 2 * PROBE_LIMIT
 
 
 def test_without_crews_there_are_none() -> None:
