@@ -136,7 +136,9 @@ _SCRIPT = re.compile(
     r"""(?:"([^"\n]{1,4096})"|'([^'\n]{1,4096})')"""
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))")
-_REFRESH = re.compile(r"\s*[0-9.]*\s*[;,]?\s*url\s*=\s*[\"']?([^\"']+)", re.IGNORECASE)
+# Possessive, since who gives back a space tries the next part with it: there are three parts, and a
+# page may have 100 000 spaces.
+_REFRESH = re.compile(r"\s*+[0-9.]*+\s*+[;,]?+\s*+url\s*+=\s*+[\"']?+([^\"']++)", re.IGNORECASE)
 _MAX_TARGETS = 8
 
 

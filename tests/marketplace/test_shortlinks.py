@@ -349,6 +349,10 @@ async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:
         "<script>" * 32_000,
         '<meta http-equiv=refresh content="' + "0" * 250_000 + '">',
         '<meta http-equiv=refresh content="0;' + " " * 250_000 + 'url">',
+        '<meta http-equiv=refresh content="' + " " * 250_000 + '">',
+        '<meta http-equiv=refresh content="0' + " " * 250_000 + '">',
+        '<meta http-equiv=refresh content="url' + " " * 250_000 + '">',
+        '<meta http-equiv=refresh content="url=' + " " * 250_000 + '">',
     ],
 )
 def test_no_page_takes_long_to_read(html: str) -> None:
