@@ -62,8 +62,9 @@ from daemon.supervision.groups import sole_error
 
 logger = logging.getLogger(__name__)
 
-LAST_WORDS = 8192
-"""Characters of a failed worker's standard output, and of its standard error, that are logged."""
+LAST_WORDS = 8000
+"""Characters of a failed worker's standard output, and of its standard error, that are logged: as
+many as a record takes with what it says before them (`logs.formats.LONGEST_MESSAGE`)."""
 
 LAST_ENTRY = 2.0
 """Seconds to record what has ended by itself when all is left off. It takes milliseconds, but with

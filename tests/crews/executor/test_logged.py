@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from daemon.crews.run import LAST_WORDS
 from daemon.logs import Event, Work, working_for
 from daemon.logs.context import InContext
-from daemon.logs.formats import context
+from daemon.logs.formats import context, message
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -69,3 +70,15 @@ async def test_one_that_the_daemon_interrupted_is_told_of_as_that(
     await house.end_of(kickoff_id)
     assert told(log, Event.EXECUTION_INTERRUPTED) == [{"crew": ["c"], "kickoff_id": [kickoff_id]}]
     assert told(log, Event.EXECUTION_FINISHED) == []
+
+
+async def test_what_a_failed_one_said_last_fits_into_a_record(
+    open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
+) -> None:
+    house = await open_house(crew())
+    nonsense = "".join(f"{number} " for number in range(5000))
+    await house.end_of(await house.kickoff("started", nonsense))  # it raises an error with that
+    await house.comes_to_rest()
+    (told_of,) = [m for m in map(message, log.records) if "worker's standard error ended" in m]
+    said = f"{nonsense}\n"
+    assert told_of.endswith(f":\n{said[-LAST_WORDS:]}")
