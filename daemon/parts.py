@@ -44,7 +44,7 @@ from daemon.vault.actor import Vault
 STANDARD_PORTS: Final = (80, 443)
 
 
-def make_notifier(settings: Settings) -> Notifier:
+def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
     """Who tells the owner, by the ways that are configured; there may be none."""
     wanted = settings.notify
     return Notifier(
@@ -53,6 +53,7 @@ def make_notifier(settings: Settings) -> Notifier:
             *([ByCommand(wanted.command)] if wanted.command else []),
         ],
         Place(socket.gethostname(), str(settings.state.directory)),
+        told=pauses.owner_knows,
     )
 
 
@@ -96,7 +97,8 @@ def make_desk(
     """The conversion desk over the sources that are configured."""
     place = _market(settings)
     for pause in pauses.kept:
-        notifier.account_was_told(shown_name(pause.account), state_of(pause))
+        tell = notifier.account_was_told if pause.told else notifier.account_changed
+        tell(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
             market=place,

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
-from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.order import Order
 from daemon.conversion.sources import Wanted
 from daemon.crews.catalog import Catalog
@@ -34,6 +34,7 @@ from daemon.operator import Operator
 from daemon.supervision.supervisor import ChildSnapshot, State
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie, parse_cookie
+from tests.fakes.limits import desk_limits
 
 HASH = SecretStr(hash_password("correct horse"))
 COOKIE = "SPC_U=4711; SPC_EC=.secret"
@@ -85,7 +86,7 @@ class Parts:
         self.portal = Portal()
         self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
-        self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, DeskLimits()))
+        self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, desk_limits()))
         self.states = {"vault": State.RUNNING, "conversion": State.RUNNING}
         self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())
         self.operator = Operator(

@@ -31,6 +31,10 @@ _SHOWN = 12
 is needed to pass for its cookie among the remembered links."""
 
 
+MOST_EARNERS = 16
+"""Cookies of an account of which it is known who earns by their links."""
+
+
 class Standing(StrEnum):
     """How an account stands, as far as the portal's last answer told."""
 
@@ -61,7 +65,7 @@ class AccountState:
 
 
 AccountChanged = Callable[["Account"], None]
-"""Called with an account that stands otherwise than before."""
+"""Called with an account that stands otherwise than before, or by one more cookie's fault."""
 
 
 def tell_nobody(_account: Account) -> None:
@@ -90,7 +94,8 @@ class Account:
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._resting: str | None = None  # of the one whose product data was refused
         self._products_rest_until = -inf  # on trio's clock
-        self._earner: str | None = None  # who earns by its links, once that was seen
+        self._earners: dict[str | None, str] = {}
+        """Who earns by the links that were made with a cookie, by its digest."""
 
     @classmethod
     def paused_before(cls, pause: Pause, changed: AccountChanged) -> Account:
@@ -98,7 +103,7 @@ class Account:
         account = cls(pause.account, changed)
         account.check = HumanCheck()
         account.state = state_of(pause)
-        account._troubled = [pause.cookie]
+        account._troubled = [pause.cookie, *pause.more_cookies]
         logger.warning("account %s is still paused", account.shown)
         return account
 
@@ -107,12 +112,16 @@ class Account:
         """Its pause, for who keeps it; None when it has none."""
         if self.check is None:
             return None
-        return Pause(self.name, self._troubled[0], self.state.since)
+        first, *more = self._troubled
+        return Pause(self.name, first, self.state.since, more_cookies=tuple(more))
 
     @property
-    def untroubled(self) -> bool:
-        """There is nothing to be remembered of it but who earns, which its next links tell."""
-        return self.state.standing is Standing.ACTIVE and not self.products_rest
+    def to_remember(self) -> int:
+        """The more, the worse it is to forget: a pause is a promise, a lost session is told of by
+        the next submit, and of one without trouble there is only who earns."""
+        if self.check is not None:
+            return 2
+        return int(self.state.standing is not Standing.ACTIVE or self.products_rest)
 
     @property
     def products_rest(self) -> bool:
@@ -129,6 +138,7 @@ class Account:
             self._stand(Standing.PAUSED, cookie, str(check))
         elif (digest := _digest(cookie)) not in self._troubled:
             self._troubled.append(digest)
+            self._changed(self)
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
         """Noted for the owner. A pause outlasts it."""
@@ -140,23 +150,28 @@ class Account:
         if self.state.standing is Standing.SESSION_LOST:
             self._end_trouble()
 
-    def own(self, rows: Sequence[Row]) -> list[Row]:
+    def own(self, rows: Sequence[Row], cookie: Cookie | None) -> list[Row]:
         """`rows`, with an unknown error in the place of each that earns for somebody else.
 
         Only the long links tell by which name the portal knows an account. So the first that are
-        made count, and of several names among these the most frequent.
+        made with a cookie count, and of several names among these the most frequent. Another cookie
+        tells nothing of this one: that it names the same user is its own word.
         """
         names = [earner(row.long_link) if row.long_link else None for row in rows]
-        if self._earner is None:
-            self._earner = max(filter(None, names), key=names.count, default=None)
-        foreign = set(filter(None, names)) - {self._earner}
+        known = self._earners.pop(_digest(cookie), None)
+        own = known or max(filter(None, names), key=names.count, default=None)
+        if own is not None:
+            while len(self._earners) >= MOST_EARNERS:
+                del self._earners[next(iter(self._earners))]
+            self._earners[_digest(cookie)] = own  # the last place: the most recently used
+        foreign = set(filter(None, names)) - {own}
         if foreign:
             logger.warning(
                 "account %s: links that earn for %s, not for %s, are not given out; if both are "
                 "the account's own, smartlinkd account clear has it seen anew",
                 self.shown,
                 ", ".join(sorted(foreign)),
-                self._earner,
+                own,
             )
         return [
             UNKNOWN_ROW if name in foreign else row for name, row in zip(names, rows, strict=True)
@@ -171,7 +186,7 @@ class Account:
         """The owner says that all is well: forget all trouble, and who has earned so far. True when
         there was a pause or a lost session.
         """
-        self._earner = None
+        self._earners.clear()
         return self._end_trouble()
 
     def cookie_synced(self, cookie: Cookie) -> None:

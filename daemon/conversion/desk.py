@@ -66,14 +66,14 @@ OWN_ACCOUNT = "open api"
 class DeskLimits:
     """The desk's bounds: seconds, numbers of links, numbers of remembered results."""
 
-    patience: float = 60.0  # for a request, waiting included
-    chunk: int = 5
-    queue: int = 32
-    remember: float = 86_400.0
-    remember_limit: int = 10_000
-    products_remember: float = 600.0
-    products_remember_limit: int = 10_000
-    products_rest: float = 900.0  # after product data was refused
+    patience: float  # for a request, waiting included
+    chunk: int
+    queue: int
+    remember: float
+    remember_limit: int
+    products_remember: float
+    products_remember_limit: int
+    products_rest: float  # after product data was refused
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ class _Desk:
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
             made = await self._links.create(cookie, products, sub_ids, wanted)
-        rows = self._line(cookie).account.own(made)
+        rows = self._line(cookie).account.own(made, cookie)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
                 self._rows.put((_whose(cookie), product, sub_ids), row)

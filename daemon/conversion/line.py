@@ -307,8 +307,8 @@ class Lines:
     is told of those that stand otherwise than before.
 
     `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
-    Of the others one without trouble goes first (only who earns is forgotten with it), then the one
-    not asked for the longest.
+    Of the others one without trouble goes first (only who earns is forgotten with it), one that is
+    paused last, and among the same the one not asked for the longest.
     """
 
     def __init__(
@@ -381,8 +381,8 @@ class Lines:
             for name in self._accounts
             if name not in self._lines or not self._lines[name].working
         ]
-        # A stable sort: among the untroubled and among the others the longest unused is first.
-        at_rest.sort(key=lambda name: not self._accounts[name].untroubled)
+        # A stable sort: among those with the same to lose the longest unused is first.
+        at_rest.sort(key=lambda name: self._accounts[name].to_remember)
         for name in at_rest[:surplus]:
             del self._accounts[name]
             self._lines.pop(name, None)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from math import inf
 from pathlib import Path
 from typing import Final, Literal
@@ -42,11 +44,15 @@ _STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 @model(frozen=True, config=_STRICT)
 class Pause:
-    """A paused account: its name, the digest of the cookie that was in trouble, and since when."""
+    """A paused account: its name, the digest of the cookie that was in trouble first, since when,
+    and the digests of those that came into it while they were under way already. `told` is whether
+    the owner knows."""
 
     account: str
     cookie: str | None
     since: AwareDatetime
+    more_cookies: tuple[str | None, ...] = ()
+    told: bool = False
 
 
 @model(frozen=True, config=_STRICT)
@@ -75,7 +81,21 @@ class Pauses:
 
     def keep(self, pauses: Sequence[Pause]) -> None:
         """These are all that there are now. Does not wait."""
-        self._wanted = tuple(pauses)
+        told = {(each.account, each.since) for each in self._wanted if each.told}
+        self._wanted = tuple(
+            replace(each, told=(each.account, each.since) in told) for each in pauses
+        )
+        self._look()
+
+    def owner_knows(self, account: str, since: datetime) -> None:
+        """The owner was told of the pause since then, of the account that is shown so. Not waited
+        for either: who is killed before that is on the disk tells it once more."""
+        self._wanted = tuple(
+            replace(each, told=True)
+            if each.since == since and each.account.startswith(account)
+            else each
+            for each in self._wanted
+        )
         self._look()
 
     def stop(self) -> None:
@@ -103,7 +123,8 @@ class Pauses:
         too_soon = trio.current_time() < self._again_at and not self._stopping
         if wanted == self._saved or (wanted == self._refused and too_soon):
             return
-        content = _SAVED.dump_json(_Saved(1, wanted)) + b"\n"
+        # Without what is as usual, the file is one that earlier versions can read.
+        content = _SAVED.dump_json(_Saved(1, wanted), exclude_defaults=True) + b"\n"
         try:
             await on_thread(replace_file, self._path, content)
         except (NotSaved, NoThread) as error:

@@ -35,6 +35,9 @@ WAITS: Final = Backoff(first=5.0, longest=60.0)
 
 ENDED: Final = "the daemon has ended"
 
+AccountTold = Callable[[str, datetime], None]
+"""Called with an account, by its shown name, and since when it stands as the owner now knows."""
+
 
 class Notifier:
     """What others hold. Its methods are cheap, never wait, and may be called before it runs."""
@@ -44,11 +47,13 @@ class Notifier:
         ways: Sequence[Way],
         place: Place,
         *,
+        told: AccountTold,
         chance: random.Random | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`told` hears what the owner has been told of accounts, by one of the `ways` at least."""
         chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self._tellers = [_Teller(way, place, Board(), chance) for way in ways]
+        self._tellers = [_Teller(way, place, Board(), told, chance) for way in ways]
         self._wall = wall
 
     def __bool__(self) -> bool:
@@ -127,10 +132,13 @@ def _of_account(account: str, state: AccountState) -> Notice:
 class _Teller:
     """One way, and what is to be told by it."""
 
-    def __init__(self, way: Way, place: Place, board: Board, chance: random.Random) -> None:
+    def __init__(
+        self, way: Way, place: Place, board: Board, told: AccountTold, chance: random.Random
+    ) -> None:
         self._way = way
         self._place = place
         self._board = board
+        self._told = told
         self._chance = chance
         self._news = trio.Event()
         self._ending = trio.Event()
@@ -193,6 +201,8 @@ class _Teller:
                     await self._ending.wait()
             else:
                 logger.info("%s: told that %s", self._way.name, notice.text)
+                if notice.account:
+                    self._told(notice.account, notice.since)
                 return
 
     async def _once(self, body: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from daemon.conversion.account import Standing
-from daemon.operator import AccountReport, BrowserReport, PartReport, StatusReport
+from daemon.operator import NOT_USED_YET, AccountReport, BrowserReport, PartReport, StatusReport
 from daemon.supervision.supervisor import ChildSnapshot, State
 
 TELLER: Final = "service manager"
@@ -35,7 +35,8 @@ def _parts(report: StatusReport) -> Iterator[str]:
         yield _browser(report.browser)
         if report.cookie is None and report.accounts is not None:
             yield "no cookie is stored"
-    yield from (_account(each) for each in report.accounts or () if each.state != Standing.ACTIVE)
+    well = (Standing.ACTIVE, NOT_USED_YET)
+    yield from (_account(each) for each in report.accounts or () if each.state not in well)
     running = sum(crew.running for crew in report.crews)
     waiting = sum(crew.waiting for crew in report.crews)
     if report.crews:

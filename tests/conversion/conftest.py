@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 import trio
 
-from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
 from daemon.conversion.sources import Wanted
@@ -25,6 +25,7 @@ from daemon.marketplace.links import Product, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie, parse_cookie
+from tests.fakes.limits import desk_limits
 
 T = TypeVar("T")
 
@@ -259,7 +260,7 @@ class Bench:
 
     def make(self, **limits: Any) -> Desk:
         """The desk, not yet running. `limits` are those of `DeskLimits`."""
-        setup = DeskSetup(VN, self.links, self.products, self.resolver, DeskLimits(**limits))
+        setup = DeskSetup(VN, self.links, self.products, self.resolver, desk_limits(**limits))
         if self.pauses is not None:
             setup = replace(setup, paused=self.pauses.kept, keep=self.pauses.keep)
         self._desk = Desk(setup)

@@ -8,13 +8,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.account import Account
+from daemon.conversion.account import MOST_EARNERS, Account
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.codes import FailCode
+from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Bench
 
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=x")
 FAILED = Row(None, None, FailCode.INVALID_LINK)
 
 
@@ -27,31 +29,55 @@ def made(number: int, name: str | None = "an_17") -> Row:
 def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> None:
     account = Account("1001")
     rows = [made(1), FAILED, made(2), made(3, None)]
-    assert account.own(rows) == rows
-    assert account.own(rows[2:]) == rows[2:]
+    assert account.own(rows, COOKIE) == rows
+    assert account.own(rows[2:], COOKIE) == rows[2:]
     assert caplog.records == []
 
 
 def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
     account = Account("1001")
-    account.own([made(1)])
-    assert account.own([made(2, "an_99"), made(3)]) == [UNKNOWN_ROW, made(3)]
+    account.own([made(1)], COOKIE)
+    assert account.own([made(2, "an_99"), made(3)], COOKIE) == [UNKNOWN_ROW, made(3)]
     assert "earn for an_99, not for an_17" in caplog.text
-    assert account.own([made(4)]) == [made(4)]
+    assert account.own([made(4)], COOKIE) == [made(4)]
 
 
 @pytest.mark.parametrize("names", [("an_99", "an_17", "an_17"), ("an_17", "an_99")])
 def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
     rows = [made(number, name) for number, name in enumerate(names, start=1)]
     own = [UNKNOWN_ROW if name == "an_99" else row for name, row in zip(names, rows, strict=True)]
-    assert Account("1001").own(rows) == own
+    assert Account("1001").own(rows, COOKIE) == own
 
 
 def test_the_owner_has_it_seen_anew() -> None:
     account = Account("1001")
-    account.own([made(1)])
+    account.own([made(1)], COOKIE)
     account.clear()
-    assert account.own([made(2, "an_99")]) == [made(2, "an_99")]
+    assert account.own([made(2, "an_99")], COOKIE) == [made(2, "an_99")]
+
+
+async def test_what_another_cookie_of_the_same_user_earns_for_tells_nothing(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    own, forged = bench.cookie, parse_cookie("SPC_U=1001; SPC_EC=of-another-session")
+    bench.links.script = [[made(1, "an_99")], [made(2)], [made(3, "an_99")], [made(4)]]
+    codes = []
+    for number, cookie in enumerate((forged, own, own, own), start=1):
+        codes.append(await bench.codes(bench.link(number), cookie=cookie))
+    assert codes == [[0], [0], [-1], [0]]
+
+
+def test_of_so_many_cookies_it_is_known_and_the_longest_unused_is_forgotten() -> None:
+    account = Account("1001")
+    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_EARNERS)]
+    for cookie in cookies:
+        account.own([made(1)], cookie)
+    account.own([made(2)], cookies[0])
+    account.own([made(3)], COOKIE)
+    foreign = [made(4, "an_99")]
+    assert account.own(foreign, cookies[0]) == [UNKNOWN_ROW]
+    assert account.own(foreign, cookies[1]) == foreign
 
 
 async def test_it_is_not_remembered_either(

@@ -167,6 +167,7 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause(line: Line) -> None
         assert line.account.state.standing is Standing.PAUSED
     assert line.account.paused is not None
     assert line.account.paused.cookie == COOKIE.digest
+    assert line.account.paused.more_cookies == (RENEWED.digest,)
     line.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"))
     assert line.account.state.standing is Standing.ACTIVE
 

@@ -121,6 +121,13 @@ async def test_an_account_without_trouble_goes_before_one_with(lines: Lines, tro
     assert list(lines.states()) == ["a", "c", "d"]
 
 
+async def test_a_pause_goes_last(lines: Lines) -> None:
+    lines.of("a").pause(HumanCheck(), None)
+    for account in "bcd":
+        lines.of(account).account.lost_session(SessionLost(), None)
+    assert list(lines.states()) == ["a", "c", "d"]
+
+
 async def test_among_accounts_with_trouble_the_longest_unused_goes(lines: Lines) -> None:
     for account in "abcd":
         lines.of(account).pause(HumanCheck(), None)

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion import pauses as module
-from daemon.conversion.account import Standing
+from daemon.conversion.account import Account, Standing
 from daemon.conversion.pauses import FILE, RETRY, Pause, Pauses
 from daemon.marketplace.errors import HumanCheck
 from daemon.state import NotSaved, StateUnusable, replace_file
@@ -260,6 +261,46 @@ async def test_the_next_daemon_goes_on_with_a_pause(
     assert await bench.codes(bench.link(2)) == [0]
     await write_out(bench.pauses)
     assert Pauses(tmp_path).kept == ()
+
+
+async def test_no_cookie_that_has_met_a_check_ends_the_pause_in_the_next_daemon_either(
+    tmp_path: Path,
+) -> None:
+    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("one", "another", "new")]
+    pauses = Pauses(tmp_path)
+    account = Account("1001", lambda each: pauses.keep([each.paused] if each.paused else []))
+    for cookie in cookies[:2]:  # the second was under way when the first met it
+        account.pause(HumanCheck(), cookie)
+    await write_out(pauses)
+
+    (kept,) = Pauses(tmp_path).kept
+    again = Account.paused_before(kept, lambda _: None)
+    standing = []
+    for cookie in cookies:
+        again.cookie_synced(cookie)
+        standing.append(again.state.standing)
+    assert standing == [Standing.PAUSED, Standing.PAUSED, Standing.ACTIVE]
+
+
+async def test_whether_the_owner_knows_of_a_pause_is_there_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    first = Pauses(tmp_path)
+    first.keep([ONE, OTHER])
+    await write_out(first)
+    as_before = (tmp_path / FILE).read_bytes()
+    assert b"told" not in as_before  # an earlier version can read it
+    first.owner_knows("1001", OTHER.since)  # of another pause of its
+    await write_out(first)
+    assert (tmp_path / FILE).read_bytes() == as_before
+    first.owner_knows("1001", ONE.since)
+    first.keep([OTHER, ONE])
+    await write_out(first)
+    assert Pauses(tmp_path).kept == (OTHER, replace(ONE, told=True))
+    later = replace(ONE, since=OTHER.since)  # it was paused anew
+    first.keep([later])
+    await write_out(first)
+    assert Pauses(tmp_path).kept == (later,)
 
 
 async def test_the_owner_ends_a_pause_of_the_daemon_before(

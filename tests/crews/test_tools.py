@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
+from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.sources import Wanted
 from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
@@ -22,6 +22,7 @@ from daemon.marketplace.markets import market
 from daemon.marketplace.products import FIELD_NAMES, ProductData
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie
+from tests.fakes.limits import desk_limits
 
 LINK = "https://shopee.vn/a-thing-i.7.1"
 OTHER = "https://shopee.vn/a-thing-i.7.2"
@@ -72,7 +73,11 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
     """`convert_links`, over a desk and a vault that run."""
     desk = Desk(
         DeskSetup(
-            market=market("vn"), links=source, products=source, resolver=source, limits=DeskLimits()
+            market=market("vn"),
+            links=source,
+            products=source,
+            resolver=source,
+            limits=desk_limits(),
         )
     )
     vault = Vault()
@@ -100,7 +105,7 @@ def source() -> Source:
 
 def test_the_names_are_those_of_the_tools() -> None:
     source = Source(needs_cookie=True)
-    desk = Desk(DeskSetup(market("vn"), source, source, source, DeskLimits()))
+    desk = Desk(DeskSetup(market("vn"), source, source, source, desk_limits()))
     assert set(tools(desk, Vault())) == TOOL_NAMES
 
 

@@ -62,12 +62,13 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, TextIO]) ->
     assert os.get_blocking(stream.fileno())  # it is the shell's, too
 
 
-def test_a_pipe_whose_reader_has_gone_is_not_waited_for() -> None:
+def test_a_pipe_whose_reader_has_gone_is_not_waited_for(capfd: pytest.CaptureFixture[str]) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         logs.set_up("info", stream, {})
         os.close(reading)
         logger.info("to nobody")
+    assert capfd.readouterr().err == ""  # it is nobody's fault, and nothing to tell of elsewhere
 
 
 def test_a_terminal_that_was_halted_is_not_waited_for() -> None:

@@ -57,8 +57,19 @@ def way() -> Played:
     return Played()
 
 
-def notifier(*ways: Way) -> Notifier:
-    return Notifier(ways, Place("here", "/state"), chance=random.Random(1), wall=lambda: NOON)
+Known = list[tuple[str, datetime]]
+
+
+def notifier(*ways: Way, known: Known | None = None) -> Notifier:
+    """`known` is what the owner has been told of accounts."""
+    known = [] if known is None else known
+    return Notifier(
+        ways,
+        Place("here", "/state"),
+        told=lambda *account: known.append(account),
+        chance=random.Random(1),
+        wall=lambda: NOON,
+    )
 
 
 async def settle() -> None:
@@ -325,6 +336,21 @@ async def test_a_pause_that_an_earlier_daemon_told_of_is_not_told_again_but_its_
     made.account_changed("7", ACTIVE)
     await settle()
     assert way.events == ["account_back"]
+
+
+async def test_what_the_owner_knows_of_accounts_is_told_once_it_has_worked(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    known: Known = []
+    way = Played("notify.played", NotTold("it is down"))
+    made = notifier(way, known=known)
+    await nursery.start(made.run)
+    made.account_changed("7", PAUSED)
+    made.disk_full(True)
+    await settle()
+    assert (len(way.told), known) == (1, [])
+    await trio.sleep(DISTANCE)
+    assert (way.events[1:], known) == (["account_paused", "disk_full"], [("7", PAUSED.since)])
 
 
 def test_without_a_way_it_is_nothing() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.state import ACCOUNTS_KEPT, MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
@@ -37,6 +38,9 @@ async def test_a_submit_that_fails_is_over_all_the_same() -> None:
 
 async def test_holding_back_ends_when_the_sandbox_closes(autojump_clock: object) -> None:
     state = State(Origins("p", "s", "x"), rows=5, hold=1e9)
-    state.closing.set()
+    with trio.move_on_after(1e6) as patience:
+        await state.hold_back()
+    assert patience.cancelled_caught
 
+    state.closing.set()
     await state.hold_back()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from daemon.operator import (
+    NOT_USED_YET,
     AccountReport,
     BrowserReport,
     CookieReport,
@@ -117,6 +118,7 @@ def account(state: str, reason: str | None = None) -> AccountReport:
         ),
         (report(browser=browser()), "All parts run; browser ready"),
         (report(accounts=[account("active")]), "All parts run"),
+        (report(accounts=[account(NOT_USED_YET)]), "All parts run"),
         (
             report(accounts=[account("paused", "the portal asks for a person")]),
             "All parts run; account 4711 paused since 2026-05-04 03:02 UTC: "
