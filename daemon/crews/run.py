@@ -178,7 +178,8 @@ class Run:
             self._stage.cancel()
 
     def leave_off(self) -> None:
-        """Have its worker end, and record nothing: the next start decides what becomes of it."""
+        """Have its worker end, and record nothing, unless it was cut short before: the next start
+        decides what becomes of it."""
         self._left_off = True
         self._stage.cancel()
         self._hurry()
@@ -254,7 +255,7 @@ class Run:
 
     async def _run(self, execution: Execution | NewExecution) -> None:
         """Let a worker do it. It comes to an end, unless it is left off."""
-        if self._left_off:
+        if self._left_off and self._cut is None:
             return
         try:
             if self._entered is None:
@@ -327,7 +328,7 @@ class Run:
 
     def _cut_ending(self, how: str | None) -> Ending | None:
         """The end of one that was not let come to its own; `how` is what became of its worker."""
-        if self._left_off:
+        if self._left_off and self._cut is None:
             return None
         cut = self._cut or failure(Status.TIMED_OUT, self._too_late())
         return cut if how is None else replace(cut, error=f"{cut.error}; {how}")

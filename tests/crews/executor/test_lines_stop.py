@@ -146,11 +146,11 @@ async def test_who_stops_first_and_goes_away_has_stopped_it(
     await house.gate.reaches(1)
     async with trio.open_nursery() as askers:
         askers.start_soon(house.stop_one, kickoff_id, "an")
-        await all_asked(house, kickoff_id)
+        await house.all_asked(kickoff_id)
         askers.cancel_scope.cancel()
     async with trio.open_nursery() as askers:
         askers.start_soon(house.stop_one, kickoff_id)
-        await all_asked(house, kickoff_id)
+        await house.all_asked(kickoff_id)
         mock_clock.jump(1)
     end = await house.look(kickoff_id)
     assert (end.status, end.error) == (
@@ -197,7 +197,7 @@ async def test_many_who_wait_for_a_stop_hold_up_nobody(
     async with trio.open_nursery() as askers:
         for _ in range(200):
             askers.start_soon(house.stop_one, kickoff_id)
-        await all_asked(house, kickoff_id)
+        await house.all_asked(kickoff_id)
         other = await house.kickoff(crew="other")
         assert (await house.end_of(other, "other")).state is State.SUCCESS
         await house.comes_to_rest("other")  # its worker's end has its own time, which would jump
@@ -205,10 +205,3 @@ async def test_many_who_wait_for_a_stop_hold_up_nobody(
             mock_clock.jump(1)
             await wait_all_tasks_blocked()
     assert (await house.look(kickoff_id)).status is Status.STOPPED
-
-
-async def all_asked(house: House, kickoff_id: str) -> None:
-    """Wait until those who stop something have come as far as they can."""
-    await wait_all_tasks_blocked()
-    await house.look(kickoff_id)  # behind their own look, since the journal answers in turn
-    await wait_all_tasks_blocked()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import trio
 from daemon.crews.crew import BrokenCrew
 from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN, CrewLoad
 from daemon.crews.run import Run
-from daemon.errors import Invalid
+from daemon.errors import Invalid, Unavailable
 from daemon.journal.model import State, Status, WebhookTarget
 
 if TYPE_CHECKING:
@@ -74,6 +75,31 @@ async def test_what_was_running_is_run_again_where_its_crew_says_so(
     assert story.count("crew_kickoff_started") == 2
     assert story.count("crew_execution_requeued") == 1
     assert (await house.story(ids[2])).count("crew_execution_requeued") == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_one_that_was_being_stopped_is_stopped_whoever_still_waits_for_that(
+    open_house: OpenHouse, crew: MakeCrew, nursery: trio.Nursery, *, waits: bool
+) -> None:
+    again = crew(on_restart="rerun", grace=1.0)
+    house = await open_house(again)
+    kickoff_id = await house.kickoff("started", "deaf", "call gate", "hang")
+    await house.gate.reaches(1)
+    asked = trio.CancelScope()
+
+    @nursery.start_soon
+    async def stop() -> None:
+        with asked, suppress(Unavailable):
+            await house.stop_one(kickoff_id)
+
+    await house.all_asked(kickoff_id)
+    if not waits:
+        asked.cancel()
+    await house.stop()
+
+    house = await open_house(again)
+    assert (await house.look(kickoff_id)).status is Status.STOPPED
+    assert "crew_execution_requeued" not in await house.story(kickoff_id)
 
 
 async def test_one_about_which_a_human_was_asked_is_asked_again(
