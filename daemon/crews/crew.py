@@ -62,14 +62,16 @@ class Crew:
 class BrokenCrew:
     """An entry that cannot run, and why.
 
-    `name` is None when that is what is wrong with it. `users` and `bind` are what could be read:
-    who held a token still gets an answer, and still sees what ran before.
+    `name` is None when that is what is wrong with it. The last three are what could be read: who
+    held a token still gets an answer, and still sees what ran before; and what was interrupted is
+    run again, once it is mended, where it says so.
     """
 
     name: str | None
     problems: tuple[Problem, ...]
     users: tuple[str, ...] = ()
     bind: Bind | None = None
+    on_restart: Literal["fail", "rerun"] = "fail"
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ class Lines:
         self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
         self._without_worker = WithoutWorker(workplace, errands)
+        self._putting_back: dict[str, trio.Event] = {}
+        """Broken crews of which some are, by name."""
 
     # Beginning and end
 
@@ -138,20 +140,39 @@ class Lines:
                 run.leave_off()
 
     def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
-        """What becomes of executions whose crew cannot run: those that wait, wait for a start at
-        which a broken one is mended."""
+        """What becomes of executions whose crew cannot run: those that wait, and those that it runs
+        again, wait for a start at which a broken one is mended."""
         is_gone = self._catalog.is_gone(crew)
-        begun = [each.id for each in executions if each.state is not State.PENDING]
+        begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
-        why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
-        self._without_worker.begin(begun, Status.INTERRUPTED, why)
+        if any(each.name == crew and each.on_restart == "rerun" for each in self._catalog.broken):
+            waiting += [each.id for each in begun]
+            self._putting_back[crew] = trio.Event()
+            self._errands.start_soon(self._put_back, crew, begun)
+        else:
+            why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
+            ids = [each.id for each in begun]
+            self._without_worker.begin(ids, Status.INTERRUPTED, why)
         if is_gone:
             self._without_worker.begin(waiting, Status.INTERRUPTED, NEVER_RUN)
         elif waiting:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
 
+    async def _put_back(self, crew: str, begun: Sequence[Summary]) -> None:
+        """Put these back to their beginning; who looks for what waits for the crew comes after."""
+        for each in begun:
+            await self._again("rerun", each)
+        self._putting_back.pop(crew).set()
+
+    async def _are_put_back(self, crew: str) -> None:
+        """Wait until nothing of a crew is being put back."""
+        if (under_way := self._putting_back.get(crew)) is not None:
+            await under_way.wait()
+
     async def _leave_gone(self) -> None:
         """End what has waited for a crew that had no line, and that is gone by a reload."""
+        for crew in list(self._putting_back):
+            await self._are_put_back(crew)
         ending = self._without_worker.ids  # which may be written down by the time that we know
         found = await self._workplace.insist("a reload", self._journal.unfinished)
         ending |= self._without_worker.ids
@@ -169,7 +190,9 @@ class Lines:
         async with line.door:
             task_status.started()
             for execution in executions:
-                if execution.state is not State.PENDING and not await self._again(line, execution):
+                if execution.state is not State.PENDING and not await self._again(
+                    line.crew.on_restart, execution
+                ):
                     continue
                 line.waiting[execution.id] = None
                 self._start_more(line)
@@ -177,6 +200,7 @@ class Lines:
     async def _take_up_mended(self, line: Line) -> None:
         """Go on with what has waited for this crew since before it had a line. Closes its door."""
         try:
+            await self._are_put_back(line.crew.name)
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
             ending = self._without_worker.ids
             found = await self._workplace.insist("going on", self._journal.unfinished)
@@ -206,9 +230,9 @@ class Lines:
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
 
-    async def _again(self, line: Line, interrupted: Summary) -> bool:
+    async def _again(self, on_restart: str, interrupted: Summary) -> bool:
         """Put it back to its beginning, or end it, as its crew says."""
-        rerun = line.crew.on_restart == "rerun"
+        rerun = on_restart == "rerun"
         if not rerun or await self._reruns(interrupted.id) >= MAX_RERUNS:
             why = TOO_OFTEN if rerun else INTERRUPTED
             await self._without_worker.end(interrupted.id, Status.INTERRUPTED, why)
@@ -354,17 +378,17 @@ class Lines:
 
     async def _settled_line(self, crew: str) -> Line | None:
         """A crew's line, when nothing is on its way into it."""
-        line = self._lines.get(crew)
-        if line is not None:
-            with trio.move_on_after(TO_END) as patience:
+        with trio.move_on_after(TO_END) as patience:
+            await self._are_put_back(crew)
+            if (line := self._lines.get(crew)) is not None:
                 async with line.door:
                     pass
-            if patience.cancelled_caught:
-                raise Unavailable(
-                    "what this crew has in hand is being taken up, which waits for the disk; "
-                    "nothing was stopped, try again",
-                    retry_after=5,
-                )
+        if patience.cancelled_caught:
+            raise Unavailable(
+                "what this crew has in hand is being taken up, which waits for the disk; nothing "
+                "was stopped, try again",
+                retry_after=5,
+            )
         return line
 
     async def _waits_for_a_crew(self, kickoff_id: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew
 from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN, CrewLoad
 from daemon.crews.run import Run
@@ -192,6 +193,40 @@ async def test_those_of_a_broken_crew_wait_until_it_is_mended(
     house = await open_house(crew("old"))
     house.gate.open()
     assert (await house.end_of(waits, "old")).state is State.SUCCESS
+
+
+async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    again = crew("old", on_restart="rerun", max_running=2)
+    house = await open_house(again)
+    ids = [await house.kickoff(*WAITS, crew="old") for _ in range(3)]
+    await house.gate.reaches(2)
+    await house.kill()
+
+    broken = BrokenCrew("old", (), on_restart="rerun")
+    house = await open_house(broken=(broken,))
+    await house.stop_one(ids[0], crew="old")
+    assert (await house.end_of(ids[0], "old")).status is Status.STOPPED
+    assert [(await house.look(each, "old")).state for each in ids[1:]] == [State.PENDING] * 2
+    house.gate.open()
+    await house.executor.take(Catalog({"old": again}))
+    for each in ids[1:]:
+        assert (await house.end_of(each, "old")).state is State.SUCCESS
+    assert (await house.story(ids[1])).count("crew_execution_requeued") == 1
+
+
+async def test_those_of_a_broken_crew_are_ended_when_it_is_taken_out(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("old", on_restart="rerun"))
+    kickoff_id = await house.kickoff(*WAITS, crew="old")
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(broken=(BrokenCrew("old", (), on_restart="rerun"),))
+    await house.executor.take(Catalog({}))
+    assert (await house.end_of(kickoff_id, "old")).error == NEVER_RUN
 
 
 async def test_those_of_a_crew_that_a_nameless_one_may_be_wait_until_it_is_mended(
