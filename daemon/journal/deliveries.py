@@ -97,7 +97,11 @@ def due(
     but: Collection[int] = (),
     besides: Collection[str] = (),
 ) -> list[Delivery]:
-    """The first of each webhook, when due at `now`, longest due first.
+    """The first of each target, when due at `now`, longest due first.
+
+    A target is one address for one kind of calls of an execution: when it has another credential or
+    other events from some time on, which is another row, that one comes after what was queued for
+    the one before.
 
     At most `limit`, and fewer when they are large. Without the deliveries `but`, and those to an
     address at one of the origins `besides`.
@@ -114,6 +118,12 @@ def due(
         CROSS JOIN executions ON executions.sequence = deliveries.execution
         WHERE due_at <= ? AND origin NOT IN ({_marks(besides)})
         AND first.delivery NOT IN ({_marks(but)})
+        AND NOT EXISTS (
+            SELECT 1 FROM webhooks AS other
+            JOIN first_deliveries AS before ON before.webhook = other.number
+            WHERE other.execution = webhooks.execution AND other.kind = webhooks.kind
+            AND other.url = webhooks.url AND before.delivery < first.delivery
+        )
         ORDER BY due_at, first.delivery
         LIMIT ?
         """,  # noqa: S608 - see above

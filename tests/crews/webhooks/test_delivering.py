@@ -18,7 +18,7 @@ from pydantic import SecretBytes, SecretStr
 from daemon.crews.webhooks import actor, sending
 from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
-from daemon.journal.model import Change, WebhookTarget
+from daemon.journal.model import Change, NewDelivery, WebhookTarget
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
 from tests.fakes.scrape import observed
@@ -116,6 +116,27 @@ async def test_a_call_that_failed_is_made_again_as_it_was(
     times = [int(each["webhook-timestamp"]) for each in headers]
     assert times == sorted(set(times))
     assert len({each["webhook-signature"] for each in headers}) == 3
+
+
+async def test_what_has_a_new_credential_waits_behind_a_failed_call_with_the_old_one(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.append(behave.answer(503))
+    old = WebhookTarget("task", receiver.url(), auth=SecretStr("Bearer old"))
+    new = WebhookTarget("task", receiver.url(), auth=SecretStr("Bearer new"))
+    execution_id = await desk.execution(old)
+    await desk.queue(execution_id, old, b"first")
+    call = NewDelivery(new, b"second", desk.wall())
+    await desk.journal.record(execution_id, Change(webhooks=(new,)), (), [call])
+    await desk.begin()
+    await attempts(desk, 1)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert receiver.bodies == [b"first"]
+    mock_clock.jump(5)
+    await desk.done()
+    assert receiver.bodies == [b"first", b"first", b"second"]
+    credentials = [each.headers["authorization"] for each in receiver.received]
+    assert credentials == ["Bearer old", "Bearer old", "Bearer new"]
 
 
 async def test_what_waits_behind_a_failed_call_waits_on(
