@@ -58,8 +58,8 @@ S = TypeVar("S", bound=Summary)
 QUEUE = 256
 """Kickoffs, stops and resumes that may wait, over all crews."""
 AT_ONCE = 512
-"""Questions worked on at a time; more connections than that are not served. A stop takes as long as
-its worker, and many of them must not be what another crew's kickoff waits for."""
+"""Questions worked on at a time. A stop takes as long as its worker, and many of them must not be
+what another crew's kickoff waits for: so this is more than all that may be (`STOPS_AT_ONCE`)."""
 
 
 class Executor:

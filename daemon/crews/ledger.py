@@ -180,19 +180,26 @@ class Ledger:
     ) -> Entry:
         """A human has answered. `webhooks` take the place of those of their kinds.
 
-        The journal may refuse them: `accept` says that it has not.
+        From now on nobody is asked. The journal may refuse the webhooks: then there is `refused`,
+        and else `accept`, from which on what is said goes to them.
         """
+        asked, self._asked = self._asked, None
         subject = _with(self.subject, webhooks)
         change = Change(status=Status.RUNNING, current_task=self._latest())
         if webhooks:
             change["webhooks"] = subject.webhooks
-        data: JsonValue = {"task_id": self._asked, "approved": approved}
+        data: JsonValue = {"task_id": asked, "approved": approved}
         return _entry(subject, change, NewEvent("human_feedback_received", now, data))
 
     def accept(self, webhooks: Sequence[WebhookTarget]) -> None:
         """The answer that came with `webhooks` is recorded."""
-        self._asked = None
         self.subject = _with(self.subject, webhooks)
+
+    def refused(self, task_id: str) -> Entry:
+        """The answer is not recorded, and the human still asked about this task: the one at hand,
+        whatever was said meanwhile."""
+        self._asked = task_id
+        return Entry(Change(current_task=task_id))
 
     def _task_started(self, task: TaskStarted, now: datetime) -> Entry:
         self._open[task.task_id] = _OpenTask(task, now)

@@ -42,12 +42,15 @@ from daemon.journal.model import (
 )
 from daemon.logs import Event
 from daemon.supervision.actor import Request
+from daemon.supervision.places import place
 
 logger = logging.getLogger(__name__)
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
 EVENTS_AT_ONCE = 500
+STOPS_AT_ONCE = 256
+"""Stops that wait for their workers, over all crews and all addresses that these have."""
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 
@@ -96,6 +99,7 @@ class Lines:
         self._without_worker = WithoutWorker(workplace, errands)
         self._putting_back: dict[str, trio.Event] = {}
         """Broken crews of which some are, by name."""
+        self._stops = trio.Semaphore(STOPS_AT_ONCE)
 
     # Beginning and end
 
@@ -282,6 +286,10 @@ class Lines:
 
     async def stop(self, caller: Caller, kickoff_id: str) -> None:
         """See `Executor.stop`. The execution exists, and the caller may see it."""
+        with place(self._stops, "stops"):
+            await self._stop(caller, kickoff_id)
+
+    async def _stop(self, caller: Caller, kickoff_id: str) -> None:
         by = f"user {caller.user}" if caller.user else "a holder of the crew's own token"
         line = await self._settled_line(caller.crew)
         waits = line is None and await self._waits_for_a_crew(kickoff_id)

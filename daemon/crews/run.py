@@ -400,6 +400,7 @@ class Run:
             )
         except Invalid as fault:  # its webhooks are too many; it may be answered without them
             answer.refusal = fault
+            await self._record(self._book.refused(question.task_id))
             self._question = question
             self._talk.deadline = answers_until
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -36,6 +37,7 @@ from daemon.journal.model import (
 )
 from daemon.logs import Event
 from daemon.supervision.actor import ActorRestarting
+from daemon.threads import NoThread
 from daemon.timing import histogram
 
 logger = logging.getLogger(__name__)
@@ -154,7 +156,8 @@ class Workplace:
                 return await do()
             except NoRoom as fault:
                 logger.warning("%s is held up: %s", what, fault)
-            await self.journal.look_at_disk()
+            with suppress(NoThread):  # a look that cannot be had now either is no reason to end it
+                await self.journal.look_at_disk()
             await self.journal.pause(pause)
             pause = min(LONGEST_RETRY, pause * 2)
 

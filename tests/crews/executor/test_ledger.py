@@ -194,11 +194,13 @@ def test_while_a_human_is_asked_the_task_at_hand_is_the_one_in_question() -> Non
     assert hear(book, task("c")).change["current_task"] == "c"
 
 
-def test_an_answer_that_was_not_accepted_has_changed_nothing() -> None:
+def test_an_answer_that_was_refused_has_changed_nothing() -> None:
     book = ledger(STEP)
     hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"))
     book.answered((STREAM,), approved=True, now=NOW)
-    assert hear(book, task("b")).change["current_task"] == "a"
+    assert hear(book, task("b")).change["current_task"] == "b"  # while it is being recorded
+    assert book.refused("a").change == {"current_task": "a"}
+    assert hear(book, task("c")).change["current_task"] == "a"
     assert book.subject.webhooks == (STEP,)
 
 

@@ -165,6 +165,33 @@ async def test_an_answer_that_is_cut_off_by_a_stop_is_no_success(
     assert "human_feedback_received" not in await house.story(kickoff_id)
 
 
+async def test_what_is_said_while_an_answer_is_recorded_is_of_one_that_runs(
+    house: House, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    """Its `current_task` is not a question that has been answered."""
+    told_of = ("started", "task a", "ask a", "call gate", "hear", "task b", "log it goes on")
+    kickoff_id = await house.kickoff(*told_of, "hear", "done b", "done a", "result ok")
+    await house.gate.reaches(1)
+    assert (await house.look(kickoff_id)).current_task == "a"
+    record = house.journal.record
+    answered, go_on = trio.Event(), trio.Event()
+
+    async def hold_up(*args: object) -> None:
+        if args[1].get("status") is Status.RUNNING:  # type: ignore[attr-defined]
+            answered.set()
+            await go_on.wait()
+        await record(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(house.journal, "record", hold_up)
+    nursery.start_soon(house.resume, kickoff_id)
+    await answered.wait()
+    house.gate.open()
+    await house.hears(kickoff_id, "it goes on")
+    assert (await house.look(kickoff_id)).current_task == "task b"
+    go_on.set()
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
 # Webhooks
 
 

@@ -21,6 +21,7 @@ from daemon.crews.worker import Worker
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import State, Status
+from daemon.threads import NoThread
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -102,6 +103,22 @@ async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fa
     assert [end.state for end in ends] == 3 * [State.SUCCESS]
     assert folders.asked == 3 + len(ran)
     assert len(looked) == 3  # whose disk is full, is told
+
+
+async def test_a_look_at_the_disk_that_finds_no_thread_ends_nothing(
+    disk: Disk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def look_in_vain() -> None:
+        nonlocal looks
+        looks += 1
+        raise NoThread("there is no thread to be had", retry_after=1)
+
+    monkeypatch.setattr(house.journal, "look_at_disk", look_in_vain)
+    NoFolders(monkeypatch, 2)
+    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert looks == 2
 
 
 async def test_one_whose_worker_finds_no_room_can_be_stopped(
