@@ -13,9 +13,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from itertools import chain
 from socket import socket
 
+from daemon.config import Problem, Settings
+from daemon.config.checks import open_cookie
 from daemon.config.values import Bind
 from daemon.errors import Invalid
 from daemon.service_manager.given import Descriptor
@@ -38,6 +41,15 @@ class Doors:
     def urls(self) -> tuple[str, ...]:
         """The main address, as it is called."""
         return tuple(_url(door) for door in self.main)
+
+    def exposed(self, settings: Settings) -> Iterator[Problem]:
+        """What is less protected than the configuration alone tells: the service manager's sockets
+        need not listen where that says."""
+        if not settings.server.bind.loopback:
+            return  # it has told of that
+        for door in self.main:
+            if not ip_address(door.getsockname()[0]).is_loopback:
+                yield from open_cookie(settings.cookie, f"the daemon listens at {_url(door)}")
 
     @property
     def crew_urls(self) -> dict[str, str]:

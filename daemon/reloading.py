@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +34,8 @@ from daemon.auth.actor import Auth
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
-from daemon.config.values import Bind
 from daemon.crews.catalog import Catalog, read_catalog
+from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
@@ -76,15 +76,12 @@ class Takers:
 class Reloader:
     """A supervised part: it waits for SIGHUP."""
 
-    def __init__(
-        self, reread: Reread, settings: Settings, takers: Takers, crew_binds: Mapping[str, Bind]
-    ) -> None:
-        """`settings` are those that the daemon has been started with, `crew_binds` the addresses
-        of their own that crews got then."""
+    def __init__(self, reread: Reread, settings: Settings, takers: Takers, doors: Doors) -> None:
+        """`settings` are those that the daemon has been started with, `doors` where it listens."""
         self._reread = reread
         self._settings = settings
         self._takers = takers
-        self._crew_binds = crew_binds
+        self._doors = doors
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Reload at every SIGHUP. Several that come during one reload are one more."""
@@ -108,6 +105,8 @@ class Reloader:
             logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
         await self._take(found, catalog)
+        for warning in (*found.settings.warnings, *self._doors.exposed(found.settings)):
+            logger.warning("%s", warning)
         _tell(found, catalog, self._moved(catalog))
 
     async def _take(self, found: Changes, catalog: Catalog) -> None:
@@ -126,7 +125,7 @@ class Reloader:
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""
-        here, wanted = self._crew_binds, catalog.binds()
+        here, wanted = self._doors.crew_binds, catalog.binds()
         names = [name for name in {**here, **wanted} if here.get(name) != wanted.get(name)]
         return [f"bind of crew {name}" for name in names]
 
@@ -163,8 +162,6 @@ def _tell_refused(error: ConfigError) -> None:
 
 
 def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
-    for warning in found.settings.warnings:
-        logger.warning("%s", warning)
     for broken in catalog.broken:
         for problem in broken.problems:
             logger.error("a crew cannot run: %s", problem)

@@ -112,6 +112,8 @@ async def serve(
             for problem in broken.problems:
                 logger.error("a crew cannot run: %s", problem)
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
+            for warning in doors.exposed(settings):
+                logger.warning("%s", warning)
             async with (
                 shared_guardians(),
                 PlainHttp() as http,
@@ -167,7 +169,7 @@ def _plant(
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
 
     takers = Takers(parts.auth, parts.crews, front, link, graces)
-    reloader = Reloader(reread, settings, takers, doors.crew_binds) if reread is not None else None
+    reloader = Reloader(reread, settings, takers, doors) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",
         [

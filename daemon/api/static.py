@@ -8,6 +8,7 @@ a proxy that puts the daemon under a path.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,14 @@ def serve_page(target: Quart, files: Mapping[str, str], *, policy: str) -> None:
         _serve_file(target, path, _PAGES / name, headers)
 
 
+@cache
+def _read(file: Path) -> str:
+    """Once for all apps that are ever made: a reload makes new ones, and is all or nothing."""
+    return file.read_text("utf-8")
+
+
 def _serve_file(target: Quart, path: str, file: Path, headers: Mapping[str, str]) -> None:
-    text = file.read_text("utf-8")
+    text = _read(file)
     sent = {**headers, "Content-Type": _MEDIA_TYPES[file.suffix]}
 
     async def page() -> ResponseReturnValue:

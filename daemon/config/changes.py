@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from daemon.config.checks import warnings
 from daemon.config.section import Section
 from daemon.config.settings import SECTIONS, Settings
 
@@ -53,8 +54,11 @@ def changes(old: Settings, new: Settings) -> Changes:
     if old.crews != new.crews:
         taken.append("crews")
     # SECTIONS pairs the names with what they are of.
-    settings = replace(old, **sections, crews=new.crews, warnings=new.warnings)  # type: ignore[arg-type]
-    return Changes(settings, tuple(taken), tuple(waiting))
+    settings = replace(old, **sections, crews=new.crews)  # type: ignore[arg-type]
+    # What comes of the two together, which is in neither.
+    mixed = warnings(settings.server, settings.cookie, settings.marketplace)
+    told = tuple(dict.fromkeys((*new.warnings, *mixed)))
+    return Changes(replace(settings, warnings=told), tuple(taken), tuple(waiting))
 
 
 def _differ(one: Section, other: Section, key: str) -> bool:

@@ -33,13 +33,8 @@ def conflicts(draft: Draft) -> Iterator[Problem]:
 
 def warnings(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
     """What works, and leaves the owner less protected than they may think."""
-    if not server.bind.loopback and not all(net.is_loopback for net in cookie.open_to):
-        yield Problem(
-            "cookie.open_to",
-            "lets other machines read and replace the cookie without a token, while server.bind "
-            f"is {server.bind}",
-            "set open_to = [] and a sync_key_file",
-        )
+    if not server.bind.loopback:
+        yield from open_cookie(cookie, f"server.bind is {server.bind}")
     if any(net.prefixlen == 0 for net in server.trusted_proxies):
         yield Problem(
             "server.trusted_proxies",
@@ -52,6 +47,16 @@ def warnings(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterat
             yield Problem(
                 f"marketplace.{key}", "sends the cookie over the network in clear", "use https://"
             )
+
+
+def open_cookie(cookie: Cookie, why: str) -> Iterator[Problem]:
+    """That others than this machine get the cookie, if so. `why` is how they come to us."""
+    if not all(net.is_loopback for net in cookie.open_to):
+        yield Problem(
+            "cookie.open_to",
+            f"lets other machines read and replace the cookie without a token, while {why}",
+            "set open_to = [] and a sync_key_file",
+        )
 
 
 def _needed(

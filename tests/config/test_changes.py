@@ -43,6 +43,15 @@ def test_what_waits_is_told_again_until_the_restart() -> None:
     assert changes(first.settings, new).waiting == ("browser.queue",)
 
 
+def test_what_only_both_together_come_to_is_warned_of() -> None:
+    old = settings(server={"bind": "0.0.0.0:1"}, cookie={"open_to": []})
+    new = settings(cookie={"open_to": ["0.0.0.0/0"]})
+    assert (old.warnings, new.warnings) == ((), ())
+    (warning,) = changes(old, new).settings.warnings
+    assert warning.key == "cookie.open_to"
+    assert "while server.bind is 0.0.0.0:1" in warning.fault
+
+
 def test_another_hash_is_taken() -> None:
     other = hash_password("open barley")
     found = changes(settings(), settings(auth={"password_hash": other}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,35 @@ async def test_a_crew_comes_and_another_goes(daemon: Daemon) -> None:
         assert (await daemon.end_of("new", token, kickoff_id))["result"] == "done"
         assert (await daemon.get(f"/status/{kickoff_id}", token)).status_code == 200
         assert (await daemon.get("/crews/old/inputs", old)).status_code == 401
+
+
+async def test_no_file_of_ours_is_needed_again(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an upgrade that is under way some are missing."""
+    daemon.write(cookie={"open_to": []})
+    async with running(daemon):
+        read_text = Path.read_text
+
+        def gone(self: Path, *args: Any, **more: Any) -> str:
+            if self.is_relative_to(Path(tree.__file__).parent):
+                raise FileNotFoundError(str(self))
+            return read_text(self, *args, **more)
+
+        monkeypatch.setattr(Path, "read_text", gone)
+        daemon.write()
+        assert "is reloaded: cookie.open_to" in await daemon.hang_up()
+        assert (await daemon.get("/api/sync-cookie")).status_code == 200
+
+
+async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_before(
+    daemon: Daemon,
+) -> None:
+    daemon.write(server={"bind": "0.0.0.0:0"}, cookie={"open_to": []})
+    async with running(daemon):
+        daemon.write(cookie={"open_to": ["0.0.0.0/0"]})
+        said = await daemon.hang_up()
+        assert "WARNING: cookie.open_to: lets other machines read and replace the cookie" in said
 
 
 async def test_what_runs_goes_on(daemon: Daemon) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from daemon.auth.passwords import hash_password
+from daemon.config import build
 from daemon.config.values import Bind
 from daemon.doors import Doors, open_doors
 from daemon.errors import Invalid
@@ -22,6 +24,9 @@ def theirs() -> Iterator[socket.socket]:
     """A listening socket of the manager's, who holds it for ever."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
+
+
+HASH = hash_password("correct horse")
 
 
 def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
@@ -153,6 +158,29 @@ def test_another_address_than_configured_is_told_with_which_one_counts(
     assert record.levelname == "WARNING"
     told = f"'http' listens at http://127.0.0.1:{port}, which counts"
     assert f"server.bind is 127.0.0.1:1, but the service manager's socket {told}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "bind", "open_to", "told"),
+    [
+        ("0.0.0.0", "127.0.0.1:1", ["0.0.0.0/0"], True),
+        ("0.0.0.0", "0.0.0.0:1", ["0.0.0.0/0"], False),  # of that the configuration has told
+        ("0.0.0.0", "127.0.0.1:1", [], False),
+        ("127.0.0.1", "127.0.0.1:1", ["0.0.0.0/0"], False),
+    ],
+)
+def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
+    host: str, bind: str, open_to: list[str], *, told: bool
+) -> None:
+    settings = build(
+        {"auth": {"password_hash": HASH}, "server": {"bind": bind}, "cookie": {"open_to": open_to}}
+    )
+    with socket.create_server((host, 0)) as given:
+        given_to_us = Sockets(main=(lent(given),))
+        with open_doors(settings.server.bind, {}, given_to_us) as doors:
+            found = [each.fault for each in doors.exposed(settings)]
+    where = f"while the daemon listens at http://{host}:"
+    assert [where in each for each in found] == [True] * told
 
 
 def test_an_address_may_have_several(theirs: socket.socket) -> None:
