@@ -71,6 +71,8 @@ class Http1(H11Protocol):
             return
         if isinstance(event, StreamClosed):
             self._id, self._bodiless = "", False
+            # The next request may have come with this one, and is no news then.
+            self._head = self.connection.trailing_data[0][:LONGEST_PATH]
         await super().stream_send(event)
 
     def _head_of(self, answer: Response) -> h11.Response:

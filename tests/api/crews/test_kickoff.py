@@ -396,3 +396,15 @@ async def test_a_slow_body_is_408(impatient: None, house: House, where: str) -> 
         "error": "Request Timeout",
         "message": "the body did not arrive in time; send it faster",
     }
+
+
+async def test_what_cannot_be_read_behind_another_request_is_refused_as_crews_refuse(
+    house: House,
+) -> None:
+    at = house.at("under")
+    path = at.url.partition(str(at.port))[2]
+    first = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    unreadable = f"GET {path}/inputs HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n".encode()
+    for before in (b"", first, first * 2):
+        said = (await at.raw(before + unreadable)).rpartition(b"HTTP/1.1 400 ")[2]
+        assert set(json.loads(said.partition(b"\r\n\r\n")[2])) == {"error", "message"}
