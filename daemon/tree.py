@@ -1,11 +1,11 @@
 """The supervision tree: who starts, in what order, and on whom each part depends.
 
     service…      what the service manager is told all of the below; only where there is one
-    notify        what the owner is told of        nobody; only where it is configured
+    pauses        those of accounts, on disk       nobody
+    notify        what the owner is told of        pauses; only where it is configured
     auth          tokens, second factor            nobody
     vault         the cookie                       nobody
     browser       a Chromium                       nobody
-    pauses        those of accounts, on disk       nobody
     conversion    the desk                         browser, or the APIs instead of it
     crew tokens   who may call which crew          nobody
     crews         a supervisor of three:
@@ -274,6 +274,13 @@ def _services(
 
 def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
     """In the order of their start."""
+    yield ChildSpec(  # before notify, which tells it until the end what the owner knows
+        "pauses",
+        parts.pauses.run,
+        stop=parts.pauses.stop,
+        pulses=(parts.pauses.pulse,),
+        busy=DISK_PATIENCE,
+    )
     if parts.notifier:
         yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
     yield _actor("auth", parts.auth)
@@ -281,13 +288,6 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
     if parts.browser is not None:
         longest_job = settings.browser.job_timeout + LAST_WRITES
         yield _actor("browser", parts.browser, parts.browser.pulse, busy=longest_job)
-    yield ChildSpec(
-        "pauses",
-        parts.pauses.run,
-        stop=parts.pauses.stop,
-        pulses=(parts.pauses.pulse,),
-        busy=DISK_PATIENCE,
-    )
     yield _actor("conversion", parts.desk)
     yield _actor("crew tokens", parts.crews.tokens)
 
@@ -312,14 +312,12 @@ def _over(crews: Crews) -> Supervisor:
         "crews",
         [
             _actor("journal", crews.journal, busy=DISK_PATIENCE),
-            # All its hands may be at work on stops, each of which takes as long as its worker, and
-            # is then recorded.
             _actor(
                 "executor",
                 executor,
                 stop=executor.stop_all,
                 grace=grace,
-                busy=grace + DISK_PATIENCE,
+                busy=DISK_PATIENCE,  # all its hands may wait for the journal
             ),
             ChildSpec(
                 "webhooks",

@@ -49,6 +49,7 @@ def _inputs(given: tuple[crew_values.InputEntry, ...]) -> tuple[crew_values.Inpu
     return given
 
 
+OnRestart = Literal["fail", "rerun"]
 OwnBind = Annotated[
     Bind | None, PlainValidator(values.optional_bind), Field(examples=["127.0.0.1:8801"])
 ]
@@ -94,7 +95,7 @@ class CrewSection(Section):
     memory: int = Field(default=GIB, ge=16 * MIB, le=256 * GIB, description="bytes")
     # Below a second a worker that does as it is told is killed for being slow, too.
     grace: float = Field(default=10.0, ge=1, le=LONGEST_GRACE, description="seconds")
-    on_restart: Literal["fail", "rerun"] = "fail"
+    on_restart: OnRestart = "fail"
     environment: Variables = Field(
         default_factory=dict,
         max_length=crew_values.MOST_VARIABLES,
@@ -112,20 +113,22 @@ class CrewSection(Section):
 
 
 class _Face(Section):
-    """What others than its executor see of a crew: read also when something else is wrong."""
+    """What counts of a crew although something else is wrong: who calls it, and where, and what
+    becomes of what it was at."""
 
     default: bool = False
     bind: OwnBind = None
     users: Users = ()
+    on_restart: OnRestart = "fail"
 
 
 @dataclass(frozen=True)
 class CrewEntry:
     """One `[[crews]]` table. It is one to run only without `problems`.
 
-    `section`, `name`, `users`, `bind` and `default` are what could be read, also with problems.
-    Without `section` there is not enough to look for further ones: who runs it, and with which
-    environment. `place` is where it stands in the file.
+    All but `place`, where it stands in the file, and `problems` is what could be read, also with
+    problems. Without `section` there is not enough to look for further ones: who runs it, and with
+    which environment.
     """
 
     place: str
@@ -135,6 +138,7 @@ class CrewEntry:
     users: tuple[str, ...] = ()
     bind: Bind | None = None
     default: bool = False
+    on_restart: OnRestart = "fail"
 
     def key(self, key: str) -> str:
         """What a problem with this key is told under."""
@@ -202,6 +206,7 @@ def checked(draft: CrewDraft, sections: Sections) -> CrewEntry:
         users=face.users,
         bind=face.bind,
         default=face.default,
+        on_restart=face.on_restart,
     )
 
 

@@ -17,7 +17,7 @@ from math import inf
 
 import trio
 
-from daemon.conversion.pauses import Pause
+from daemon.conversion.pauses import MOST_COOKIES, Pause
 from daemon.logs import Event
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -103,7 +103,7 @@ class Account:
         account = cls(pause.account, changed)
         account.check = HumanCheck()
         account.state = state_of(pause)
-        account._troubled = [pause.cookie, *pause.more_cookies]
+        account._troubled = list(pause.cookies)
         logger.warning("account %s is still paused", account.shown)
         return account
 
@@ -112,8 +112,7 @@ class Account:
         """Its pause, for who keeps it; None when it has none."""
         if self.check is None:
             return None
-        first, *more = self._troubled
-        return Pause(self.name, first, self.state.since, more_cookies=tuple(more))
+        return Pause(self.name, tuple(self._troubled), self.state.since)
 
     @property
     def to_remember(self) -> int:
@@ -137,7 +136,7 @@ class Account:
             self.check = check
             self._stand(Standing.PAUSED, cookie, str(check))
         elif (digest := _digest(cookie)) not in self._troubled:
-            self._troubled.append(digest)
+            self._troubled = [*self._troubled, digest][-MOST_COOKIES:]
             self._changed(self)
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
@@ -154,16 +153,14 @@ class Account:
         """`rows`, with an unknown error in the place of each that earns for somebody else.
 
         Only the long links tell by which name the portal knows an account. So the first that are
-        made with a cookie count, and of several names among these the most frequent. Another cookie
-        tells nothing of this one: that it names the same user is its own word.
+        made with a cookie count, and of several names among these the most frequent. Another one
+        that came with a request tells nothing of it: that it names the same user is its own word.
         """
         names = [earner(row.long_link) if row.long_link else None for row in rows]
         known = self._earners.pop(_digest(cookie), None)
         own = known or max(filter(None, names), key=names.count, default=None)
         if own is not None:
-            while len(self._earners) >= MOST_EARNERS:
-                del self._earners[next(iter(self._earners))]
-            self._earners[_digest(cookie)] = own  # the last place: the most recently used
+            self._earns(_digest(cookie), own)
         foreign = set(filter(None, names)) - {own}
         if foreign:
             logger.warning(
@@ -177,6 +174,11 @@ class Account:
             UNKNOWN_ROW if name in foreign else row for name, row in zip(names, rows, strict=True)
         ]
 
+    def _earns(self, digest: str | None, name: str) -> None:
+        while len(self._earners) >= MOST_EARNERS:
+            del self._earners[next(iter(self._earners))]
+        self._earners[digest] = name  # the last place: the most recently used
+
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data for a while; links go on."""
         self._products_rest_until = trio.current_time() + seconds
@@ -189,8 +191,14 @@ class Account:
         self._earners.clear()
         return self._end_trouble()
 
-    def cookie_synced(self, cookie: Cookie) -> None:
-        """A cookie for it came in: a new one ends all trouble, the same one none."""
+    def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
+        """A cookie for it came in: a new one ends all trouble, the same one none.
+
+        `before` is the one that was stored until then. Both are the owner's word, so who earns by
+        the one earns by the other.
+        """
+        if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
+            self._earns(cookie.digest, own)
         if cookie.digest not in (*self._troubled, self._resting):
             self._end_trouble()
         elif self.check is not None:

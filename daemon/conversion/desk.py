@@ -157,9 +157,10 @@ class Desk:
             return entries
         raise still_queued()
 
-    async def cookie_synced(self, cookie: Cookie) -> None:
-        """A cookie was stored: when it is a new one, its account's trouble is over."""
-        await self.mailbox.ask(_Desk.cookie_synced, cookie)
+    async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
+        """A cookie was stored, before which there was another one or none: with a new one, its
+        account's trouble is over."""
+        await self.mailbox.ask(_Desk.cookie_synced, cookie, before)
 
     async def clear_accounts(self) -> int:
         """The owner says that all is well again; returns how many accounts had been stopped."""
@@ -239,8 +240,8 @@ class _Desk:
             self._waiting -= 1
         return work.answer()
 
-    async def cookie_synced(self, cookie: Cookie) -> None:
-        self._lines.of(cookie.account).account.cookie_synced(cookie)
+    async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
+        self._lines.of(cookie.account).account.cookie_synced(cookie, before)
 
     async def clear_accounts(self) -> int:
         return self._lines.clear_all()

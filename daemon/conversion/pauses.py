@@ -8,13 +8,17 @@ The choice: one file in the state directory, replaced as a whole by a task of it
 pauses an account does not wait for it, since the pause holds from that moment on; a disk that does
 not take it is tried again. Only pauses are kept: an account that has merely lost its session finds
 that out at its next submit, and does no harm by it.
+
+An older daemon refuses fields that it does not know, and so an upgrade could not be taken back. So
+a pause that several cookies came into is as many lines, of which that one goes by the last; and of
+which pauses the owner has yet to be told is in a second file, which is always written first.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -32,9 +36,12 @@ from daemon.threads import NoThread, on_thread
 logger = logging.getLogger(__name__)
 
 FILE: Final = "pauses.json"
-MAX_FILE: Final = 2 * 1024 * 1024
-"""Bytes read of it. A pause has some 200, or 4300 with the longest name that an account can have,
-and there are as many as accounts that are known."""
+UNTOLD_FILE: Final = "pauses-untold.json"
+MOST_COOKIES: Final = 8
+"""Of a pause. Those that came into it meanwhile; of more, the last."""
+MAX_FILE: Final = 16 * 1024 * 1024
+"""Bytes read of each. A line has some 200, or 4300 with the longest name that an account can have,
+and there are `MOST_COOKIES` of as many accounts as are known."""
 
 RETRY: Final = 30.0
 """Seconds until a disk that did not take it is tried again."""
@@ -42,35 +49,44 @@ RETRY: Final = 30.0
 _STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-@model(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Pause:
-    """A paused account: its name, the digest of the cookie that was in trouble first, since when,
-    and the digests of those that came into it while they were under way already. `told` is whether
-    the owner knows."""
+    """A paused account: its name, the digests of the cookies that came into trouble (the first, and
+    those that were under way already), and since when. `told` is whether the owner knows."""
 
+    account: str
+    cookies: tuple[str | None, ...]
+    since: datetime
+    told: bool = False
+
+
+@model(frozen=True, config=_STRICT)
+class _Line:
     account: str
     cookie: str | None
     since: AwareDatetime
-    more_cookies: tuple[str | None, ...] = ()
-    told: bool = False
+
+
+_Lines = tuple[_Line, ...]
 
 
 @model(frozen=True, config=_STRICT)
 class _Saved:
     version: Literal[1]
-    pauses: tuple[Pause, ...]
+    pauses: _Lines
 
 
 _SAVED = TypeAdapter(_Saved)
 
 
 class Pauses:
-    """The file, and the task that writes it. `kept` is what was in it when the daemon started."""
+    """The files, and the task that writes them. `kept` is what they had when the daemon started."""
 
     def __init__(self, directory: Path) -> None:
         """Blocks for the disk. Raises `StateUnusable`."""
-        self._path = directory / FILE
-        self.kept = _load(self._path)
+        self._directory = directory
+        self._on_disk = {name: _load(directory / name) for name in (UNTOLD_FILE, FILE)}
+        self.kept = _pauses(self._on_disk[FILE], self._on_disk[UNTOLD_FILE])
         self._saved = self._wanted = self.kept
         self._refused: tuple[Pause, ...] | None = None
         self._again_at = -inf
@@ -123,10 +139,8 @@ class Pauses:
         too_soon = trio.current_time() < self._again_at and not self._stopping
         if wanted == self._saved or (wanted == self._refused and too_soon):
             return
-        # Without what is as usual, the file is one that earlier versions can read.
-        content = _SAVED.dump_json(_Saved(1, wanted), exclude_defaults=True) + b"\n"
         try:
-            await on_thread(replace_file, self._path, content)
+            await on_thread(self._replace, wanted)
         except (NotSaved, NoThread) as error:
             about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
@@ -135,15 +149,43 @@ class Pauses:
         else:
             self._saved = wanted
 
+    def _replace(self, wanted: Sequence[Pause]) -> None:
+        untold = [pause for pause in wanted if not pause.told]
+        for name, pauses in {UNTOLD_FILE: untold, FILE: wanted}.items():
+            lines = _lines(pauses)
+            if lines != self._on_disk[name]:
+                replace_file(self._directory / name, _SAVED.dump_json(_Saved(1, lines)) + b"\n")
+                self._on_disk[name] = lines
 
-def _load(path: Path) -> tuple[Pause, ...]:
+
+def _lines(pauses: Sequence[Pause]) -> _Lines:
+    return tuple(_Line(p.account, cookie, p.since) for p in pauses for cookie in p.cookies)
+
+
+def _pauses(lines: _Lines, untold: _Lines) -> tuple[Pause, ...]:
+    """A pause that is in no second file is one of a daemon that had none, and counts as told."""
+    cookies: dict[tuple[str, datetime], list[str | None]] = {}
+    for line in lines:
+        cookies.setdefault((line.account, line.since), []).append(line.cookie)
+    told_not = {(line.account, line.since) for line in untold}
+    return tuple(
+        Pause(account, tuple(own), since, told=(account, since) not in told_not)
+        for (account, since), own in cookies.items()
+    )
+
+
+def _load(path: Path) -> _Lines:
     content = read_private(path, most=MAX_FILE)
     if content is None:
         return ()
     try:
         return _SAVED.validate_json(content).pauses
     except ValidationError:
+        what = (
+            "ends the pauses of accounts; look into the portal with an ordinary browser first"
+            if path.name == FILE
+            else "has the pauses of accounts taken for told"
+        )
         raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: delete it, which ends the "
-            "pauses of accounts; look into the portal with an ordinary browser first"
+            f"{path} is damaged, or of another version of smartlinkd: delete it, which {what}"
         ) from None

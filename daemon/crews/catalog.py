@@ -110,8 +110,7 @@ def read_catalog(settings: Settings) -> Catalog:
         if crew is None or clashes.problems:
             name = None if clashes.name else entry.name
             bind = None if clashes.bind else entry.bind
-            on_restart = entry.section.on_restart if entry.section else "fail"
-            broken.append(BrokenCrew(name, problems, entry.users, bind, on_restart))
+            broken.append(BrokenCrew(name, problems, entry.users, bind, entry.on_restart))
         else:
             crews[crew.name] = crew
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 
+from daemon.config.crews import OnRestart
 from daemon.config.problems import Problem
 from daemon.config.values import Bind
 from daemon.crews.worker import WorkerSettings
@@ -43,7 +43,7 @@ class Crew:
     queue: int
     deadline: float
     human_deadline: float
-    on_restart: Literal["fail", "rerun"]
+    on_restart: OnRestart
     users: tuple[str, ...]
     tools: tuple[str, ...]
     bind: Bind | None = None
@@ -71,7 +71,7 @@ class BrokenCrew:
     problems: tuple[Problem, ...]
     users: tuple[str, ...] = ()
     bind: Bind | None = None
-    on_restart: Literal["fail", "rerun"] = "fail"
+    on_restart: OnRestart = "fail"
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ S = TypeVar("S", bound=Summary)
 QUEUE = 256
 """Kickoffs, stops and resumes that may wait, over all crews."""
 AT_ONCE = 512
-"""Questions worked on at a time. A stop takes as long as its worker, and many of them must not be
-what another crew's kickoff waits for: so this is more than all that may be (`STOPS_AT_ONCE`)."""
+"""Questions worked on at a time; no address serves more connections than that. Each may wait for
+the disk, or at a crew's door, and must not be what another crew's kickoff waits for."""
 
 
 class Executor:
@@ -138,7 +138,8 @@ class Executor:
         An asker that gives up takes nothing back.
         """
         await self._summary(caller, kickoff_id)
-        await self.mailbox.ask(Lines.stop, caller, kickoff_id)
+        stopping = await self.mailbox.ask(Lines.stop, caller, kickoff_id)
+        await stopping.is_over()
 
     async def resume(
         self,

@@ -29,6 +29,7 @@ from daemon.crews.ledger import REQUEUED, about, begun, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
 from daemon.crews.starts import ComingUp, Starts
+from daemon.crews.stopping import Stopping
 from daemon.crews.without_worker import WithoutWorker
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid, Refused, Unavailable, Unprocessable
@@ -42,22 +43,19 @@ from daemon.journal.model import (
 )
 from daemon.logs import Event
 from daemon.supervision.actor import Request
-from daemon.supervision.places import place
 
 logger = logging.getLogger(__name__)
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
 EVENTS_AT_ONCE = 500
-STOPS_AT_ONCE = 256
-"""Stops that wait for their workers, over all crews and all addresses that these have."""
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
 NO_CREW = "its crew is no longer in the configuration"
-NEVER_RUN = f"it was never run: {NO_CREW}"
+NEVER_RUN = f"its turn did not come: {NO_CREW}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ class Lines:
         self._without_worker = WithoutWorker(workplace, errands)
         self._putting_back: dict[str, trio.Event] = {}
         """Broken crews of which some are, by name."""
-        self._stops = trio.Semaphore(STOPS_AT_ONCE)
 
     # Beginning and end
 
@@ -284,12 +281,8 @@ class Lines:
         self._errands.start_soon(entering.answer, self)
         return await entering.wait()
 
-    async def stop(self, caller: Caller, kickoff_id: str) -> None:
-        """See `Executor.stop`. The execution exists, and the caller may see it."""
-        with place(self._stops, "stops"):
-            await self._stop(caller, kickoff_id)
-
-    async def _stop(self, caller: Caller, kickoff_id: str) -> None:
+    async def stop(self, caller: Caller, kickoff_id: str) -> Stopping:
+        """Begin it, see `Executor.stop`. The execution exists, and the caller may see it."""
         by = f"user {caller.user}" if caller.user else "a holder of the crew's own token"
         line = await self._settled_line(caller.crew)
         waits = line is None and await self._waits_for_a_crew(kickoff_id)
@@ -298,7 +291,8 @@ class Lines:
             waits = line is None
         run = None if line is None else line.running.get(kickoff_id)
         if run is not None and run.outcome is None:
-            return await _stop(run, f"stopped by {by}")
+            run.cut_short(Status.STOPPED, f"stopped by {by}")
+            return Stopping(run.ended, run.grace + TO_END, lambda: run.outcome)
         if line is not None and kickoff_id in line.waiting:
             del line.waiting[kickoff_id]
             waits = True
@@ -308,7 +302,11 @@ class Lines:
         ended = self._without_worker.ended(kickoff_id)
         if ended is None:
             raise Invalid("kickoff_id: this execution has ended already")
-        return await _is_over(ended, TO_END)
+        return Stopping(
+            ended,
+            TO_END,
+            lambda: None if self._without_worker.ended(kickoff_id) else Status.STOPPED,
+        )
 
     async def resume(
         self,
@@ -443,26 +441,7 @@ class Lines:
         self._drop_if_over(line)
 
 
-async def _stop(run: Run, why: str) -> None:
-    run.cut_short(Status.STOPPED, why)
-    await _is_over(run.ended, run.grace + TO_END)
-    if run.outcome is not Status.STOPPED:
-        raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
-
-
 def _give_back(turn: ComingUp | None) -> None:
     """Nobody has made use of it."""
     if turn is not None:
         turn.is_up()
-
-
-async def _is_over(ended: trio.Event, seconds: float) -> None:
-    """Wait for the end of what is being stopped. Raises `Unavailable`, and it ends all the same."""
-    with trio.move_on_after(seconds):
-        await ended.wait()
-    if not ended.is_set():
-        raise Unavailable(
-            "it is being stopped, but the journal cannot record its end at the moment, as with a "
-            "full disk; ask /status later what it has ended as",
-            retry_after=5,
-        )

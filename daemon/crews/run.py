@@ -136,7 +136,7 @@ class Run:
         the beginning to be recorded."""
         self.id = execution_id
         self.ended = trio.Event()
-        """Nothing of it is there any more, and its end is recorded, unless it was left off."""
+        """Nothing of it is there any more, and its end is recorded; or it is left off."""
         self.grace = crew.worker.grace
         """Seconds that its worker has to end when it is told to."""
         self.outcome: Status | None = None
@@ -181,6 +181,7 @@ class Run:
         """Have its worker end, and record nothing, unless it was cut short before: the next start
         decides what becomes of it."""
         self._left_off = True
+        self.ended.set()
         self._stage.cancel()
         self._hurry()
 
@@ -274,14 +275,14 @@ class Run:
 
     async def _work(self, execution: Execution | NewExecution) -> None:
         if self._start.cancel_called:  # before its worker was there
-            self._comes_to(self._cut_ending(None))
+            self._comes_to(self._cut_ending())
             return
         try:
             with self._start:
                 await self._employ(execution)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
-            self._comes_to(self._cut_ending(NOT_STARTED))
+            self._comes_to(_so(self._cut_ending(), NOT_STARTED))
         finally:
             self._has_worker = False
             self._hurry()
@@ -322,16 +323,17 @@ class Run:
             self._comes_to(_ending_of(worker.final))
             await worker.hurry()
             return
+        why = self._cut_ending()
         how = await worker.stop()
         logger.info("execution %s was cut short: %s", self.id, how.value)
-        self._comes_to(self._cut_ending(how.value))
+        # A stop that has come meanwhile counts; that the daemon ends does not, when it came later.
+        self._comes_to(_so(self._cut or why, how.value))
 
-    def _cut_ending(self, how: str | None) -> Ending | None:
-        """The end of one that was not let come to its own; `how` is what became of its worker."""
+    def _cut_ending(self) -> Ending | None:
+        """The end of one that is not let come to its own; none when it is left off."""
         if self._left_off and self._cut is None:
             return None
-        cut = self._cut or failure(Status.TIMED_OUT, self._too_late())
-        return cut if how is None else replace(cut, error=f"{cut.error}; {how}")
+        return self._cut or failure(Status.TIMED_OUT, self._too_late())
 
     def _too_late(self) -> str:
         crew = self._crew
@@ -400,9 +402,9 @@ class Run:
             )
         except Invalid as fault:  # its webhooks are too many; it may be answered without them
             answer.refusal = fault
+            self._question, self._talk.deadline = question, answers_until
+            answer.taken.set()
             await self._record(self._book.refused(question.task_id))
-            self._question = question
-            self._talk.deadline = answers_until
             return
         else:
             self._book.accept(answer.webhooks)
@@ -437,6 +439,11 @@ class Run:
 
     def _now(self) -> datetime:
         return self._workplace.wall()
+
+
+def _so(ending: Ending | None, how: str) -> Ending | None:
+    """The same, with what became of the worker."""
+    return None if ending is None else replace(ending, error=f"{ending.error}; {how}")
 
 
 def _ending_of(end: End) -> Ending:

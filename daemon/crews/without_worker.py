@@ -35,7 +35,8 @@ class WithoutWorker:
         return set(self._under_way)
 
     def ended(self, execution_id: str) -> trio.Event | None:
-        """Set when the end of this one is written down; None when it is not being ended."""
+        """Set when the end of this one is written down, and is not to be found any more then, or
+        when it is not going to be; None when it is not being ended."""
         return self._under_way.get(execution_id)
 
     def begin(self, ids: Sequence[str], status: Status, why: str) -> None:
@@ -52,6 +53,10 @@ class WithoutWorker:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
 
     async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
-        for each in ids:
-            await self.end(each, status, why)
-            self._under_way.pop(each).set()
+        try:
+            for each in ids:
+                await self.end(each, status, why)
+                self._under_way.pop(each).set()
+        finally:
+            for each in self._under_way.keys() & set(ids):  # undone: who waits need not wait on
+                self._under_way[each].set()

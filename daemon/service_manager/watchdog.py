@@ -7,8 +7,8 @@ actor has come round within that time (`daemon/supervision/pulse.py`). What that
 * An actor that answers one question after the other (the vault, the journal) has to be done with
   each within that time. Who writes to the disk, the journal and the pauses, has a minute more, for
   one that stalls, and so have those who wait for the journal: the webhooks, and the executor.
-* One with many hands has to have a hand free. Where the work is long by nature (a browser's tab, an
-  executor's stop) all hands may be busy for as long as a piece of work may take, and that is added.
+* One with many hands has to have a hand free. Where the work is long by nature (a browser's tab),
+  all hands may be busy for as long as a piece of work may take, and that is added.
 * The browser actor has a second loop, which keeps Chromium up: a launch, a wait between two, or a
   browser that is up but not ready has to come to its end in the time that it may take.
 * A supervisor may wait for a child's start or stop as long as that child's spec says.

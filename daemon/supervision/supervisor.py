@@ -127,12 +127,10 @@ class Supervisor:
         return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
 
     def allow(self, name: str, seconds: float) -> None:
-        """Give a child so much grace from now on, and its hands as much longer to be busy; never
-        less than it had, which it may have promised to others."""
+        """Give a child so much grace from now on; never less than it had, which it may have
+        promised to others."""
         (child,) = (each for each in self._children if each.spec.name == name)
-        more = max(0.0, seconds - child.spec.grace)
-        grace, busy = child.spec.grace + more, child.spec.busy + more
-        child.spec = replace(child.spec, grace=grace, busy=busy)
+        child.spec = replace(child.spec, grace=max(seconds, child.spec.grace))
 
     async def ending(self) -> None:
         """Wait until all are being stopped, by request or because one cannot be kept up."""

@@ -67,10 +67,10 @@ async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
     """A new cookie whose account stays paused would be a riddle."""
     tell, stored_it, told, told_of = Desk.cookie_synced, trio.Event(), trio.Event(), list[Cookie]()
 
-    async def tell_later(desk: Desk, cookie: Cookie) -> None:
+    async def tell_later(desk: Desk, cookie: Cookie, before: Cookie | None) -> None:
         stored_it.set()
         await wait_all_tasks_blocked()  # it is seen that the client has left
-        await tell(desk, cookie)
+        await tell(desk, cookie, before)
         told_of.append(cookie)
         told.set()
 

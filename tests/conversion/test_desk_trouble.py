@@ -287,10 +287,10 @@ async def test_a_new_cookie_ends_a_pause_and_the_same_one_does_not(
     for cookie in (OTHER, bench.cookie):
         with pytest.raises(HumanCheck):
             await bench.convert(bench.link(1))
-        await desk.cookie_synced(cookie)
+        await desk.cookie_synced(cookie, None)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1))
-    await desk.cookie_synced(RENEWED)
+    await desk.cookie_synced(RENEWED, None)
     assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
 
 
@@ -364,7 +364,7 @@ async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questi
     with pytest.raises(Unavailable, match=str(AT_ONCE)):
         await desk.convert(order)
     status = await desk.status()
-    await desk.cookie_synced(RENEWED)
+    await desk.cookie_synced(RENEWED, None)
     assert await desk.clear_accounts() == 0
     assert status.waiting_requests == AT_ONCE
     assert trio.current_time() == 0

@@ -49,6 +49,17 @@ def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
     assert Account("1001").own(rows, COOKIE) == own
 
 
+def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
+    account = Account("1001")
+    account.own([made(1)], COOKIE)
+    renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
+    account.cookie_synced(renewed, COOKIE)
+    account.cookie_synced(other, None)
+    foreign = [made(2, "an_99")]
+    assert account.own(foreign, renewed) == [UNKNOWN_ROW]
+    assert account.own(foreign, other) == foreign
+
+
 def test_the_owner_has_it_seen_anew() -> None:
     account = Account("1001")
     account.own([made(1)], COOKIE)

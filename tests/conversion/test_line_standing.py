@@ -100,7 +100,7 @@ async def test_a_new_cookie_ends_a_pause(
     take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     line.pause(HumanCheck(), COOKIE)
-    line.account.cookie_synced(RENEWED)
+    line.account.cookie_synced(RENEWED, None)
     assert line.account.state.standing is Standing.ACTIVE
     assert line.account.state.reason is None
     asked = take(1, RENEWED)
@@ -110,7 +110,7 @@ async def test_a_new_cookie_ends_a_pause(
 
 async def test_the_same_cookie_again_does_not_end_a_pause(line: Line) -> None:
     line.pause(HumanCheck(), COOKIE)
-    line.account.cookie_synced(parse_cookie(COOKIE.header()))
+    line.account.cookie_synced(parse_cookie(COOKIE.header()), None)
     assert line.account.state.standing is Standing.PAUSED
     with pytest.raises(HumanCheck):
         line.ticket(COOKIE, item(1), ())
@@ -163,12 +163,11 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause(line: Line) -> None
     for cookie in (COOKIE, RENEWED, COOKIE):
         line.pause(HumanCheck(), cookie)
     for cookie in (COOKIE, RENEWED):
-        line.account.cookie_synced(cookie)
+        line.account.cookie_synced(cookie, None)
         assert line.account.state.standing is Standing.PAUSED
     assert line.account.paused is not None
-    assert line.account.paused.cookie == COOKIE.digest
-    assert line.account.paused.more_cookies == (RENEWED.digest,)
-    line.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"))
+    assert line.account.paused.cookies == (COOKIE.digest, RENEWED.digest)
+    line.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"), None)
     assert line.account.state.standing is Standing.ACTIVE
 
 
@@ -177,7 +176,7 @@ async def test_product_data_that_was_refused_does_not_change_which_cookie_a_paus
 ) -> None:
     line.pause(HumanCheck(), COOKIE)
     line.rest_products(60, RENEWED)
-    line.account.cookie_synced(COOKIE)
+    line.account.cookie_synced(COOKIE, None)
     assert line.account.state.standing is Standing.PAUSED
 
 
@@ -232,7 +231,7 @@ async def test_a_new_cookie_ends_a_lost_session(
     await trio.sleep(5)
     standings = []
     for cookie in (COOKIE, RENEWED):
-        line.account.cookie_synced(cookie)
+        line.account.cookie_synced(cookie, None)
         standings.append(line.account.state.standing)
     assert standings == [Standing.SESSION_LOST, Standing.ACTIVE]
 
@@ -345,7 +344,7 @@ async def test_the_same_cookie_again_does_not_wake_the_products(line: Line) -> N
     line.rest_products(900, COOKIE)
     rest = []
     for cookie in (COOKIE, RENEWED):
-        line.account.cookie_synced(cookie)
+        line.account.cookie_synced(cookie, None)
         rest.append(line.account.products_rest)
     assert rest == [True, False]
 

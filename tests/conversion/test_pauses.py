@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion import pauses as module
 from daemon.conversion.account import Account, Standing
-from daemon.conversion.pauses import FILE, RETRY, Pause, Pauses
+from daemon.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
 from daemon.marketplace.errors import HumanCheck
 from daemon.state import NotSaved, StateUnusable, replace_file
 from daemon.vault.cookie import parse_cookie
@@ -27,8 +28,8 @@ from tests.shortage import Shortage
 if TYPE_CHECKING:
     from tests.conversion.conftest import Bench
 
-ONE = Pause("1001", "digest", datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
-OTHER = Pause("open api", None, datetime(2026, 11, 21, 4, 0, tzinfo=UTC))
+ONE = Pause("1001", ("digest",), datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
+OTHER = Pause("open api", (None,), datetime(2026, 11, 21, 4, 0, tzinfo=UTC))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 Write = Callable[[Path, bytes], None]
@@ -95,7 +96,8 @@ async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 async def test_as_many_pauses_as_accounts_that_are_known_are_there_again(tmp_path: Path) -> None:
-    many = [Pause(f"{number:04096}", f"{number:064x}", ONE.since) for number in range(256)]
+    cookies = tuple(f"{number:064x}" for number in range(MOST_COOKIES))
+    many = [Pause(f"{number:04096}", cookies, ONE.since) for number in range(256)]
     pauses = Pauses(tmp_path)
     pauses.keep(many)
     await write_out(pauses)
@@ -219,9 +221,10 @@ async def test_its_loop_comes_round_when_it_is_prompted(
     assert pauses.pulse.last >= 100
 
 
+@pytest.mark.parametrize("name", [FILE, UNTOLD_FILE])
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"version":2,"pauses":[]}', b"\0" * 64])
-def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / FILE
+def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes, name: str) -> None:
+    file = tmp_path / name
     file.write_bytes(content)
     file.chmod(0o600)
     with pytest.raises(StateUnusable, match=f"{file} is damaged.* delete it"):
@@ -247,7 +250,7 @@ async def test_the_next_daemon_goes_on_with_a_pause(
     submits = len(bench.links.submits)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
-    await desk.cookie_synced(bench.cookie)  # the same one
+    await desk.cookie_synced(bench.cookie, None)  # the same one
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
     assert len(bench.links.submits) == submits
@@ -257,7 +260,7 @@ async def test_the_next_daemon_goes_on_with_a_pause(
         since,
         str(HumanCheck()),
     )
-    await desk.cookie_synced(parse_cookie(bench.cookie.header() + "; fresh=1"))
+    await desk.cookie_synced(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
     assert await bench.codes(bench.link(2)) == [0]
     await write_out(bench.pauses)
     assert Pauses(tmp_path).kept == ()
@@ -277,7 +280,7 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause_in_the_next_daemon_
     again = Account.paused_before(kept, lambda _: None)
     standing = []
     for cookie in cookies:
-        again.cookie_synced(cookie)
+        again.cookie_synced(cookie, None)
         standing.append(again.state.standing)
     assert standing == [Standing.PAUSED, Standing.PAUSED, Standing.ACTIVE]
 
@@ -287,12 +290,9 @@ async def test_whether_the_owner_knows_of_a_pause_is_there_at_the_next_start(
 ) -> None:
     first = Pauses(tmp_path)
     first.keep([ONE, OTHER])
-    await write_out(first)
-    as_before = (tmp_path / FILE).read_bytes()
-    assert b"told" not in as_before  # an earlier version can read it
     first.owner_knows("1001", OTHER.since)  # of another pause of its
     await write_out(first)
-    assert (tmp_path / FILE).read_bytes() == as_before
+    assert Pauses(tmp_path).kept == (ONE, OTHER)
     first.owner_knows("1001", ONE.since)
     first.keep([OTHER, ONE])
     await write_out(first)
@@ -303,11 +303,34 @@ async def test_whether_the_owner_knows_of_a_pause_is_there_at_the_next_start(
     assert Pauses(tmp_path).kept == (later,)
 
 
+async def test_an_upgrade_can_be_taken_back(tmp_path: Path) -> None:
+    """What an earlier version refuses is in a file that it does not know, and the other way round
+    a pause of its own is one that was told."""
+    pauses = Pauses(tmp_path)
+    two = Pause("1001", ("digest", "another"), ONE.since)
+    pauses.keep([two])
+    await write_out(pauses)
+    line = {"account": "1001", "since": "2026-11-21T03:00:00Z"}
+    lines = [line | {"cookie": cookie} for cookie in ("digest", "another")]
+    assert json.loads((tmp_path / FILE).read_text()) == {"version": 1, "pauses": lines}
+    (tmp_path / UNTOLD_FILE).unlink()
+    assert Pauses(tmp_path).kept == (replace(two, told=True),)
+
+
+async def test_of_too_many_cookies_the_last_are_kept(tmp_path: Path) -> None:
+    account = Account("1001")
+    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_COOKIES + 1)]
+    for cookie in cookies:
+        account.pause(HumanCheck(), cookie)
+    assert account.paused is not None
+    assert account.paused.cookies == tuple(cookie.digest for cookie in cookies[1:])
+
+
 async def test_the_owner_ends_a_pause_of_the_daemon_before(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     before = Pauses(tmp_path)
-    before.keep([Pause(bench.cookie.account, bench.cookie.digest, ONE.since), OTHER])
+    before.keep([Pause(bench.cookie.account, (bench.cookie.digest,), ONE.since), OTHER])
     await write_out(before)
     bench.pauses = Pauses(tmp_path)
     desk = await bench.open(nursery)

@@ -52,7 +52,7 @@ def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     account: Account, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     account.made_links()
-    account.cookie_synced(COOKIE)
+    account.cookie_synced(COOKIE, None)
     account.lost_session(SessionLost(), COOKIE)
     account.lost_session(SessionLost(), COOKIE)
     account.pause(HumanCheck(), COOKIE)
@@ -74,7 +74,7 @@ def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
 ) -> None:
     account.pause(HumanCheck(), COOKIE)
     caplog.clear()
-    account.cookie_synced(parse_cookie(COOKIE.header()))
+    account.cookie_synced(parse_cookie(COOKIE.header()), None)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert f"account {SHOWN} stays paused" in record.message
@@ -89,7 +89,7 @@ def test_a_cookie_that_is_only_out_of_session_is_no_pause(
 ) -> None:
     account.lost_session(SessionLost(), COOKIE)
     caplog.clear()
-    account.cookie_synced(COOKIE)
+    account.cookie_synced(COOKIE, None)
     assert not caplog.records
 
 

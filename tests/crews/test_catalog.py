@@ -121,6 +121,15 @@ def test_crews_are_in_the_order_of_the_file() -> None:
     assert list(read(command("b"), command("a"), command("c")).crews) == ["b", "a", "c"]
 
 
+@pytest.mark.parametrize(
+    "fault", [{"command": ["/nowhere"]}, {"memory": "much"}, {"environment": {"no name": "x"}}]
+)
+def test_what_becomes_of_interrupted_executions_is_known_of_a_broken_crew_too(fault: Table) -> None:
+    """Whatever is wrong with it, and be it that nothing else can be looked at."""
+    broken = read(command("a", on_restart="rerun", **fault), command("b", **fault)).broken
+    assert [each.on_restart for each in broken] == ["rerun", "fail"]
+
+
 def test_a_broken_crew_stops_no_other_and_is_still_addressed() -> None:
     catalog = read(
         command("good", users=["anna"]),

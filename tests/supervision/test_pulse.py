@@ -166,16 +166,6 @@ def beating(child: Child, pulse: Pulse, *, busy: float = 0.0) -> ChildSpec:
     return ChildSpec(child.name, child.run, stop=child.stop, pulses=(pulse,), busy=busy)
 
 
-async def test_a_child_that_is_given_more_grace_may_have_its_hands_busy_as_much_longer(
-    a: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    tree = grow(Supervisor("tree", [beating(a, Pulse(lambda: None), busy=63.0)]))
-    await trio.sleep(1)
-    for grace in (8.0, 6.0):  # it had 5
-        tree.supervisor.allow("a", grace)
-        assert [each.busy for each in tree.supervisor.vitals()] == [0.0, 66.0]
-
-
 def names(supervisor: Supervisor) -> list[str]:
     return [each.name for each in supervisor.vitals()]
 

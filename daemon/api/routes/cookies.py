@@ -28,8 +28,9 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
         with trio.CancelScope(shield=True), patience():
+            before = await vault.current()
             record = await vault.store(body.cookie.get_secret_value(), name)
-            await desk.cookie_synced(record.cookie)
+            await desk.cookie_synced(record.cookie, before.cookie if before else None)
         return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
 
     @api.operation(

@@ -306,7 +306,8 @@ for _part, _fault, _restarts in (
     _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
     change(_fault, ("starting", *AT_WORK), **_left)
     # The stop is forgotten.
-    change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + RESTARTED})
+    _recorded = LAST_ENTRY if _part == "journal" else 0.0  # in vain
+    change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + _recorded + RESTARTED})
     # What is on disk then, nobody was told of: who waits is told at the end of that wait.
     change(_fault, "ending", **{**_bug, "seconds": WATCH})
     change(_fault, "draining")

@@ -93,7 +93,7 @@ async def test_one_that_was_being_stopped_is_stopped_whoever_still_waits_for_tha
         with asked, suppress(Unavailable):
             await house.stop_one(kickoff_id)
 
-    await house.all_asked(kickoff_id)
+    await house.all_asked()
     if not waits:
         asked.cancel()
     await house.stop()
@@ -101,6 +101,20 @@ async def test_one_that_was_being_stopped_is_stopped_whoever_still_waits_for_tha
     house = await open_house(again)
     assert (await house.look(kickoff_id)).status is Status.STOPPED
     assert "crew_execution_requeued" not in await house.story(kickoff_id)
+
+
+async def test_one_whose_time_was_over_is_over_though_the_daemon_ends(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    again = crew(on_restart="rerun", deadline=0.5, grace=1.0)
+    house = await open_house(again)
+    kickoff_id = await house.kickoff("started", "deaf", "call gate", "hang")
+    await house.gate.reaches(1)
+    await house.gate.reaches(0)  # its tool is cancelled: its time is over, its worker's is not
+    await house.stop()
+
+    house = await open_house(again)
+    assert (await house.look(kickoff_id)).status is Status.TIMED_OUT
 
 
 async def test_one_about_which_a_human_was_asked_is_asked_again(
