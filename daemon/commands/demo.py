@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ from daemon.sandbox.products import PRODUCTS
 from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
 from daemon.sandbox.session import cookie_header
+from daemon.state import NotSaved, StateUnusable
+from daemon.supervision.supervisor import Escalated
 
 PATIENCE = 60.0
 """Seconds for one request, and for the browser to become ready; a small machine may need some."""
@@ -56,10 +59,12 @@ def main(*, once: bool, port: int) -> int:
     code = 0
     try:
         trio.run(partial(_demo, say, once=once, port=port))
-    except* (StepFailed, Refused) as failures:
+    except* (StepFailed, Refused, NotSaved, StateUnusable, Escalated) as failures:
         for failure in leaves(failures):
             print(f"demo: {failure}", file=sys.stderr)
         code = 1
+    except* KeyboardInterrupt:  # before the daemon listens to it, and then in a group
+        code = 128 + signal.SIGINT
     return code
 
 
@@ -195,7 +200,7 @@ class _Tour:
     async def _until_ready(self, http: httpx.AsyncClient) -> None:
         with trio.move_on_after(PATIENCE):
             # A client has nothing to wait on but the next answer.
-            while not (await http.get("/api/health")).json()["browserReady"]:  # noqa: ASYNC110
+            while not (await _ask(http, "/api/health", None))["browserReady"]:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             return
         raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")

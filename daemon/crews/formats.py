@@ -23,6 +23,9 @@ import yaml
 
 MAX_NODES: Final = 50_000  # of a YAML text with its aliases written out: 100 agents have some 1000
 
+LONGEST_NUMBER: Final = 4300  # as long as Python's own; PyYAML's `1:1:1` takes the square of that
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
 
 class NotReadable(Exception):  # noqa: N818 - says what is the matter, as its text does
     """The text is not in the format; the message says where, and repeats no value."""
@@ -83,8 +86,18 @@ class _Loader(yaml.SafeLoader):
         self._nodes = 0
         self._sizes: dict[int, int] = {}  # of finished nodes, by their id
 
+    def process_directives(self) -> object:
+        """As PyYAML's, but for `%TAG`, which no crew has a use for: what it stands for, which may
+        be long, is written out at each node."""
+        found: object = super().process_directives()  # type: ignore[no-untyped-call]
+        if self.tag_handles != self.DEFAULT_TAGS:
+            raise yaml.YAMLError("it has %TAG directives")
+        return found
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         """As PyYAML's, and text where that makes a number or a date of what has a tag."""
+        if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+            raise yaml.YAMLError(f"a number of more than {LONGEST_NUMBER} characters")
         made = super().construct_object(node, deep)
         return node.value if isinstance(node, yaml.ScalarNode) else made
 

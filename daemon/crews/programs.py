@@ -13,9 +13,12 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import stat
 import subprocess
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +27,10 @@ from daemon.paths import mode_of
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
 PROBE_LIMIT: Final = 10.0
+
+LOOK_EVERY: Final = 0.005
+LONGEST_ANSWER: Final = 256
+"""Bytes of what one says; more is no answer."""
 
 LONGEST_FIRST_LINE: Final = 256
 """Bytes of a script's first line that the kernel looks at."""
@@ -98,26 +105,50 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
     """Raise a `Fault` unless this is a Python that runs, and finds CrewAI."""
     _check_executable(path, "names a program that")
     try:
-        ended = subprocess.run(  # noqa: S603 - the operator's own interpreter
-            [path, "-c", _PROBE],
-            env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        code, said = _asked(path, environment)
+    except TimeoutError:
         fault = f"did not come to an end within {PROBE_LIMIT:g} s"
         raise Fault(fault, f"see what `{path} -c pass` does") from None
     except OSError as error:
         fault = f"cannot be started ({error.strerror})"
         raise Fault(fault, "make the virtual environment anew") from None
-    said = ended.stdout.decode(errors="replace").strip()
-    if ended.returncode != 0 or said not in (_FOUND, _MISSING):
+    if code != 0 or said not in (_FOUND, _MISSING):
         raise Fault("does not run as Python does", f"see what `{path} -c pass` says")
     if said == _MISSING:
         raise Fault("has no package crewai", _how_to_install(path))
+
+
+def _asked(python: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code of the probe, and what it has printed. Whatever it has started, a wrapper of an
+    interpreter that waits for it for one, ends with it. Raises `OSError`, of which `TimeoutError`.
+    """
+    until = time.monotonic() + PROBE_LIMIT
+    with subprocess.Popen(  # noqa: S603 - the operator's own interpreter
+        [python, "-c", _PROBE],
+        env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        os.set_blocking(process.stdout.fileno(), False)
+        said = b""
+        try:
+            while True:
+                # Not waited for: then its number could be another's, when its group is killed.
+                ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                said = (said + (process.stdout.read(LONGEST_ANSWER) or b""))[:LONGEST_ANSWER]
+                if ended is not None:
+                    break
+                if time.monotonic() > until:
+                    raise TimeoutError
+                time.sleep(LOOK_EVERY)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.wait(), said.decode(errors="replace").strip()
 
 
 class Interpreters:

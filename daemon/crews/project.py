@@ -17,6 +17,7 @@ size: PyYAML takes about a second for the largest.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,9 +37,15 @@ from daemon.paths import mode_of
 MAX_FILE: Final = 256 * 1024  # bytes
 MAX_AGENTS: Final = 100  # of a JSON crew: files to read
 
+MOST_PARTS: Final = 64  # of a key of pyproject.toml
+
 Parse = Callable[[str], object]
 
 # What the crew itself will read, where it is there. Of a folder, also what is in it.
+# Names with dots between; possessive, since each word is tried as a beginning.
+_TOO_DEEP = re.compile(
+    r"(?<![\w-])(?:(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+)" rf"{{{MOST_PARTS}}}"
+)
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
 
@@ -70,12 +77,17 @@ class _Reading:
         for name in _READ_BY_THE_CREW:
             self._check_readable(self._folder / name)
         if self._exists(self._folder / "pyproject.toml"):
-            self._text(self._folder / "pyproject.toml")  # before the adapter reads it unbounded
+            self._check_toml(self._text(self._folder / "pyproject.toml"))
         crew = self._find()
         if isinstance(crew, Path):
             self._read_json(crew)
         else:
             self._read_classic(self._folder.joinpath("src", *crew.split(".")[:-1]))
+
+    def _check_toml(self, text: str) -> None:
+        """Before the adapter reads it unbounded: tomllib remembers each beginning of a key."""
+        if _TOO_DEEP.search(text):
+            raise Fault(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
 
     def _find(self) -> Path | str:
         """What the adapter will run: a JSON crew's file, or a module in `src`."""

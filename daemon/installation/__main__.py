@@ -17,6 +17,7 @@ usage; 128 and its number, a signal ended it, with the same outcome as 1.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -108,6 +109,9 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
     wanted = units.wanted(place, source, bind)
     where = units.address(place)
     moved = where in before.units and before.units[where] != wanted[where]
+    # Whoever loses power from here on has one version that is whole, the old one or the new: a link
+    # is on the disk sooner than what it leads to.
+    os.sync()
     try:
         units.put(place, wanted)
         service.switch(place, Path(sys.prefix))
@@ -124,6 +128,7 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
         print(how, file=sys.stderr)
         raise
     with _undisturbed():  # there is no way back from here
+        os.sync()
         _tidy(place)
         _explain(place, settings, ready=ready)
 

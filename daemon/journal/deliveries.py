@@ -19,7 +19,6 @@ from pydantic import SecretStr
 
 from daemon.journal.columns import (
     MAX_ERROR,
-    MAX_NAME,
     MAX_URL,
     check_size,
     decode,
@@ -36,6 +35,8 @@ MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""
 MAX_AUTH: Final = 16 * 1024
 """Bytes of an Authorization header; servers take less."""
+MAX_EVENTS: Final = 256 * 1024
+"""Bytes of the types of events that a target wants: a hundred of 200 characters of any kind."""
 MAX_TARGETS: Final = 64
 """Targets of an execution that are in force or still waited for."""
 MAX_AT_ONCE: Final = 100
@@ -245,7 +246,7 @@ def _add_target(
             in_force,
             target.kind,
             text("webhook url", target.url, MAX_URL),
-            encode("webhook events", list(target.events), limit=MAX_NAME),
+            encode("webhook events", list(target.events), limit=MAX_EVENTS),
             credential,
         ),
     ).lastrowid

@@ -77,9 +77,9 @@ def parse_cookie(text: str) -> Cookie:
             "send the value of one Cookie header, in one line"
         )
     parts = [part.strip() for part in text.split(";")]
-    # A part without "=" is a cookie without a name (RFC 6265bis, section 5.6): browsers send some,
-    # no account hangs on one.
-    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if "=" in part]
+    # A part without "=", or with nothing before it, is a cookie without a name (RFC 6265bis,
+    # section 5.6): browsers send some, no account hangs on one.
+    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if _has_name(part)]
     if not pairs:
         raise Invalid("cookie: holds no name=value pair; expected like 'SPC_U=…; SPC_EC=…'")
     if len(pairs) > MAX_PAIRS:
@@ -90,9 +90,14 @@ def parse_cookie(text: str) -> Cookie:
     return Cookie(tuple(first.items()))
 
 
+def _has_name(part: str) -> bool:
+    name, equals, _ = part.partition("=")
+    return bool(equals and name.strip())
+
+
 def _pair(place: int, part: str) -> tuple[str, str]:
     name, _, value = (piece.strip() for piece in part.partition("="))
-    if not name or any(char.isspace() for char in name):
+    if any(char.isspace() for char in name):
         raise Invalid(
             f"cookie: part {place} is not a name=value pair; "
             "send the value of one Cookie header, pairs separated by semicolons"

@@ -289,6 +289,22 @@ def test_nor_by_root_where_there_is_no_state_yet(
     assert looked == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
+def test_nor_is_what_crews_of_a_good_file_need(
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    looked: list[Settings] = []
+    monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
+    path = write(GOOD + BROKEN)
+    (tmp_path / "state").rmdir()
+    assert main(["check-config", str(path)]) == 0
+    assert "OK, but nothing was looked at that crews need" in capsys.readouterr().out
+    assert looked == []
+
+
 def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:

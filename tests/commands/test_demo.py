@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import tomllib
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 import pytest
+import trio
 
 from daemon import logs
 from daemon.browser import executable
@@ -32,6 +35,19 @@ def test_a_step_that_failed_is_told_in_its_own_words(
     monkeypatch.setattr(logs, "set_up", lambda _: None)
     assert demo.main(once=True, port=0) == 1
     assert capsys.readouterr().err == "demo: no\n"
+
+
+def test_one_that_is_interrupted_before_it_serves_ends_as_shells_expect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(*_: object) -> NoReturn:
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(demo, "_configure", interrupted)
+    monkeypatch.setattr(logs, "set_up", lambda _: None)
+    assert demo.main(once=True, port=0) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == ""
 
 
 def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:

@@ -47,6 +47,8 @@ def test_empty_yaml_is_nothing() -> None:
         ("a: !!float " + 200 * "1:" + "1", "does not fit the tag"),
         ('a: "\\UFFFFFFFF"', "an escape in it is no character"),
         ("a: b\n---\nc: d", "another document"),
+        ("a: !!int " + 100_000 * "1:" + "1", "a number of more than 4300 characters"),
+        ("%TAG ! hunter2\n---\na: !x 1", "it has %TAG directives"),
         ("\0", "is not YAML"),
         (5000 * "[", "nested too deeply"),
         ((MAX_NODES + 1) * "- a\n", "more than 50000 values"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 from daemon.config.values import Fault
 from daemon.crews import programs
 from daemon.crews.programs import check_folder, check_program, check_python
+
+PATIENCE = 10.0
 
 Script = Callable[..., Path]
 
@@ -214,12 +218,45 @@ def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert fault(check_python, tmp_path / "python", {}) == "names a program that does not exist"
 
 
+@pytest.mark.parametrize(
+    "hangs", ["echo $$ > ${0}.pid; exec sleep 100", "sleep 100 & echo $! > ${0}.pid; wait"]
+)
 def test_an_interpreter_that_hangs_is_told_and_ended(
+    script: Script, monkeypatch: pytest.MonkeyPatch, hangs: str
+) -> None:
+    monkeypatch.setattr(programs, "PROBE_LIMIT", 0.2)
+    path = script(f"#!/bin/sh\n{hangs}\n")
+    assert fault(check_python, path, {}) == "did not come to an end within 0.2 s"
+    assert is_gone(int(Path(f"{path}.pid").read_text()))
+
+
+def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: Script) -> None:
+    path = script(f'#!/bin/sh\nsleep 100 & echo $! > ${{0}}.pid\nexec {sys.executable} "$@"\n')
+    assert fault(check_python, path, {}) == "has no package crewai"
+    assert is_gone(int(Path(f"{path}.pid").read_text()))
+
+
+def test_an_interpreter_that_talks_without_end_takes_no_memory(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "PROBE_LIMIT", 0.2)
-    path = script("#!/bin/sh\necho $$ > ${0}.pid\nexec sleep 100\n")
-    assert fault(check_python, path, {}) == "did not come to an end within 0.2 s"
-    pid = int(Path(f"{path}.pid").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    path = script("#!/bin/sh\nexec yes\n")
+    tracemalloc.start()
+    try:
+        assert fault(check_python, path, {}) == "did not come to an end within 0.2 s"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def is_gone(pid: int) -> bool:
+    """Whoever it was left to may have yet to wait for it."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+    return False

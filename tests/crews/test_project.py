@@ -111,6 +111,11 @@ def test_one_of_the_two_files_is_enough(classic: Path) -> None:
         ({"pyproject.toml": "["}, "pyproject.toml"),
         ({"pyproject.toml": (MAX_FILE + 1) * "#"}, "pyproject.toml is longer than 262144 bytes"),
         ({"pyproject.toml": "x = " + 9999 * "["}, "cannot be looked through"),
+        ({"pyproject.toml": 50_000 * "a." + "a = 1"}, "pyproject.toml has a key of over 64 parts"),
+        (
+            {"pyproject.toml": 30_000 * "'a' . " + "a = 1"},
+            "pyproject.toml has a key of over 64 parts",
+        ),
         (
             {"pyproject.toml": f"[tool.crewai]\ndefinition = 0x{9999 * 'f'}"},
             "cannot be looked through",

@@ -52,6 +52,7 @@ def test_commas_and_comments_are_blank() -> None:
         "{" * (MAX_DEPTH + 5),
         "{a" + " a" * MAX_TOKENS + "}",
         "{a(b: " + "[" * 50,
+        "{" + "#" * 5000 + "\n^",
     ],
 )
 def test_what_is_no_document(text: str) -> None:

@@ -107,12 +107,9 @@ def test_no_pair_at_all_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        (f"={SECRET}", 1),
-        (f" = {SECRET}", 1),
         (f"Cookie: a={SECRET}", 1),
         (f"a=1; na me={SECRET}", 2),
         (f"a=1; na\u00a0me={SECRET}", 2),
-        ("=", 1),
     ],
 )
 def test_a_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -> None:
@@ -120,14 +117,17 @@ def test_a_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -
         parse_cookie(text)
 
 
-@pytest.mark.parametrize("text", ["a=1; flag", "flag; a=1", "a=1; flag;; Secure"])
+@pytest.mark.parametrize(
+    "text", ["a=1; flag", "flag; a=1", "a=1; flag;; Secure", "a=1; =b", " = b; a=1", "=;a=1"]
+)
 def test_a_part_without_a_name_is_left_out(text: str) -> None:
     assert parse_cookie(text).pairs == (("a", "1"),)
 
 
-def test_nothing_but_parts_without_a_name_is_no_cookie() -> None:
+@pytest.mark.parametrize("text", [f"{SECRET}; Secure", f"={SECRET}", f" = {SECRET}", "="])
+def test_nothing_but_parts_without_a_name_is_no_cookie(text: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds no name=value pair; "):
-        parse_cookie(f"{SECRET}; Secure")
+        parse_cookie(text)
 
 
 @pytest.mark.parametrize("char", ["\0", "\t", "\n", "\r", "\x1f", "\x7f", "\x80", "\x85", "\x9f"])

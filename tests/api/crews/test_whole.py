@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +182,10 @@ async def test_a_stop_ends_all_that_follows(
             told = (await whole.own.get(f"/status/{kickoff_id}", whole.token)).json()
     assert (told["state"], told["status"]) == ("FAILED", "stopped")
     assert told["error"]
-    assert len(answers) == 2
+    assert [each.status_code for each in answers] == [200, 200]
+    events, status = sorted((each.text for each in answers), key=lambda text: text[0] == "{")
+    assert '"type":"crew_kickoff_failed"' in events.replace(" ", "")
+    assert json.loads(status)["status"] == "stopped"
     assert real.followers == 0
     again = await whole.own.post(f"/stop/{kickoff_id}", whole.token)
     assert (again.status_code, again.json()["error"]) == (400, "Bad Request")

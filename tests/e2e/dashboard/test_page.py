@@ -232,3 +232,34 @@ async def test_events_are_read_by_the_standard(daemon: Daemon, tab: Tab) -> None
         }})({json.dumps(pieces)})"""
     )
     assert read == [["1", "a\nb"], ["2", ""]]
+
+
+async def test_a_question_is_not_taken_for_the_one_that_was_answered(
+    daemon: Daemon, tab: Tab
+) -> None:
+    """The same task is asked about again, and the event with what it is now has yet to come."""
+    await tab.open()
+    await tab.see("Log in")
+    seen = await tab.evaluate(
+        """(async () => {
+            const { Question } = await import("./dashboard/question.js");
+            const question = new Question(async () => {});
+            const waits = { status: "waiting_for_human_input", current_task: "a" };
+            const first = { task_id: "a", number: "7", prompt: "the first one", output: "draft" };
+            const seen = [];
+            const look = (status, asked) => {
+                question.show(status, asked);
+                const box = question.node.querySelector("textarea");
+                const isFirst = question.node.textContent.includes("the first one");
+                seen.push([isFirst, box?.value ?? null]);
+                return box;
+            };
+            look(waits, first).value = "shorter";
+            look(waits, first);
+            await question.send(first, "shorter", false);
+            look({ status: "running", current_task: null }, first);
+            look(waits, first);
+            return seen;
+        })()"""
+    )
+    assert seen == [[True, ""], [True, "shorter"], [False, None], [False, ""]]

@@ -7,26 +7,34 @@ export class Question {
   constructor(answer) {
     this.answer = answer;
     this.about = "";
+    this.answered = null; // the number of the event whose question was answered last
     this.node = element("section", { class: "question", hidden: true });
   }
 
   // `asked` is the event's data, or null while that has not come.
   show({ status, current_task: task }, asked) {
     this.node.hidden = status !== "waiting_for_human_input";
-    const known = asked?.task_id === task ? asked : null;
-    const about = JSON.stringify([task, known?.number]);
-    if (this.node.hidden || about === this.about) return; // what is being typed stays
+    // A task may be asked about again before that event has come.
+    const isNew = asked?.task_id === task && asked.number !== this.answered;
+    const known = isNew ? asked : null;
+    const about = this.node.hidden ? "" : JSON.stringify([task, known?.number]);
+    if (about === this.about) return; // what is being typed stays
     this.about = about;
-    this.node.replaceChildren(...this.form(known?.prompt ?? `About the task ${task}`, known?.output));
+    this.node.replaceChildren(...(this.node.hidden ? [] : this.form(task, known)));
   }
 
-  form(prompt, output) {
+  async send(known, feedback, approve) {
+    await this.answer(feedback, approve);
+    this.answered = known?.number ?? this.answered;
+  }
+
+  form(task, known) {
     const feedback = element("textarea", { id: "feedback", rows: "3" });
     const missing = element("p", { class: "problem", role: "alert", hidden: true }, "Say what to change.");
     const back = async () => {
       missing.hidden = feedback.value.trim() !== "";
       if (!missing.hidden) return feedback.focus();
-      return this.answer(feedback.value, false);
+      return this.send(known, feedback.value, false);
     };
     const form = element(
       "form",
@@ -43,12 +51,12 @@ export class Question {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      busily(form.querySelector("#approve"), () => this.answer(feedback.value, true));
+      busily(form.querySelector("#approve"), () => this.send(known, feedback.value, true));
     });
     return [
       element("h2", {}, "The crew asks you"),
-      element("p", { class: "prompt" }, prompt),
-      output ? block("To be looked at", output) : null,
+      element("p", { class: "prompt" }, known?.prompt ?? `About the task ${task}`),
+      known?.output ? block("To be looked at", known.output) : null,
       form,
     ].filter(Boolean);
   }
