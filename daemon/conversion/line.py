@@ -21,7 +21,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, inf
 from typing import TypeVar
 
@@ -89,8 +89,8 @@ class Ticket:
 
     @property
     def submitted(self) -> bool:
-        """Whether its submit has begun."""
-        return self.batch is not None
+        """Whether its submit has gone upstream. Before that it waits: in the line, or for a tab."""
+        return self.batch is not None and self.batch.is_sent
 
 
 @dataclass(eq=False)
@@ -99,6 +99,7 @@ class _Batch:
 
     tickets: list[Ticket]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    is_sent: bool = False
 
     def works(self) -> Together:
         return Together(*(ticket.works for ticket in self.tickets))
@@ -223,6 +224,11 @@ class Line:
             # One error for many: each raises it without the frames that another one added.
             raise self.account.check.with_traceback(None)
 
+    def _send(self, batch: _Batch) -> None:
+        """It goes upstream from here on; raises `HumanCheck` when it must not."""
+        self._check_going_on()
+        batch.is_sent = True
+
     # The worker
 
     async def _work(self) -> None:
@@ -255,7 +261,7 @@ class Line:
                     cookie,
                     [ticket.product for ticket in tickets],
                     tickets[0].sub_ids,
-                    self._check_going_on,
+                    partial(self._send, batch),
                 )
             except Refused as refusal:
                 self._refused(refusal, tickets, cookie)

@@ -67,6 +67,18 @@ async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
     assert len(bench.links.submitted) == 1
 
 
+async def test_whose_submit_waited_for_the_browser_all_the_time_has_waited_too(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Nothing was sent, so there is nothing that the marketplace did not answer."""
+    await bench.open(nursery, patience=PATIENCE)
+    bench.links.opening = 2 * PATIENCE
+    with pytest.raises(Unavailable) as refused:
+        await bench.convert(bench.link(1))
+    assert refused.value.retry_after > 0
+    assert bench.links.submitted == []
+
+
 async def test_a_link_of_somebody_who_has_time_is_not_passed_over_for_one_who_has_not(
     line: Line, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
