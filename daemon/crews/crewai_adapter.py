@@ -227,7 +227,11 @@ class Line:
 
     def output(self, text: str) -> str:
         """The output of a task, cut to what there is room for."""
-        return cut(text, OUTPUT if self._has_room(CALLS_UNTIL) else SHORT_OUTPUT)
+        return cut(text, self.room())
+
+    def room(self) -> int:
+        """Bytes that there are for the end of a task."""
+        return OUTPUT if self._has_room(CALLS_UNTIL) else SHORT_OUTPUT
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """Have the daemon do it and wait for the result. Raises ToolFailed."""
@@ -355,8 +359,8 @@ class Progress:
             task_id=task_id,
             name=cut(task.name, NAME) if task.name else None,
             agent=_agent(task.agent),
-            description=cut(task.description.strip(), TEXT),
-            expected_output=cut(task.expected_output.strip(), TEXT),
+            description=cut(task.description.strip(), min(TEXT, self._line.room())),
+            expected_output=cut(task.expected_output.strip(), min(TEXT, self._line.room())),
         )
 
     def end(self, key: str, output: Any) -> None:
@@ -365,7 +369,8 @@ class Progress:
             return
         text = self._line.output(str(getattr(output, "raw", None) or ""))
         value = plain(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
-        if len(encode({"output": text, "output_json": value})) > OUTPUT:
+        room = self._line.room()
+        if value is not None and len(encode({"output": text, "output_json": value})) > room:
             value = None
         self._line.say("task_completed", task_id=self._names[key], output=text, output_json=value)
 

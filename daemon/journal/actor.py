@@ -44,6 +44,7 @@ from daemon.journal.model import (
     Summary,
 )
 from daemon.journal.recent import Recent
+from daemon.journal.retention import START, Place
 from daemon.journal.store import Store
 from daemon.supervision.blocking import BlockingMailbox
 from daemon.supervision.groups import sole_error
@@ -245,11 +246,12 @@ class Journal:
         Many short transactions, between which others are answered.
         """
         forgotten = 0
-        while True:
-            batch = await self._do(lambda store: store.prune_some(now, self._retention))
-            forgotten += batch.forgotten
-            if batch.done:
-                return forgotten
+        place: Place | None = START
+        while place is not None:
+            ask = partial(Store.prune_some, now=now, kept=self._retention, place=place)
+            batch = await self._do(ask)
+            forgotten, place = forgotten + batch.forgotten, batch.place
+        return forgotten
 
     async def _do(self, work: Callable[[Store], R]) -> R:
         try:

@@ -6,7 +6,8 @@ holder would be given an id that leads nowhere.
 
 The rows go one at a time for as long as a batch may take, since an execution has any number of
 them between three and a hundred thousand. In between, others come to their turn. What a batch does
-not get to is the next one's: it is found by the same questions.
+not get to is the next one's, which goes on from there: of those that are needed there may be as
+many as are stored, and each is looked at once in a round.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from typing import Final
 
 from daemon.journal.columns import micros
@@ -29,28 +29,52 @@ _ROWS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True)
+class Place:
+    """How far a round has come: to an execution of a crew, with when it ended, or, `through`, past
+    all. `cut` is when those of that crew have ended that may be forgotten."""
+
+    crew: str = ""
+    cut: int = 0
+    finished_at: int = -1
+    sequence: int = -1
+    through: bool = False
+
+
+START: Final = Place()
+_THROUGH: Final = Place(through=True)
+
+
+@dataclass(frozen=True)
 class Batch:
-    """What one batch did. Not `done`: another one has more to do."""
+    """What one batch did, and where the next one goes on; None when it was its round's last."""
 
     forgotten: int
-    done: bool
+    place: Place | None
 
 
-def forget_some(connection: sqlite3.Connection, now: datetime, retention: Retention) -> Batch:
-    """Delete for one batch; at least one row, so that batches come to an end."""
+def forget_some(
+    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
+) -> Batch:
+    """Look and delete for one batch from `place` on, one row at the least, so that rounds end."""
     give_up_at = time.monotonic() + BATCH_SECONDS
     forgotten = 0
-    steps = chain(
-        _expired_keys(connection, now), _executions(connection, now, retention), _parts(connection)
-    )
-    for executions in steps:
+    for executions, here in _steps(connection, now, retention, place):
         forgotten += executions
         if time.monotonic() >= give_up_at:
-            return Batch(forgotten, done=False)
-    return Batch(forgotten, done=True)
+            return Batch(forgotten, here)
+    return Batch(forgotten, None)
 
 
-# Each of these deletes a row a step, and says how many executions that was.
+def _steps(
+    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
+) -> Iterator[tuple[int, Place]]:
+    """A row each; how many executions that was, and the place behind it."""
+    for _ in _expired_keys(connection, now):
+        yield 0, place
+    if not place.through:
+        yield from _executions(connection, now, retention, place)
+    for _ in _parts(connection):
+        yield 0, _THROUGH
 
 
 def _expired_keys(connection: sqlite3.Connection, now: datetime) -> Iterator[int]:
@@ -66,31 +90,42 @@ def _expired_keys(connection: sqlite3.Connection, now: datetime) -> Iterator[int
 
 
 def _executions(
-    connection: sqlite3.Connection, now: datetime, retention: Retention
-) -> Iterator[int]:
-    for crew in _crews(connection):
-        cut = micros(now - retention.age)
-        # The oldest that still counts among the newest; none when there are fewer than that.
-        oldest_kept = connection.execute(
-            "SELECT finished_at FROM executions WHERE crew = ? AND finished_at IS NOT NULL "
-            "ORDER BY finished_at DESC LIMIT 1 OFFSET ?",
-            (crew, retention.count - 1),
-        ).fetchone()
-        if oldest_kept is not None:
-            cut = max(cut, oldest_kept["finished_at"])
+    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
+) -> Iterator[tuple[int, Place]]:
+    for crew in _crews(connection, place.crew):
+        if crew != place.crew:
+            place = Place(crew, _cut(connection, now, retention, crew))
         while rows := connection.execute(
             """
-            SELECT sequence FROM executions WHERE crew = ? AND finished_at < ?
-            AND NOT EXISTS (SELECT 1 FROM deliveries WHERE execution = sequence)
-            AND NOT EXISTS (SELECT 1 FROM idempotency WHERE idempotency.execution = executions.id)
-            ORDER BY finished_at LIMIT ?
+            SELECT sequence, finished_at,
+                EXISTS (SELECT 1 FROM deliveries WHERE execution = sequence)
+                OR EXISTS (SELECT 1 FROM idempotency WHERE idempotency.execution = executions.id)
+                AS is_needed
+            FROM executions WHERE crew = ? AND finished_at < ?
+            AND (finished_at, sequence) > (?, ?)
+            ORDER BY finished_at, sequence LIMIT ?
             """,
-            (crew, cut, _ROWS_AT_ONCE),
+            (crew, place.cut, place.finished_at, place.sequence, _ROWS_AT_ONCE),
         ).fetchall():
             for row in rows:
-                connection.execute("DELETE FROM executions WHERE sequence = ?", tuple(row))
-                connection.execute("INSERT INTO forgotten VALUES (?)", tuple(row))
-                yield 1
+                sequence = row["sequence"]
+                if not row["is_needed"]:
+                    connection.execute("DELETE FROM executions WHERE sequence = ?", (sequence,))
+                    connection.execute("INSERT INTO forgotten VALUES (?)", (sequence,))
+                place = replace(place, finished_at=row["finished_at"], sequence=sequence)
+                yield int(not row["is_needed"]), place
+
+
+def _cut(connection: sqlite3.Connection, now: datetime, retention: Retention, crew: str) -> int:
+    """Those of a crew that have ended before this may be forgotten."""
+    too_old = micros(now - retention.age)
+    # The oldest that still counts among the newest; none when there are fewer than that.
+    oldest_kept = connection.execute(
+        "SELECT finished_at FROM executions WHERE crew = ? AND finished_at IS NOT NULL "
+        "ORDER BY finished_at DESC LIMIT 1 OFFSET ?",
+        (crew, retention.count - 1),
+    ).fetchone()
+    return too_old if oldest_kept is None else max(too_old, oldest_kept["finished_at"])
 
 
 def _parts(connection: sqlite3.Connection) -> Iterator[int]:
@@ -116,17 +151,18 @@ def _parts(connection: sqlite3.Connection) -> Iterator[int]:
         yield 0
 
 
-def _crews(connection: sqlite3.Connection) -> list[str]:
-    """The names that occur, by one look into the index for each."""
+def _crews(connection: sqlite3.Connection, first: str) -> list[str]:
+    """The names that occur from `first` on, by one look into the index for each."""
     rows = connection.execute(
         """
         WITH RECURSIVE names (crew) AS (
-            SELECT min(crew) FROM executions
+            SELECT min(crew) FROM executions WHERE crew >= ?
             UNION ALL
             SELECT (SELECT min(crew) FROM executions WHERE crew > names.crew)
             FROM names WHERE names.crew IS NOT NULL
         )
         SELECT crew FROM names WHERE crew IS NOT NULL
-        """
+        """,
+        (first,),
     )
     return [row["crew"] for row in rows]

@@ -222,11 +222,11 @@ class Store:
             else:
                 deliveries.put_off(connection, delivery_id, next_at, why)
 
-    def prune_some(self, now: datetime, kept: Retention) -> retention.Batch:
+    def prune_some(self, now: datetime, kept: Retention, place: retention.Place) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         self._recent.clear()
         with self._writing() as connection:
-            return retention.forget_some(connection, now, kept)
+            return retention.forget_some(connection, now, kept, place)
 
     def has_room(self) -> bool:
         """Whether the disk takes more: something is written for that."""

@@ -413,17 +413,18 @@ async def test_long_texts_are_cut_and_say_so(crew: Begin) -> None:
     )
 
 
-async def test_many_long_outputs_leave_room_for_the_result(crew: Begin) -> None:
-    code = """
+@pytest.mark.parametrize("given", ['"x" * 900_000', '"x", {"a": "y" * 200_000}'])
+async def test_many_long_outputs_leave_room_for_the_result(crew: Begin, given: str) -> None:
+    code = f"""
         from crewai import Crew, output, task, tell
 
         def kickoff(crew, inputs):
             for task in crew.tasks:
                 tell(task, "task_started")
-                tell(task, "task_completed", output=output("x" * 900_000))
+                tell(task, "task_completed", output=output({given}))
             return "x" * 900_000
 
-        press = Crew(*(task(f"t{n}") for n in range(300)), kickoff=kickoff)
+        press = Crew(*(task(f"t{{n}}") for n in range(300)), kickoff=kickoff)
         """
     async with crew(code) as worker:
         messages, end = await whole(worker)

@@ -23,6 +23,7 @@ from daemon.journal.model import (
     Status,
     WebhookTarget,
 )
+from daemon.journal.retention import START
 from daemon.journal.schema import open_database
 from daemon.journal.store import Store
 
@@ -224,7 +225,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
     store.record(given.id, end, (), ())
     kept = Retention(age=timedelta(hours=1), count=1)
-    assert store.prune_some(now + timedelta(days=2), kept).forgotten == 1
+    assert store.prune_some(now + timedelta(days=2), kept, START).forgotten == 1
 
 
 def plan(connection: sqlite3.Connection, question: str) -> list[str]:

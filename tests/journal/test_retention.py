@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -38,12 +39,13 @@ TARGET = WebhookTarget("crew", "https://a.example")
 
 
 def prune(store: Store, now: datetime, kept: Retention) -> int:
+    """A whole round."""
     forgotten = 0
-    while True:
-        batch = store.prune_some(now, kept)
-        forgotten += batch.forgotten
-        if batch.done:
-            return forgotten
+    place: retention.Place | None = retention.START
+    while place is not None:
+        batch = store.prune_some(now, kept, place)
+        forgotten, place = forgotten + batch.forgotten, batch.place
+    return forgotten
 
 
 def rows(path: Path) -> dict[str, int]:
@@ -197,11 +199,42 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(  # noqa: PLR0917 - fixtures
         store.record(execution_id, Change(), [NewEvent("e", now)], ())
         finish(execution_id)
 
-    first = store.prune_some(now + 8 * DAY, WEEK)
+    first = store.prune_some(now + 8 * DAY, WEEK, retention.START)
 
-    assert (first.forgotten, first.done) == (1, False)
+    assert first.forgotten == 1
+    assert first.place not in (None, retention.START)
     assert prune(store, now + 8 * DAY, WEEK) == 2
     assert rows(path)["events"] == 0
+
+
+def test_what_is_needed_is_looked_at_once_in_a_round(  # noqa: PLR0917 - fixtures
+    store: Store,
+    new: Callable[..., NewExecution],
+    create: Create,
+    finish: Finish,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many batches that takes, and however many of it there are."""
+    monkeypatch.setattr(retention, "BATCH_SECONDS", 0.0)
+    for number in range(20):
+        execution = new(crew="other" if number % 2 else "deal-post")
+        store.create(execution, IdempotencyKey(str(number), {}))
+        finish(execution.id)
+    gone = create()
+    store.record(gone, Change(), [NewEvent("e", now)] * 50, ())
+    finish(gone)
+    looks, look = [], retention._executions
+
+    def counted(*args: Any) -> Iterator[tuple[int, retention.Place]]:
+        for found, place in look(*args):
+            looks.append(place.sequence)
+            yield found, place
+
+    monkeypatch.setattr(retention, "_executions", counted)
+    nothing = Retention(age=timedelta(0), count=1000)
+    assert prune(store, now + timedelta(hours=1), nothing) == 1
+    assert sorted(looks) == list(range(1, 22))
 
 
 async def test_others_are_answered_between_two_batches(
