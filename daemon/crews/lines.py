@@ -305,7 +305,7 @@ class Lines:
         return Stopping(
             ended,
             TO_END,
-            lambda: None if self._without_worker.ended(kickoff_id) else Status.STOPPED,
+            lambda: Status.STOPPED if self._without_worker.ended(kickoff_id) is None else None,
         )
 
     async def resume(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # In the order of their start, and at the end those that `crews` is over.
 PARTS = [
-    *("auth", "vault", "pauses", "conversion", "crew tokens", "crews", "http", "control"),
+    *("pauses", "auth", "vault", "conversion", "crew tokens", "crews", "http", "control"),
     *("journal", "executor", "webhooks"),
 ]
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"

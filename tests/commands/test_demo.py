@@ -41,8 +41,8 @@ def test_one_that_is_interrupted_before_it_serves_ends_as_shells_expect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def interrupted(*_: object) -> NoReturn:
-        signal.raise_signal(signal.SIGINT)
-        await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "_configure", interrupted)
     monkeypatch.setattr(logs, "set_up", lambda _: None)
