@@ -89,6 +89,7 @@ class _Loader(yaml.SafeLoader):
     def process_directives(self) -> object:
         """As PyYAML's, but for `%TAG`, which no crew has a use for: what it stands for, which may
         be long, is written out at each node."""
+        # Its stubs have no types for this one.
         found: object = super().process_directives()  # type: ignore[no-untyped-call]
         if self.tag_handles != self.DEFAULT_TAGS:
             raise yaml.YAMLError("it has %TAG directives")

@@ -29,6 +29,7 @@ from daemon.paths import mode_of
 PROBE_LIMIT: Final = 10.0
 
 LOOK_EVERY: Final = 0.005
+"""Seconds between two looks at whether one has ended, which can be asked without waiting alone."""
 LONGEST_ANSWER: Final = 256
 """Bytes of what one says; more is no answer."""
 
@@ -137,7 +138,7 @@ def _asked(python: Path, environment: Mapping[str, str]) -> tuple[int, str]:
         said = b""
         try:
             while True:
-                # Not waited for: then its number could be another's, when its group is killed.
+                # Not reaped: then its number could be another's when its group is killed.
                 ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 said = (said + (process.stdout.read(LONGEST_ANSWER) or b""))[:LONGEST_ANSWER]
                 if ended is not None:

@@ -137,22 +137,28 @@ async def test_an_answer_to_a_worker_that_says_no_more_and_has_not_ended(
     assert "closed its descriptor" in ((await house.end_of(kickoff_id)).error or "")
 
 
+def hold_up_answers(house: House, monkeypatch: pytest.MonkeyPatch) -> tuple[trio.Event, trio.Event]:
+    """Set when an answer is to be recorded; and to be set when it may be."""
+    record = house.journal.record
+    recording, go_on = trio.Event(), trio.Event()
+
+    async def hold_up(*args: object) -> None:
+        if args[1].get("status") is Status.RUNNING:  # type: ignore[attr-defined]
+            recording.set()
+            await go_on.wait()
+        await record(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(house.journal, "record", hold_up)
+    return recording, go_on
+
+
 async def test_an_answer_that_is_cut_off_by_a_stop_is_no_success(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`resume` says that it was recorded, so it does not say so when it was not."""
     kickoff_id = await house.kickoff(*ASKS)
     await house.reaches(kickoff_id, WAITING)
-    record = house.journal.record
-    recording = trio.Event()
-
-    async def hold_up(*args: object) -> None:
-        if args[1].get("status") is Status.RUNNING:  # type: ignore[attr-defined]
-            recording.set()
-            await trio.sleep_forever()
-        await record(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(house.journal, "record", hold_up)
+    recording, _ = hold_up_answers(house, monkeypatch)
     async with trio.open_nursery() as nursery:
 
         async def answer() -> None:
@@ -173,16 +179,7 @@ async def test_what_is_said_while_an_answer_is_recorded_is_of_one_that_runs(
     kickoff_id = await house.kickoff(*told_of, "hear", "done b", "done a", "result ok")
     await house.gate.reaches(1)
     assert (await house.look(kickoff_id)).current_task == "a"
-    record = house.journal.record
-    answered, go_on = trio.Event(), trio.Event()
-
-    async def hold_up(*args: object) -> None:
-        if args[1].get("status") is Status.RUNNING:  # type: ignore[attr-defined]
-            answered.set()
-            await go_on.wait()
-        await record(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(house.journal, "record", hold_up)
+    answered, go_on = hold_up_answers(house, monkeypatch)
     nursery.start_soon(house.resume, kickoff_id)
     await answered.wait()
     house.gate.open()
