@@ -29,7 +29,7 @@ from daemon.paths import mode_of
 PROBE_LIMIT: Final = 10.0
 
 LOOK_EVERY: Final = 0.005
-"""Seconds between two looks at whether one has ended, which can be asked without waiting alone."""
+"""Seconds between two looks at what it has said, and at whether it has ended."""
 LONGEST_ANSWER: Final = 256
 """Bytes of what one says; more is no answer."""
 
