@@ -104,9 +104,8 @@ async def serve(
     look_up_apart()
     link = Link(given)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
-        link.extend(
-            longest_look(settings) + EXTENSION
-        )  # the reporter, who asks for more, is not yet
+        # The reporter, who asks for more time from then on, is only made of what is read here.
+        link.extend(longest_look(settings) + EXTENSION)
         catalog = await on_thread(read_catalog, settings)
         for broken in catalog.broken:
             for problem in broken.problems:
