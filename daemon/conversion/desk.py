@@ -284,9 +284,11 @@ class _Desk:
 
     async def _resolve(self, work: Work, short: Short) -> Product | int:
         try:
-            return self._resolved.get(short.url) or await self._resolving.get(
-                short.url, partial(self._follow, short)
-            )
+            remembered = self._resolved.get(short.url)
+            if remembered is not None:
+                return remembered
+            self._line(self._own_cookie(work)).check_going_on()
+            return await self._resolving.get(short.url, partial(self._follow, short))
         finally:
             work.unresolved -= 1
             if work.unresolved == 0:
@@ -306,7 +308,7 @@ class _Desk:
         work.gathered.set()
 
     async def _row(self, work: Work, product: Product, link: str) -> Row:
-        cookie = work.order.cookie if self._links.needs_cookie else None
+        cookie = self._own_cookie(work)
         sub_ids = work.order.sub_ids
         remembered = self._rows.get((_whose(cookie), product, sub_ids))
         if remembered is not None:
@@ -375,6 +377,10 @@ class _Desk:
     ) -> ProductData | None:
         with timed(self._timings.products):
             return await source.read(cookie, product)
+
+    def _own_cookie(self, work: Work) -> Cookie | None:
+        """The cookie by which the order's links are made."""
+        return work.order.cookie if self._links.needs_cookie else None
 
     def _line(self, cookie: Cookie | None) -> Line:
         return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)

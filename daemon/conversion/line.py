@@ -144,6 +144,12 @@ class Line:
         fitting = Counter(ticket.fits_with for ticket in self._waiting)
         return sum(ceil(count / self._chunk) for count in fitting.values())
 
+    def check_going_on(self) -> None:
+        """Raise `HumanCheck` while the account is paused."""
+        if self.account.check is not None:
+            # One error for many: each raises it without the frames that another one added.
+            raise self.account.check.with_traceback(None)
+
     def ticket(
         self,
         cookie: Cookie | None,
@@ -158,7 +164,7 @@ class Line:
         `until` is when whoever takes it will be gone, on trio's clock: see LEAST_TIME.
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
-        self._check_going_on()
+        self.check_going_on()
         new = Ticket(cookie, product, sub_ids, rank, until)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
@@ -218,15 +224,9 @@ class Line:
         self.account.rest_products(seconds, cookie)
         self._stop_reading()
 
-    def _check_going_on(self) -> None:
-        """Raise `HumanCheck` while the account is paused."""
-        if self.account.check is not None:
-            # One error for many: each raises it without the frames that another one added.
-            raise self.account.check.with_traceback(None)
-
     def _send(self, batch: _Batch) -> None:
         """It goes upstream from here on; raises `HumanCheck` when it must not."""
-        self._check_going_on()
+        self.check_going_on()
         batch.is_sent = True
 
     # The worker

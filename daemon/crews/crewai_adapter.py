@@ -128,16 +128,6 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0) if isinstance(value, (dict, list)) else 0
 
 
-def structured(text: str) -> Any:
-    """The object or list that `text` is the JSON of, else None."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return plain(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-
-
 def thought_of(text: str) -> str | None:
     """What an agent that is asked for `Thought: … Action: …` or `… Final Answer: …` thought."""
     marker = re.search("^(Action|Final Answer):", text, re.MULTILINE)
@@ -771,11 +761,10 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
 def told(output: Any) -> tuple[str, Any]:
     """The text and the JSON of what a kickoff returned. A project's own callback may return it."""
     if isinstance(output, str):
-        return output, structured(output)
+        return output, None
     raw = getattr(output, "raw", None)
     if isinstance(raw, str):
-        value = plain(output.json_dict or output.pydantic)
-        return raw, structured(raw) if value is None else value
+        return raw, plain(output.json_dict or output.pydantic)
     return json.dumps(plain(output), ensure_ascii=False), plain(output)
 
 

@@ -85,12 +85,13 @@ def failure(status: Status, error: str) -> Ending:
 
 
 def success(result: Result) -> Ending:
-    """The good end. A text that is a JSON object counts as one."""
-    usage = result.token_usage
+    """The good end. `result_json` is an object or nothing (contract, section 2): clients declare
+    it as one. A text that is a JSON object counts as one."""
+    usage, parsed = result.token_usage, result.output_json
     return Ending(
         status=Status.COMPLETED,
         result=result.output,
-        result_json=_object(result.output) if result.output_json is None else result.output_json,
+        result_json=parsed if isinstance(parsed, dict) else _object(result.output),
         error=None,
         token_usage=None if usage is None else usage.model_dump(),
     )

@@ -251,6 +251,23 @@ async def test_a_paused_account_is_answered_from_memory_and_asks_nobody(
     assert (len(bench.links.submits), len(bench.products.reads)) == (submits, reads)
 
 
+async def test_a_paused_accounts_short_links_are_not_followed_but_remembered_ones_known(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    bench.resolver.known = {bench.short(name): bench.item(1) for name in ("one", "two")}
+    remembered = await bench.convert(bench.short("one"))
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    assert await bench.convert(bench.short("one")) == remembered
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.short("two"))
+    assert await bench.codes(bench.short("two"), bench.link(1), FOREIGN) == [40300, 0, 10]
+    assert bench.resolver.asked == [bench.short("one")]
+    assert await bench.codes(bench.short("two"), cookie=OTHER) == [0]
+
+
 async def test_a_paused_account_reads_no_products_for_remembered_links(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

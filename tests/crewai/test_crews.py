@@ -301,10 +301,3 @@ async def test_what_a_project_says_of_tracing_does_not_count(
     files = one_task(crew=", tracing=True, verbose=True") | {".env": "CREWAI_TRACING_ENABLED=true"}
     _, end = await run(project(files))
     assert isinstance(end, Result), end
-
-
-async def test_a_json_text_is_its_own_output_json(run: Run, project: Project, model: Any) -> None:
-    model.answers('[{"link": "a"}]')
-    _, end = await run(project(one_task()))
-    assert isinstance(end, Result)
-    assert end.output_json == [{"link": "a"}]

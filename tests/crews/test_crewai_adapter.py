@@ -286,9 +286,8 @@ async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) 
     ("returned", "output", "output_json"),
     [
         ("output('a')", "a", None),
-        ("output('{\"a\": 1}')", '{"a": 1}', {"a": 1}),
-        ("output('[1]')", "[1]", [1]),
-        ("output('{no json')", "{no json", None),
+        ("output('{\"a\": 1}')", '{"a": 1}', None),
+        ("output('a', {'a': 1})", "a", {"a": 1}),
         ("output('a', {'n': float('nan')})", "a", None),
         ("'text'", "text", None),
         ("{'a': [1]}", '{"a": [1]}', {"a": [1]}),

@@ -222,13 +222,13 @@ def test_a_good_end() -> None:
     usage = TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1)
     entry = ended(
         About("some-id", None, (WebhookTarget("crew", URL),)),
-        success(Result(output="all", output_json=[1], token_usage=usage)),
+        success(Result(output="all", output_json={"a": 1}, token_usage=usage)),
         NOW,
     )
     assert entry.change == {
         "status": Status.COMPLETED,
         "result": "all",
-        "result_json": [1],
+        "result_json": {"a": 1},
         "error": None,
         "token_usage": {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1},
         "current_task": None,

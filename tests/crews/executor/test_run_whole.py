@@ -124,6 +124,8 @@ async def test_what_is_at_hand_is_told_while_it_runs(house: House) -> None:
         ({"output": '{"a": [1]}'}, {"a": [1]}),
         ({"output": '{"a": NaN}'}, None),
         ({"output": '{"a": 1}', "output_json": {"b": 2}}, {"b": 2}),
+        ({"output": "all", "output_json": [1]}, None),
+        ({"output": '{"a": 1}', "output_json": [1]}, {"a": 1}),
         ({"output": ""}, None),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
