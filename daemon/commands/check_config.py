@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from daemon.config.crews import CrewEntry
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
 from daemon.config.values import Fault
-from daemon.crews.catalog import Catalog, read_catalog
-from daemon.crews.crew import BrokenCrew, Crew
+from daemon.crews.catalog import Catalog, read_catalog, told_by_the_file
+from daemon.crews.crew import Crew
 from daemon.crews.programs import hidden
 from daemon.state import fault_of
 
@@ -45,8 +45,7 @@ def check_config(path: Path, settings: Settings) -> int:
     settings = _read_again(path, settings)
     _tell_of_the_browser(settings)
     if settings.crews and blind and os.geteuid() == 0:
-        print(f"{path}: OK, but nothing was looked at that crews need")
-        return GOOD
+        return _crews_unseen(path, settings)
     catalog = read_catalog(settings)
     broken = len(catalog.broken)
     without = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
@@ -54,8 +53,20 @@ def check_config(path: Path, settings: Settings) -> int:
     for line in (*_summary(settings), *_crews(settings, catalog)):
         print(f"  {line}")
     for crew in catalog.broken:
-        _tell(crew)
+        _tell(crew.problems)
     return BROKEN if broken else GOOD
+
+
+def _crews_unseen(path: Path, settings: Settings) -> int:
+    """As above, where only root could look at what crews need, and an interpreter of theirs would
+    be started as root."""
+    problems = list(told_by_the_file(settings))
+    well = "starts, but not with all of its crews" if problems else "OK"
+    print(f"{path}: {well}; and nothing was looked at that they need")
+    for line in _summary(settings):
+        print(f"  {line}")
+    _tell(problems)
+    return BROKEN if problems else GOOD
 
 
 def all_of(path: Path, wrong: ConfigError) -> ConfigError:
@@ -68,7 +79,7 @@ def all_of(path: Path, wrong: ConfigError) -> ConfigError:
         return wrong
     blind = become_the_daemon(rest.state.directory)
     if blind and os.geteuid() == 0:
-        return wrong
+        return ConfigError(list(dict.fromkeys([*wrong.problems, *told_by_the_file(rest)])))
     crews = tuple(_crew_read_again(entry, rest) for entry in rest.crews)
     broken = read_catalog(replace(rest, crews=crews)).broken
     of_crews = (each for crew in broken for each in crew.problems)
@@ -174,6 +185,6 @@ def _where(crew: Crew, catalog: Catalog) -> str:
     return ", ".join(places)
 
 
-def _tell(crew: BrokenCrew) -> None:
-    for problem in crew.problems:
+def _tell(problems: Iterable[Problem]) -> None:
+    for problem in problems:
         print(problem, file=sys.stderr)

@@ -12,7 +12,7 @@ same name, address or place at `/`, the one further up in the file has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -114,6 +114,14 @@ def read_catalog(settings: Settings) -> Catalog:
         else:
             crews[crew.name] = crew
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
+
+
+def told_by_the_file(settings: Settings) -> Iterator[Problem]:
+    """What is wrong with the crews by the configuration alone: nothing is looked at."""
+    taken = _Taken(settings.server.bind)
+    for entry in settings.crews:
+        yield from taken.take(entry).problems
+        yield from entry.problems
 
 
 @dataclass

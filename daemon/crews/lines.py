@@ -94,7 +94,7 @@ class Lines:
         self._errands = errands
         self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
-        self._without_worker = WithoutWorker(workplace, errands)
+        self._without_worker = WithoutWorker(workplace, errands=errands, running=running)
         self._putting_back: dict[str, trio.Event] = {}
         """Broken crews of which some are, by name."""
 
@@ -135,6 +135,7 @@ class Lines:
 
     def leave_off(self) -> None:
         """Have all workers end; what they worked on stays unfinished in the journal."""
+        self._without_worker.leave_off()
         for line in self._lines.values():
             line.waiting.clear()
             for run in line.running.values():
@@ -146,7 +147,8 @@ class Lines:
         is_gone = self._catalog.is_gone(crew)
         begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
-        if any(each.name == crew and each.on_restart == "rerun" for each in self._catalog.broken):
+        maybe = (each for each in self._catalog.broken if each.name in (crew, None))
+        if any(each.on_restart == "rerun" for each in maybe):
             waiting += [each.id for each in begun]
             self._putting_back[crew] = trio.Event()
             self._errands.start_soon(self._put_back, crew, begun)
@@ -296,17 +298,12 @@ class Lines:
         if line is not None and kickoff_id in line.waiting:
             del line.waiting[kickoff_id]
             waits = True
-        if waits and self._without_worker.ended(kickoff_id) is None:
-            why = f"stopped by {by} before its turn came"
-            self._without_worker.begin([kickoff_id], Status.STOPPED, why)
-        ended = self._without_worker.ended(kickoff_id)
-        if ended is None:
+        if waits and self._without_worker.ending(kickoff_id) is None:
+            self._without_worker.stop(kickoff_id, f"stopped by {by} before its turn came")
+        ending = self._without_worker.ending(kickoff_id)
+        if ending is None:
             raise Invalid("kickoff_id: this execution has ended already")
-        return Stopping(
-            ended,
-            TO_END,
-            lambda: Status.STOPPED if self._without_worker.ended(kickoff_id) is None else None,
-        )
+        return Stopping(ending.over, TO_END, lambda: ending.outcome)
 
     async def resume(
         self,

@@ -42,10 +42,10 @@ MOST_PARTS: Final = 64  # of a key of pyproject.toml
 Parse = Callable[[str], object]
 
 # What the crew itself will read, where it is there. Of a folder, also what is in it.
-# Names with dots between; possessive, since each word is tried as a beginning.
-_TOO_DEEP = re.compile(
-    r"(?<![\w-])(?:(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+)" rf"{{{MOST_PARTS}}}"
-)
+# Names with dots between. Possessive, and no name begins after a backslash, since each place is
+# tried as a beginning.
+_NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_TOO_DEEP = re.compile(rf"(?<![\w\\-])(?:{_NAME}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
 

@@ -47,7 +47,7 @@ from daemon.crews.protocol import (
 from daemon.crews.starts import ComingUp
 from daemon.crews.webhooks.calls import Ending
 from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
-from daemon.crews.workplace import Workplace
+from daemon.crews.workplace import LAST_ENTRY, Workplace
 from daemon.errors import Invalid, Refused
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import (
@@ -65,11 +65,6 @@ logger = logging.getLogger(__name__)
 LAST_WORDS = 8000
 """Characters of a failed worker's standard output, and of its standard error, that are logged: as
 many as a record takes with what it says before them (`logs.formats.LONGEST_MESSAGE`)."""
-
-LAST_ENTRY = 2.0
-"""Seconds to record what has ended by itself when all is left off. It takes milliseconds, but with
-a full disk, or a journal that waits for us to end before it starts again, it would take for ever.
-"""
 
 MOST_TOGETHER = 16
 """Messages that are recorded together: nine tenths of what any number would save, and others do
@@ -178,8 +173,10 @@ class Run:
             self._stage.cancel()
 
     def leave_off(self) -> None:
-        """Have its worker end, and record nothing, unless it was cut short before: the next start
-        decides what becomes of it."""
+        """Have its worker end, and record nothing, unless it was cut short before, or by its
+        deadline: the next start decides what becomes of it."""
+        if self._cut is None and self._stage.cancel_called:  # by its deadline: it was over before
+            self._cut = failure(Status.TIMED_OUT, self._too_late())
         self._left_off = True
         self.ended.set()
         self._stage.cancel()
@@ -323,11 +320,9 @@ class Run:
             self._comes_to(_ending_of(worker.final))
             await worker.hurry()
             return
-        why = self._cut_ending()
         how = await worker.stop()
         logger.info("execution %s was cut short: %s", self.id, how.value)
-        # A stop that has come meanwhile counts; that the daemon ends does not, when it came later.
-        self._comes_to(_so(self._cut or why, how.value))
+        self._comes_to(_so(self._cut_ending(), how.value))  # by a stop that has come meanwhile, too
 
     def _cut_ending(self) -> Ending | None:
         """The end of one that is not let come to its own; none when it is left off."""

@@ -14,35 +14,58 @@ from collections.abc import Sequence
 import trio
 
 from daemon.crews.ledger import about, failure
-from daemon.crews.workplace import Workplace
+from daemon.crews.workplace import LAST_ENTRY, Workplace
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import Status
 
 logger = logging.getLogger(__name__)
 
 
-class WithoutWorker:
-    """Those that are being ended, by tasks in `errands`: cut short, they are found undone."""
+class BeingEnded:
+    """One of them. `over` is set when its end is written down, and is in `outcome`; or when it is
+    not going to be."""
 
-    def __init__(self, workplace: Workplace, errands: trio.Nursery) -> None:
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.outcome: Status | None = None
+
+
+class WithoutWorker:
+    """Those that are being ended. What its owner did not ask for is ended by tasks in `errands`:
+    cut short, it is found undone. A stop has a little time more, in `running`."""
+
+    def __init__(
+        self, workplace: Workplace, *, errands: trio.Nursery, running: trio.Nursery
+    ) -> None:
         self._workplace = workplace
         self._errands = errands
-        self._under_way: dict[str, trio.Event] = {}
+        self._running = running
+        self._under_way: dict[str, BeingEnded] = {}
+        self._stops: set[trio.CancelScope] = set()
 
     @property
     def ids(self) -> set[str]:
         """Of those whose end is not written down yet."""
         return set(self._under_way)
 
-    def ended(self, execution_id: str) -> trio.Event | None:
-        """Set when the end of this one is written down, and is not to be found any more then, or
-        when it is not going to be; None when it is not being ended."""
+    def ending(self, execution_id: str) -> BeingEnded | None:
+        """What becomes of this one; None when it is not being ended."""
         return self._under_way.get(execution_id)
 
     def begin(self, ids: Sequence[str], status: Status, why: str) -> None:
         """End these, one by one. From now on nobody takes them up."""
-        self._under_way.update({each: trio.Event() for each in ids})
+        self._under_way.update({each: BeingEnded() for each in ids})
         self._errands.start_soon(self._end_each, ids, status, why)
+
+    def stop(self, execution_id: str, why: str) -> None:
+        """As above, for one that somebody has stopped."""
+        self._under_way[execution_id] = BeingEnded()
+        self._running.start_soon(self._stop, execution_id, why)
+
+    def leave_off(self) -> None:
+        """What was stopped is recorded soon, or not at all."""
+        for each in self._stops:
+            each.deadline = trio.current_time() + LAST_ENTRY
 
     async def end(self, execution_id: str, status: Status, why: str) -> None:
         """Write down the end of one that the caller has in hand."""
@@ -52,11 +75,21 @@ class WithoutWorker:
         except AlreadyFinished:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
 
+    async def _stop(self, execution_id: str, why: str) -> None:
+        with trio.CancelScope() as scope:
+            self._stops.add(scope)
+            try:
+                await self._end_each([execution_id], Status.STOPPED, why)
+            finally:
+                self._stops.remove(scope)
+
     async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
         try:
             for each in ids:
                 await self.end(each, status, why)
-                self._under_way.pop(each).set()
+                being = self._under_way.pop(each)
+                being.outcome = status
+                being.over.set()
         finally:
             for each in self._under_way.keys() & set(ids):  # undone: who waits need not wait on
-                self._under_way[each].set()
+                self._under_way[each].over.set()

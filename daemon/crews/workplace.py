@@ -46,6 +46,11 @@ FIRST_RETRY = 0.5
 LONGEST_RETRY = 30.0
 """Seconds between two tries to record something. When a full disk has room, it is tried at once."""
 
+LAST_ENTRY = 2.0
+"""Seconds to record what has ended, or was stopped, when all is left off. It takes milliseconds,
+but with a full disk, or a journal that waits for us to end before it starts again, it would take
+for ever."""
+
 T = TypeVar("T")
 
 

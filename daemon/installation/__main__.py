@@ -109,9 +109,6 @@ def install(place: Place, wish: Bind | None, source: Path) -> None:
     wanted = units.wanted(place, source, bind)
     where = units.address(place)
     moved = where in before.units and before.units[where] != wanted[where]
-    # Whoever loses power from here on has one version that is whole, the old one or the new: a link
-    # is on the disk sooner than what it leads to.
-    os.sync()
     try:
         units.put(place, wanted)
         service.switch(place, Path(sys.prefix))

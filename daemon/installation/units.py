@@ -6,6 +6,7 @@ they were. The drop-ins of the owner, in /etc/systemd/system, are not looked at.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -34,7 +35,8 @@ def put(place: Place, files: Files) -> None:
     """Have these there, and no others of ours.
 
     Nothing is changed before all that is new has been written: on a full disk, `OSError` leaves
-    them as they were.
+    them as they were. It is on the disk by then, with the version that it starts: whoever loses
+    power has one that is whole.
     """
     changed = {path: text for path, text in files.items() if not _is(path, text)}
     try:
@@ -42,6 +44,7 @@ def put(place: Place, files: Files) -> None:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             _fresh(path).write_text(text, encoding="utf-8")
             _fresh(path).chmod(0o644)
+        os.sync()
     except BaseException:  # a signal as well: nothing half done stays
         for path in changed:
             _fresh(path).unlink(missing_ok=True)

@@ -221,7 +221,9 @@ def read(
         tasks=tuple(_task(task["record"]) for task in tasks),
         last_step=decode(row["last_step"]),
     )
-    return execution, size + sum(len(target.url) for target in execution.webhooks)
+    for target in execution.webhooks:
+        size += len(target.url) + sum(map(len, target.events))
+    return execution, size
 
 
 def summary(

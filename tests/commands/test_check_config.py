@@ -298,11 +298,29 @@ def test_nor_is_what_crews_of_a_good_file_need(
 ) -> None:
     looked: list[Settings] = []
     monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
-    path = write(GOOD + BROKEN)
+    path = write(GOOD)
     (tmp_path / "state").rmdir()
     assert main(["check-config", str(path)]) == 0
-    assert "OK, but nothing was looked at that crews need" in capsys.readouterr().out
+    out, _ = capsys.readouterr()
+    assert out.startswith(f"{path}: OK; and nothing was looked at that they need\n  listens on ")
     assert looked == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("before", ["", "[server]\nmax_body = 1\n"], ids=["alone", "not alone"])
+def test_but_what_the_file_itself_says_of_crews_is_told_all_the_same(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str
+) -> None:
+    path = write(before + GOOD + BROKEN)
+    (tmp_path / "state").rmdir()
+    assert main(["check-config", str(path)]) == (2 if before else 1)
+    _, err = capsys.readouterr()
+    needs = ("that does not exist", "is not YAML", "is no tool")
+    of_the_file = {
+        f"{fault}; {remedy}" for fault, remedy in TOLD if not any(need in fault for need in needs)
+    }
+    assert {line for line in err.splitlines() if line.startswith("crew")} == of_the_file
 
 
 def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(

@@ -117,6 +117,10 @@ def test_one_of_the_two_files_is_enough(classic: Path) -> None:
             "pyproject.toml has a key of over 64 parts",
         ),
         (
+            {"pyproject.toml": 40_000 * '"\\"".' + "a = 1"},
+            "pyproject.toml has a key of over 64 parts",
+        ),
+        (
             {"pyproject.toml": f"[tool.crewai]\ndefinition = 0x{9999 * 'f'}"},
             "cannot be looked through",
         ),

@@ -20,7 +20,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.auth import passwords
-from daemon.crews.run import LAST_ENTRY
+from daemon.crews.workplace import LAST_ENTRY
 from daemon.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.faults.door import Asked

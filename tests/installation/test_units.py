@@ -106,3 +106,19 @@ def test_an_instances_address_is_its_own(place: Place) -> None:
     units.put(other, units.wanted(other, SOURCE, Bind("127.0.0.1", 1)))
     assert units.address(place).read_text() == mine
     assert units.address(other).read_text() != mine
+
+
+def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename may be on the disk sooner than what was written: that would be an empty unit."""
+    wanted = units.wanted(place, SOURCE, BIND)
+    at_the_sync: list[list[str]] = []
+
+    def sync() -> None:
+        at_the_sync.append([path.read_text() for path in place.units.rglob(".*.new")])
+        assert units.found(place) == {}
+
+    monkeypatch.setattr("os.sync", sync)
+    units.put(place, wanted)
+    assert [sorted(texts) for texts in at_the_sync] == [sorted(wanted.values())]

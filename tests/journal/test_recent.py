@@ -211,10 +211,11 @@ async def test_one_that_is_large_is_not_kept(journal: Journal, new: New, reads: 
     [
         (WebhookTarget("crew", "https://a.example", auth=SecretStr("Bearer swordfish")),),
         (WebhookTarget("crew", "https://a.example/" + "y" * 6000),) * 3,
+        (WebhookTarget("stream", "https://a.example/", ("y" * 200,) * 100),),
     ],
-    ids=["credential", "long addresses"],
+    ids=["credential", "long addresses", "long types of events"],
 )
-async def test_one_with_a_credential_or_long_addresses_is_not_kept(
+async def test_one_with_a_credential_or_long_webhooks_is_not_kept(
     journal: Journal, new: New, reads: list[str], targets: tuple[WebhookTarget, ...]
 ) -> None:
     id_ = await created(journal, new(webhooks=targets))

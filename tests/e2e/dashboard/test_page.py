@@ -263,3 +263,24 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
         })()"""
     )
     assert seen == [[True, ""], [True, "shorter"], [False, None], [False, ""]]
+
+
+async def test_nor_for_one_that_somebody_else_has_answered(daemon: Daemon, tab: Tab) -> None:
+    await tab.open()
+    await tab.see("Log in")
+    asked = await tab.evaluate(
+        """(async () => {
+            const { EventList } = await import("./dashboard/events.js");
+            const events = new EventList();
+            const asked = [];
+            const come = (id, type, data) => {
+                events.add({ id, type, timestamp: "2026-11-26T12:00:00.000Z", data });
+                asked.push(events.asked?.number ?? null);
+            };
+            come("7", "human_input_requested", { task_id: "a", prompt: "the first one" });
+            come("8", "human_feedback_received", { task_id: "a", approved: false });
+            come("9", "human_input_requested", { task_id: "a", prompt: "the second one" });
+            return asked;
+        })()"""
+    )
+    assert asked == ["7", None, "9"]

@@ -25,6 +25,7 @@ export class EventList {
   add({ id, type, timestamp, data }) {
     this.last = id;
     if (type === "human_input_requested") this.asked = { ...data, number: id };
+    if (type === "human_feedback_received") this.asked = null; // whoever gave it
     this.none.hidden = true;
     this.list.append(line(type, timestamp, data));
     if (this.list.childElementCount > SHOWN) {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from daemon.crews.crew import BrokenCrew
 from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN, CrewLoad
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
+from daemon.journal.actor import Journal
 from daemon.journal.model import State, Status, WebhookTarget
 
 if TYPE_CHECKING:
@@ -117,6 +119,70 @@ async def test_one_whose_time_was_over_is_over_though_the_daemon_ends(
     assert (await house.look(kickoff_id)).status is Status.TIMED_OUT
 
 
+async def test_nor_is_that_forgotten_while_its_worker_is_still_being_started(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To let go of a start that hangs takes some seconds, and that is when the daemon ends."""
+    again = crew(on_restart="rerun", deadline=0.2)
+    leaving, left = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def hangs(*_args: Any, **_named: Any) -> AsyncIterator[None]:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                leaving.set()
+                await left.wait()
+        yield
+
+    house = await open_house(again)
+    with monkeypatch.context() as patch:
+        patch.setattr("daemon.crews.run.start_worker", hangs)
+        kickoff_id = await house.kickoff(*WAITS)
+        await leaving.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(house.stop)
+            await house.all_asked()
+            left.set()
+
+    house = await open_house(again)
+    assert (await house.look(kickoff_id)).status is Status.TIMED_OUT
+
+
+async def test_one_that_was_stopped_before_its_turn_is_stopped_though_the_daemon_ends(
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The journal refuses to take it down at first."""
+    house = await open_house(crew(max_running=1))
+    await house.kickoff(*WAITS)
+    await house.gate.reaches(1)
+    kickoff_id = await house.kickoff(*WAITS)
+    record, refused = house.journal.record, trio.Event()
+
+    async def refuses_once(*args: Any, **named: Any) -> Any:
+        if args[0] == kickoff_id and not refused.is_set():
+            refused.set()
+            raise Unavailable("not now", retry_after=1)
+        return await record(*args, **named)
+
+    monkeypatch.setattr(house.journal, "record", refuses_once)
+
+    @nursery.start_soon
+    async def stop() -> None:
+        with suppress(Unavailable):
+            await house.stop_one(kickoff_id)
+
+    await refused.wait()
+    await house.stop()
+
+    house = await open_house(crew())
+    assert (await house.look(kickoff_id)).status is Status.STOPPED
+
+
 async def test_one_about_which_a_human_was_asked_is_asked_again(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
@@ -209,8 +275,9 @@ async def test_those_of_a_broken_crew_wait_until_it_is_mended(
     assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
+@pytest.mark.parametrize("name", ["old", None], ids=["named", "nameless"])
 async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
-    open_house: OpenHouse, crew: MakeCrew
+    open_house: OpenHouse, crew: MakeCrew, name: str | None
 ) -> None:
     again = crew("old", on_restart="rerun", max_running=2)
     house = await open_house(again)
@@ -218,7 +285,7 @@ async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
     await house.gate.reaches(2)
     await house.kill()
 
-    broken = BrokenCrew("old", (), on_restart="rerun")
+    broken = BrokenCrew(name, (), on_restart="rerun")
     house = await open_house(broken=(broken,))
     await house.stop_one(ids[0], crew="old")
     assert (await house.end_of(ids[0], "old")).status is Status.STOPPED
@@ -324,6 +391,44 @@ async def test_a_stop_of_one_that_is_being_interrupted_is_told_so(
         with pytest.raises(Invalid, match="has ended already"):
             await house.stop_one(each)
         assert (await house.look(each)).status is Status.INTERRUPTED
+
+
+async def test_nor_is_one_told_as_stopped_that_is_interrupted_without_a_crew(
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = await open_house(crew("old"))
+    kickoff_id = await house.kickoff(*WAITS, crew="old")
+    await house.gate.reaches(1)
+    await house.kill()
+
+    recording, may = trio.Event(), trio.Event()
+    record = Journal.record
+
+    async def held_up(*args: Any, **named: Any) -> Any:
+        recording.set()
+        await may.wait()
+        return await record(*args, **named)
+
+    monkeypatch.setattr(Journal, "record", held_up)
+    house = await open_house(broken=(BrokenCrew("old", ()),))
+    await recording.wait()
+    refusals: list[str] = []
+
+    @nursery.start_soon
+    async def stop() -> None:
+        with pytest.raises(Invalid) as refusal:
+            await house.stop_one(kickoff_id, crew="old")
+        refusals.append(str(refusal.value))
+
+    await house.all_asked()
+    may.set()
+    assert (await house.end_of(kickoff_id, "old")).status is Status.INTERRUPTED
+    while not refusals:  # noqa: ASYNC110
+        await trio.sleep(0.01)
+    assert "ended by itself before it was stopped" in refusals[0]
 
 
 async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
