@@ -77,7 +77,12 @@ def open_doors(
 
 
 def _open(
-    where: Bind, given: Sequence[Descriptor], setting: str, opened: ExitStack
+    where: Bind,
+    given: Sequence[Descriptor],
+    setting: str,
+    opened: ExitStack,
+    *,
+    early: bool = False,
 ) -> Sequence[socket]:
     if given:
         lent = lend(given)
@@ -88,7 +93,9 @@ def _open(
                 "its unit and the configuration the same address",
                 *(setting, where, given[0].name, listening),
             )
-    sockets: Sequence[socket] = lent if given else bind(where.host, where.port, setting=setting)
+    sockets: Sequence[socket] = (
+        lent if given else bind(where.host, where.port, setting=setting, early=early)
+    )
     for each in sockets:
         opened.callback(each.close)
     return sockets
@@ -100,7 +107,10 @@ def _crew_doors(
     doors: dict[str, Sequence[socket]] = {}
     for name, where in crews.items():
         try:
-            doors[name] = _open(where, given.get(name, ()), f"crew {name}: bind", opened)
+            # Nobody would try again after a boot at which the daemon is up before the network.
+            doors[name] = _open(
+                where, given.get(name, ()), f"crew {name}: bind", opened, early=True
+            )
         except Invalid as fault:
             logger.error(  # noqa: TRY400 - its text is all there is to tell
                 "%s; until then it is served at /crews/%s of the main address alone", fault, name

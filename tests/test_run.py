@@ -19,7 +19,20 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # What every Debian has.
-ESSENTIAL = ("bash", "cat", "cp", "dirname", "env", "mkdir", "mktemp", "rm", "sed", "sh", "touch")
+ESSENTIAL = (
+    "bash",
+    "cat",
+    "cp",
+    "dirname",
+    "env",
+    "mkdir",
+    "mktemp",
+    "readlink",
+    "rm",
+    "sed",
+    "sh",
+    "touch",
+)
 CHROMIUM = "chromium-headless-shell"
 TEST_TOOLS = (CHROMIUM, "chromium", "curl", "oathtool", "zbarimg")
 
@@ -232,6 +245,17 @@ def test_any_chromium_will_do_for_the_demo(clone: Clone, other: str) -> None:
     (clone.programs / CHROMIUM).rename(clone.programs / other)
     clone.run("demo")
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+
+
+def test_a_snap_is_none(clone: Clone) -> None:
+    """As Ubuntu's, whose programs are links to the one that starts them."""
+    clone.put("snap")
+    (clone.programs / CHROMIUM).unlink()
+    (clone.programs / "chromium").symlink_to("snap")
+    clone.put("apt-get", "exit 100")
+    code, _, err = clone.run("demo")
+    assert code == 1
+    assert err.splitlines()[-1].endswith("install Google Chrome's own package")
 
 
 def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:

@@ -89,7 +89,9 @@ def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Addr
     # One that names our own proxies alone says nothing. Of the others all must say the same: a
     # proxy that writes one of these headers may pass on another one as the client sent it.
     origins = {one for one in nearest if one is None or not _within(one, rules.trusted_proxies)}
-    return origins.pop() if len(origins) == 1 else None
+    origin = origins.pop() if len(origins) == 1 else None
+    # Another machine's own loopback is not ours, nor is it who asks.
+    return None if origin and origin.is_loopback and not peer.is_loopback else origin
 
 
 def _nearest(hops: Sequence[str], rules: Neighbourhood) -> Address | None:

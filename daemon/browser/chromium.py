@@ -116,7 +116,8 @@ class LaunchSettings:
     """How to launch. Each field but the last two is the setting `browser.<field>`.
 
     `user` counts only when the daemon is root. `start_timeout` is in seconds. `profiles` is the
-    folder in which profile folders are made; its user must be able to pass through it.
+    folder in which profile folders are made, by default that for temporary files; its user must be
+    able to pass through it.
     `closed_ports` are those that no page reaches, on any host.
     """
 
@@ -124,7 +125,7 @@ class LaunchSettings:
     user: str = "nobody"
     no_sandbox: bool = False
     start_timeout: float = 20.0
-    profiles: Path = Path(tempfile.gettempdir())
+    profiles: Path | None = None
     closed_ports: tuple[int, ...] = ()
 
 
@@ -203,8 +204,9 @@ def _user(name: str) -> User | None:
         raise LaunchFailed(f"browser.user: there is no user {name!r} on this system") from None
 
 
-def _profile_folder(parent: Path, user: User | None) -> Path:
-    """A new private folder. From here to its guardian there is no await."""
+def _profile_folder(parent: Path | None, user: User | None) -> Path:
+    """A new private folder. From here to its guardian there is no await. Raises `OSError`, also
+    where no folder for temporary files takes any."""
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
     if user is not None:
         os.chown(folder, user.uid, user.gid)

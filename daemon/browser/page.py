@@ -317,7 +317,8 @@ class Page:
         and so is asked for once in that time; it goes with the document.
         """
         asked_of = self._documents
-        answer = await self._call_script("Runtime.evaluate", {"expression": "globalThis"}, deadline)
+        # No script of the page's can replace this, as it can what `globalThis` names.
+        answer = await self._call_script("Runtime.evaluate", {"expression": "this"}, deadline)
         object_id = cast(str, answer["objectId"])
         # Another document may have come since the question, and it may be this one's answer or not.
         if asked_of == self._documents:

@@ -35,6 +35,8 @@ def warnings(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterat
     """What works, and leaves the owner less protected than they may think."""
     if not server.bind.loopback:
         yield from open_cookie(cookie, f"server.bind is {server.bind}")
+    elif server.trusted_proxies:
+        yield from open_cookie(cookie, "a proxy (server.trusted_proxies) brings them here")
     if any(net.prefixlen == 0 for net in server.trusted_proxies):
         yield Problem(
             "server.trusted_proxies",

@@ -45,7 +45,7 @@ from daemon.journal.model import (
     Summary,
     WebhookTarget,
 )
-from daemon.processes.guardian import remove_folder
+from daemon.processes.guardian import empty_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.groups import sole_error
@@ -239,15 +239,16 @@ def _there(found: S | None) -> S:
 
 
 def _make_empty(runs: Path) -> None:
-    """Folders of workers are removed with them; what a loss of power left behind goes now."""
-    why = remove_folder(os.fsencode(runs))
+    """Folders of workers are removed with them; what a loss of power left behind goes now. Their
+    own folder stays: a disk that is full would not let it be made again."""
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
+        why = empty_folder(os.fsencode(runs))
         left = sorted(each.name for each in runs.iterdir())
     except OSError as error:
         raise StateUnusable(
             f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
-            "state directory writable for the daemon's user"
+            "state directory writable for the daemon's user, and room on its disk"
         ) from None
     if left:
         told = "%s still holds %s, which a worker has left (one of %d): %s"

@@ -128,9 +128,10 @@ def last_words(unit: str) -> str:
 
 def old_versions(place: Place) -> Iterator[Path]:
     """The environments that are not in use, and what installations have left that were killed."""
-    current = place.current.resolve()
+    # By name: the folders above may be links to another disk.
+    current = place.current.readlink().name
     for folder in place.versions.iterdir():
-        if VERSION.fullmatch(folder.name) and folder != current:
+        if VERSION.fullmatch(folder.name) and folder.name != current:
             yield folder
 
 

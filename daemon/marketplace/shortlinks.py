@@ -32,7 +32,7 @@ from daemon.marketplace.session import sign_of_url
 logger = logging.getLogger(__name__)
 
 MAX_HOPS = 5  # real chains have one to three
-MAX_BODY = 256 * 1024  # a page that goes on by itself says so at its top
+MAX_BODY = 64 * 1024  # a page that goes on by itself says so at its top, and to look takes time
 HOPS_AT_ONCE = 8  # to one host; whoever asks for fifteen links of it waits for two rounds
 HOP_DEADLINE = 8.0  # seconds, from the look-up of the host's name to the last byte
 DEADLINE = 40.0  # seconds for all hops and what they wait for; a request has a minute

@@ -333,6 +333,18 @@ def remove_folder(folder: bytes) -> str:
     """
     if is_removed_empty(folder):
         return ""
+    why = empty_folder(folder)
+    try:
+        os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
+    except FileNotFoundError:
+        return ""  # it was removed by who was in it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
+    except OSError as fault:
+        why = why or str(fault)
+    return why and f"the folder cannot be removed: {why}"
+
+
+def empty_folder(folder: bytes) -> str:
+    """Remove what it holds, in the same way. Why something is left; mostly empty."""
     faults: list[str] = []
     try:
         let_us_change(folder)
@@ -340,12 +352,9 @@ def remove_folder(folder: bytes) -> str:
             faults += [why for name in folders if (why := fault_of(let_us_change, name, here))]
         for _, folders, files, here in os.fwalk(folder, topdown=False):
             faults += [why for name in files + folders if (why := fault_of(remove, name, here))]
-        os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
-    except FileNotFoundError:
-        return ""  # it was removed by who was in it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
     except (OSError, RecursionError) as fault:  # the latter where it is too deep for fwalk()
         faults.append(str(fault))
-    return f"the folder cannot be removed: {faults[0]}" if faults else ""
+    return faults[0] if faults else ""
 
 
 def is_removed_empty(folder: bytes) -> bool:

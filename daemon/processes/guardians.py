@@ -30,7 +30,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -190,7 +189,7 @@ class Server:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     env={},
-                    cwd=tempfile.gettempdir(),
+                    cwd="/",
                     pass_fds=[theirs.fileno()],
                 )
         except BaseException:

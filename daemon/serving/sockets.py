@@ -7,6 +7,7 @@ setting's name in the message, and clients that come early wait in the kernel's 
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 
 from daemon.errors import Invalid
@@ -23,12 +24,24 @@ _REMEDIES = {
 }
 
 
-def bind(host: str, port: int, *, setting: str = "server.bind") -> list[socket.socket]:
+# Python has no names for these (ip(7), and Linux's in6.h).
+_FREEBIND: dict[int, tuple[int, int]] = {
+    socket.AF_INET: (socket.IPPROTO_IP, 15),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, 78),
+}
+
+logger = logging.getLogger(__name__)
+
+
+def bind(
+    host: str, port: int, *, setting: str = "server.bind", early: bool = False
+) -> list[socket.socket]:
     """Listening TCP sockets at a host name or an IP address; none is inheritable.
 
     A host name gives one socket for each of its addresses that this machine has; "::" takes IPv4 as
-    well. Port 0 lets the kernel choose. Blocks while a host name is looked up. Raises `Invalid`,
-    naming the `setting`, for a host that there is not and for what cannot be listened on.
+    well. Port 0 lets the kernel choose. When it is `early`, an IP address counts that this machine
+    does not have yet. Blocks while a host name is looked up. Raises `Invalid`, naming the
+    `setting`, for a host that there is not and for what cannot be listened on.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -44,9 +57,14 @@ def bind(host: str, port: int, *, setting: str = "server.bind") -> list[socket.s
             try:
                 listening.append(_listen(family, where))
             except OSError as error:
-                if error.errno not in _NOT_HERE:
+                if early and error.errno == errno.EADDRNOTAVAIL and where[0] == host:
+                    listening.append(_listen(family, where, early=True))
+                    text = "%s: this machine has no address %s yet; it is served there once it has"
+                    logger.warning(text, setting, host)
+                elif error.errno not in _NOT_HERE:
                     raise
-                absent = error
+                else:
+                    absent = error
         if absent is not None and not listening:
             raise absent
     except OSError as error:
@@ -57,9 +75,13 @@ def bind(host: str, port: int, *, setting: str = "server.bind") -> list[socket.s
     return listening
 
 
-def _listen(family: int, where: tuple[str | int, ...] | tuple[int, bytes]) -> socket.socket:
+def _listen(
+    family: int, where: tuple[str | int, ...] | tuple[int, bytes], *, early: bool = False
+) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if early:
+            made.setsockopt(*_FREEBIND[family], 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # Stated, because the system's default for it can be changed.

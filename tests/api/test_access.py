@@ -138,9 +138,7 @@ def test_other_headers_do_not_matter() -> None:
 # Forwarding headers of a trusted proxy
 
 
-@pytest.mark.parametrize(
-    ("address", "local"), [(VISITOR, False), (NEIGHBOUR, True), ("127.0.0.1", True)]
-)
+@pytest.mark.parametrize(("address", "local"), [(VISITOR, False), (NEIGHBOUR, True)])
 @pytest.mark.parametrize(
     ("name", "form"),
     [
@@ -176,6 +174,16 @@ def test_a_trusted_proxys_word_says_who_it_is(
 )
 def test_ipv6_in_a_trusted_proxys_word(name: str, value: str) -> None:
     assert behind((name, value), by=rules("2001:db8::/32")) == Caller("2001:db8::5", local=True)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.9.9.9"])
+@pytest.mark.parametrize(
+    ("name", "form"), [("X-Forwarded-For", "{}"), ("Forwarded", 'for="[{}]"'), ("X-Real-IP", "{}")]
+)
+def test_another_machines_own_loopback_is_not_ours(name: str, form: str, address: str) -> None:
+    """As of who asks from the proxy's machine, or wrote the header that the proxy passes on."""
+    header = (name, form.format(address))
+    assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
 
 
 def test_an_ipv4_address_in_ipv6_s_clothes_behind_a_proxy() -> None:

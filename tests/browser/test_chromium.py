@@ -72,6 +72,11 @@ def session(leader: int) -> list[int]:
     return found
 
 
+def only_one(folder: Path) -> Path:
+    (one,) = folder.iterdir()
+    return one
+
+
 def is_empty(folder: Path) -> bool:
     return not any(folder.iterdir())
 
@@ -159,11 +164,11 @@ async def test_no_sandbox_is_loud_and_visible(
 @as_root
 @pytest.mark.chromium
 async def test_it_gets_a_private_home_another_user_and_none_of_our_environment(
-    settings: LaunchSettings, monkeypatch: pytest.MonkeyPatch
+    settings: LaunchSettings, profiles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
     async with launch(settings) as chromium:
-        (home,) = settings.profiles.iterdir()
+        home = only_one(profiles)
         environment, owner = process(chromium.pid)
         assert (home.stat().st_mode & 0o777, home.stat().st_uid) == (0o700, owner)
     assert environment["HOME"] == environment["TMPDIR"] == str(home)
@@ -342,3 +347,33 @@ async def test_an_os_error_of_the_block_is_not_taken_for_a_failed_launch(
     with pytest.raises(FileNotFoundError, match="mine"):
         async with launch(settings):
             raise FileNotFoundError("mine")
+
+
+NOWHERE = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+import trio
+from daemon import tree
+from daemon.browser.chromium import LaunchSettings, launch
+from daemon.browser.errors import LaunchFailed
+from daemon.commands import doctor
+
+async def main():
+    try:
+        async with launch(LaunchSettings()):
+            pass
+    except LaunchFailed as failed:
+        print(failed)
+
+trio.run(main)
+"""
+
+
+def test_with_no_room_for_temporary_files_it_is_chromium_alone_that_does_not_start() -> None:
+    """Where nothing can be written, Python knows no folder for them."""
+    ended = subprocess.run(
+        [sys.executable, "-B", "-c", NOWHERE], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "No usable temporary directory found" in ended.stdout

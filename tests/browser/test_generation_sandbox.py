@@ -73,10 +73,13 @@ async def test_every_daemon_sees_it(
 
 
 async def test_a_script_that_turns_it_off_starts_no_browser(
-    settings: LaunchSettings, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    settings: LaunchSettings,
+    profiles: Path,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(generation, "SANDBOX_PATIENCE", 0.2)
-    script = settings.profiles.with_name(f"{settings.profiles.name}-script")
+    script = profiles.with_name(f"{profiles.name}-script")
     script.write_text(f'#!/bin/sh\nexec {find(None)} --no-sandbox "$@"\n')
     script.chmod(0o755)
     launch = replace(settings, executable=script)

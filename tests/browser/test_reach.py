@@ -27,6 +27,7 @@ from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import NavigationFailed
 from daemon.browser.executable import CANDIDATES
 from daemon.browser.page import BrowserContext, Page
+from tests.browser.test_chromium import only_one
 
 pytestmark = pytest.mark.chromium
 
@@ -208,7 +209,9 @@ def port_of(endpoint: str) -> int:
 # Downloads
 
 
-async def test_a_download_leaves_no_file(settings: LaunchSettings, site: Any) -> None:
+async def test_a_download_leaves_no_file(
+    settings: LaunchSettings, profiles: Path, site: Any
+) -> None:
     headers = {"Content-Disposition": "attachment; filename=taken-home.txt"}
     file = site.put("/file", b"downloaded content" * 4096, headers=headers)
     click = """
@@ -229,7 +232,7 @@ async def test_a_download_leaves_no_file(settings: LaunchSettings, site: Any) ->
             await page.goto(file)
         await page.goto(site.put("/here", "<body>"))
         await page.evaluate(click, file)
-        (profile,) = settings.profiles.iterdir()
+        profile = only_one(profiles)
         found = [path for path in profile.rglob("*") if is_download(path)]
     assert [request.path for request in site.requests].count("/file") >= 1
     assert found == []

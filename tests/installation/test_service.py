@@ -64,6 +64,17 @@ def test_only_what_installations_have_made_is_old(place: Place) -> None:
     assert {folder.name for folder in service.old_versions(place)} == set(names[1:])
 
 
+def test_the_version_in_use_is_never_old_wherever_its_disk_is(place: Place) -> None:
+    """As with an /opt that leads to a larger disk."""
+    elsewhere = place.root / "data"
+    place.versions.rename(elsewhere)
+    place.versions.symlink_to(elsewhere)
+    for name in ("2026-01-01.abcDEF", "2026-01-02.abcDEF"):
+        (place.versions / name).mkdir()
+    service.switch(place, place.versions / "2026-01-02.abcDEF")
+    assert [folder.name for folder in service.old_versions(place)] == ["2026-01-01.abcDEF"]
+
+
 def test_a_version_that_is_gone_is_none(place: Place) -> None:
     service.switch(place, place.versions / "2026-01-01.abcDEF")
     assert service.current(place) is None

@@ -125,7 +125,7 @@ def test_a_browser_is_waited_for_where_one_is_needed(
     ("more", "ready", "browser"),
     [
         ({}, True, "Chromium runs, in its sandbox"),
-        ({}, False, "Chromium is NOT ready yet: see the status below"),
+        ({}, False, "Chromium is NOT ready yet: `sudo smartlinkd status` tells why"),
         (APIS, True, "it needs no Chromium"),
     ],
     ids=["ready", "not ready", "not needed"],

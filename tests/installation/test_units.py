@@ -122,3 +122,9 @@ def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
     monkeypatch.setattr("os.sync", sync)
     units.put(place, wanted)
     assert [sorted(texts) for texts in at_the_sync] == [sorted(wanted.values())]
+
+
+@pytest.mark.parametrize("name", ["smartlinkd.socket", "smartlinkd@.socket"])
+def test_a_socket_waits_for_no_address(name: str) -> None:
+    """At a boot, sockets come before networks; and the service is not started without its own."""
+    assert "FreeBind=yes" in (SOURCE / name).read_text().splitlines()

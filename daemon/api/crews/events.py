@@ -27,7 +27,7 @@ from quart.wrappers.response import DataBody, ResponseBody
 
 from daemon.api.crews.schemas import EventData
 from daemon.crews.following import Following
-from daemon.errors import Refused
+from daemon.errors import Refused, WrongCredential
 from daemon.journal.model import Event
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,9 @@ MEDIA: Final = "text/event-stream"
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence after which a comment is sent: proxies close what says nothing for a minute,
 and a client that is gone without a word is noticed by what cannot be delivered."""
+
+GLANCE: Final = 1.0
+"""Seconds for the part that knows the tokens; one that is being restarted takes longer."""
 
 _COMMENT: Final = b": nothing new\n\n"
 _BEGIN: Final = b": the events of one execution follow\n\n"
@@ -101,7 +104,7 @@ class _Stream(ResponseBody):
         if self._following is None or self._stopping.is_set():
             raise StopAsyncIteration
         await self._read(self._following)
-        if self._news is None and not self._stopping.is_set():
+        if self._news is None and not self._stopping.is_set() and await self._is_let_in():
             return _COMMENT
         if not self._news:
             raise StopAsyncIteration
@@ -131,6 +134,19 @@ class _Stream(ResponseBody):
             logger.info("an event stream ended early: %s", refusal)
             self._news = []
         scope.cancel()
+
+    async def _is_let_in(self) -> bool:
+        """Asked in silence, too, which may last for days: whether it still is, or that is not to be
+        known at the moment, which ends nothing."""
+        try:
+            with trio.move_on_after(GLANCE):
+                await self._admit()
+        except WrongCredential as refusal:
+            logger.info("an event stream ended in its silence: %s", refusal)
+            return False
+        except Refused as refusal:
+            logger.debug("an event stream goes on unasked: %s", refusal)
+        return True
 
     async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
         await self._stopping.wait()

@@ -13,6 +13,7 @@ Rejected: refusing a name for one bad address among its good ones. It makes noth
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import ip_address
 from typing import Final
@@ -21,14 +22,16 @@ import httpcore
 import trio
 
 from daemon.config.values import Network
-from daemon.crews.webhooks.targets import Address, may_call
+from daemon.crews.webhooks.targets import Address, is_named, is_near, may_call
 
 CONNECT_DEADLINE: Final = 8.0
 """Seconds for one address: a dead one leaves time for the next within a call's deadline."""
+_ANY_PORT: Final = 9
 MAX_ADDRESSES: Final = 3
 """Of one name, that are tried."""
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
+SourceOf = Callable[[Address], Address | None]
 
 
 class NoWay(Exception):  # noqa: N818 - it names what there is
@@ -44,12 +47,24 @@ async def look_up(host: str) -> Sequence[Address]:
     return [ip_address(place[0]) for *_, place in found]
 
 
+def source_of(address: Address) -> Address | None:
+    """The address of ours from which packets go there, or None where none do. Sends nothing."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect((str(address), _ANY_PORT))
+            return ip_address(asking.getsockname()[0].partition("%")[0])
+    except OSError:
+        return None
+
+
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """TCP connections, as described above."""
 
-    def __init__(self, allow: Sequence[Network], resolve: Resolve) -> None:
+    def __init__(self, allow: Sequence[Network], resolve: Resolve, source_of: SourceOf) -> None:
         self._allow = tuple(allow)
         self._resolve = resolve
+        self._source_of = source_of
         self._plain = httpcore.TrioBackend()
 
     async def connect_tcp(
@@ -62,7 +77,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Raises NoWay."""
         addresses = await self._resolve(host)
-        allowed = [each for each in addresses if may_call(each, self._allow)]
+        allowed = [each for each in addresses if self._may_call(each)]
         if not allowed:
             raise NoWay(_nowhere(addresses))
         why = ""
@@ -76,6 +91,12 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
             except httpcore.ConnectError:
                 why = f"{address} cannot be connected to"
         raise NoWay(why)
+
+    def _may_call(self, address: Address) -> bool:
+        if not may_call(address, self._allow):
+            return False
+        source = self._source_of(address)
+        return source is None or not is_near(address, source) or is_named(address, self._allow)
 
 
 def _nowhere(addresses: Sequence[Address]) -> str:

@@ -21,7 +21,14 @@ import trio
 
 from daemon import __version__
 from daemon.config.values import Network
-from daemon.crews.webhooks.connecting import CheckedNetwork, NoWay, Resolve, look_up
+from daemon.crews.webhooks.connecting import (
+    CheckedNetwork,
+    NoWay,
+    Resolve,
+    SourceOf,
+    look_up,
+    source_of,
+)
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.threads import NoThread
 from daemon.trust import NoAuthorities, Trust
@@ -96,11 +103,15 @@ class Sender:
 
 @asynccontextmanager
 async def open_sender(
-    allow: Sequence[Network], *, at_once: int, resolve: Resolve | None = None
+    allow: Sequence[Network],
+    *,
+    at_once: int,
+    resolve: Resolve | None = None,
+    source_of: SourceOf = source_of,
 ) -> AsyncIterator[Sender]:
     """A sender for the length of the block, with at most `at_once` connections.
 
-    `resolve` looks up names in the system's place.
+    `resolve` looks up names in the system's place, and `source_of` the ways out.
     """
     trust = Trust()
     pool = httpcore.AsyncConnectionPool(
@@ -108,7 +119,7 @@ async def open_sender(
         max_connections=at_once,
         max_keepalive_connections=KEPT,
         keepalive_expiry=KEPT_FOR,
-        network_backend=CheckedNetwork(allow, resolve or look_up),
+        network_backend=CheckedNetwork(allow, resolve or look_up, source_of),
     )
     async with pool:
         yield Sender(pool, trust)

@@ -4,7 +4,8 @@ The problem: whoever may start a crew names addresses that this daemon then call
 owner's network. Its own port, the router, a cloud's metadata service are not for them to reach.
 
 The choice: only addresses of the public internet, unless the operator names others in
-`webhooks.allow`. The lists below follow IANA's registries of special-purpose addresses. For IPv6
+`webhooks.allow`; and of these none that is this machine's own or on its own link, since a firewall
+lets them pass. The lists below follow IANA's registries of special-purpose addresses. For IPv6
 it is the other way round, what is not global unicast is refused. An IPv4 address inside an IPv6 one
 counts as itself where the system or a gateway really goes there (IPv4-mapped, and NAT64, without
 which a host that has only IPv6 could call almost nobody). 6to4 and Teredo are refused: both are
@@ -81,11 +82,25 @@ _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 def may_call(address: Address, allow: Sequence[Network]) -> bool:
     """Whether an address may be connected to: a public one, or one in an allowed network."""
     reached = _reached(address)
-    if any(each in network for network in allow for each in (address, reached)):
+    if is_named(address, allow):
         return True
     if isinstance(reached, IPv4Address):
         return not any(reached in network for network in _REFUSED_4)
     return reached in _GLOBAL_6 and not any(reached in network for network in _REFUSED_6)
+
+
+def is_named(address: Address, allow: Sequence[Network]) -> bool:
+    """Whether the operator has named it, or a network that it is in."""
+    return any(each in network for network in allow for each in (address, _reached(address)))
+
+
+def is_near(address: Address, source: Address) -> bool:
+    """Whether it is this machine's, or on a link of it, by the address of ours from which packets
+    go there. Of IPv4, whose links have no size of their own, only the former is known."""
+    if address == source:
+        return True
+    both = (address, source)
+    return all(each.version == 6 for each in both) and len({int(each) >> 64 for each in both}) == 1
 
 
 def _reached(address: Address) -> Address:

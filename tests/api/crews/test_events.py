@@ -314,6 +314,22 @@ async def test_who_holds_a_rotated_token_is_told_nothing_more(
         assert b"for those" not in await stream.until(b"\r\n0\r\n\r\n")
 
 
+@pytest.mark.parametrize("how", ["rotated", "taken out"])
+async def test_nor_does_it_hold_a_place_while_nothing_happens(
+    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    known = executor.add(owner="ann")
+    async with follow(house.own, house.tokens["ann"], known.id) as stream:
+        await stream.until(b": nothing new\n\n")
+        if how == "rotated":
+            await house.crew_tokens.rotate("alpha", "ann")
+        else:
+            await house.crew_tokens.take({"alpha": ()})
+        await stream.until(b"\r\n0\r\n\r\n")
+    assert executor.waiting == 0
+
+
 async def test_too_many_followers_is_503(house: House, executor: StandIn) -> None:
     known = executor.add()
     executor.refusal = Unavailable("512 clients follow executions already", retry_after=5)

@@ -14,7 +14,7 @@ import trio.testing
 
 from daemon import __version__
 from daemon.crews.webhooks import sending
-from daemon.crews.webhooks.connecting import NoWay, look_up
+from daemon.crews.webhooks.connecting import NoWay, look_up, source_of
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.crews.webhooks.sending import open_sender
 from daemon.names import look_up_apart
@@ -244,6 +244,24 @@ async def test_of_a_names_addresses_only_the_allowed_are_tried(open_receiver: Op
     )
     assert outcome == Answered(200)
     assert (len(allowed.received), victim.received) == (1, [])
+
+
+async def test_what_is_this_machines_own_is_for_the_operator_to_name() -> None:
+    """A firewall lets it pass, though its address is one of the public internet."""
+    outcome = await post(
+        "http://hooks.example/",
+        allow=(),
+        resolve=leads_to("51.15.20.30"),
+        source_of=lambda address: address,
+    )
+    assert isinstance(outcome, Silence)
+    assert outcome.why.startswith("it leads to 51.15.20.30, which webhooks may not call")
+
+
+def test_the_way_to_an_address_of_ours_begins_there() -> None:
+    assert source_of(ip_address("127.0.0.1")) == ip_address("127.0.0.1")
+    ours = source_of(ip_address("192.0.2.1"))  # None for a machine without a network
+    assert ours is None or source_of(ours) == ours
 
 
 async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from daemon.crews.webhooks.targets import LONGEST_URL, check_url, may_call, origin
+from daemon.crews.webhooks.targets import LONGEST_URL, check_url, is_near, may_call, origin
 from daemon.errors import Invalid
 
 HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
@@ -167,3 +167,17 @@ def test_localhost_may_be_called_when_an_address_of_it_may(network: str) -> None
 )
 def test_what_a_log_may_show(url: str, told: str) -> None:
     assert origin(url) == told
+
+
+@pytest.mark.parametrize(
+    ("address", "source", "near"),
+    [
+        ("51.15.20.30", "51.15.20.30", True),
+        ("51.15.20.30", "51.15.20.31", False),
+        ("2a01:4f8:1:2::1", "2a01:4f8:1:2::1", True),
+        ("2a01:4f8:1:2::1", "2a01:4f8:1:2:aaaa::9", True),
+        ("2a01:4f8:1:3::1", "2a01:4f8:1:2::1", False),
+    ],
+)
+def test_what_is_ours_or_on_our_link(address: str, source: str, near: bool) -> None:
+    assert is_near(ip_address(address), ip_address(source)) == near

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+from daemon.crews.executor import _make_empty
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import OpenHouse
@@ -76,6 +79,24 @@ def test_what_cannot_be_removed_is_named_and_keeps_nothing_else(runs: Path) -> N
     leave(runs, "a", NOBODY)
     leave(runs, "b", 0)
     leave(runs, "c", NOBODY)
-    told = f"WARNING {runs} still holds b, which a worker has left (one of 1): the folder cannot be"
+    told = f"WARNING {runs} still holds b, which a worker has left (one of 1): "
     assert start(runs).startswith(told)
     assert [each.name for each in runs.iterdir()] == ["b"]
+
+
+def test_on_a_full_disk_their_folder_stays_which_could_not_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    (runs / "smartlinkd-crew-left" / "deep").mkdir(parents=True)
+    (runs / "a file").touch()
+
+    def no_room(*_args: Any, **_named: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", no_room)
+        # As mkdir(2) does of a folder that is there, whether or not there is room.
+        patch.setattr(Path, "mkdir", lambda self, **_named: None if self.is_dir() else no_room())
+        _make_empty(runs)
+    assert list(runs.iterdir()) == []

@@ -129,12 +129,12 @@ async def test_nor_is_that_forgotten_while_its_worker_is_still_being_started(
     @asynccontextmanager
     async def hangs(*_args: Any, **_named: Any) -> AsyncIterator[None]:
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
+            yield
         finally:
             with trio.CancelScope(shield=True):
                 leaving.set()
                 await left.wait()
-        yield
 
     house = await open_house(again)
     with monkeypatch.context() as patch:
