@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.errors import ContextLost
+from daemon.browser.errors import CallTimedOut, ContextLost
 from daemon.marketplace import links
 from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
@@ -39,7 +39,7 @@ from daemon.marketplace.errors import (
 from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
-from daemon.marketplace.redirects import detours_of, seen_through
+from daemon.marketplace.redirects import arrive, detours_of, seen_through
 from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
 from daemon.marketplace.values import to_dict, to_int
 
@@ -82,7 +82,7 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
 
     Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
     """
-    _check_url(await page.goto(market.portal_url + _LINKS_PAGE))
+    await arrive(page, market.portal_url + _LINKS_PAGE)
     disabled_since = None
     with trio.move_on_after(FORM_WAIT):
         while True:
@@ -128,7 +128,7 @@ async def submit_form(
             raise _not_pressed(pressed)
         response = await seen_through(await _answer(page, responses), detours)
     if response.lost:
-        raise await _broken_off(page, response)
+        raise await _broken_off(page, response, "to a submit")
     return _rows(response, products, market)
 
 
@@ -170,16 +170,16 @@ async def read_product_page(
         detours_of(page) as detours,
     ):
         try:
-            _check_url(await page.goto(f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}"))
+            await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
             with trio.fail_after(PRODUCT_WAIT):
                 response = await _first(page, responses, lambda url: _asks_for(url, product))
             response = await seen_through(response, detours)
+            if response.lost:
+                raise await _broken_off(page, response, "about a product")
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
         except trio.TooSlowError:
             raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
-    if response.lost and response.status not in NO_PERMISSION:
-        raise PortalDown(f"its answer about a product broke off ({response.lost})")
     return _product(response, market, product, default_cap)
 
 
@@ -198,6 +198,9 @@ async def _look(page: PortalPage) -> _Seen:
         seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0))
     except ContextLost:
         return _Seen()  # on its way to another page, which the next look will see
+    except CallTimedOut:
+        _check_url(await page.url())  # a check's page may be too busy to be looked at
+        raise
     form = seen.get("form")
     return _Seen(
         url=str(seen.get("url", "")),
@@ -218,12 +221,13 @@ def _check(seen: _Seen) -> None:
 
 async def _check_settled(page: PortalPage) -> None:
     """As `_check`, of a tab that may be on its way to another page."""
+    seen = _Seen()
     with trio.move_on_after(_SETTLED_AFTER):
         seen = await _look(page)
         while not seen.url:
             await trio.sleep(_LOOK_EVERY)
             seen = await _look(page)
-        _check(seen)
+    _check(seen if seen.url else _Seen(url=await page.url()))
 
 
 def _check_url(url: str) -> None:
@@ -249,12 +253,12 @@ async def _answer(
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
-async def _broken_off(page: PortalPage, response: PageResponse) -> MarketplaceFailed:
+async def _broken_off(page: PortalPage, response: PageResponse, to: str) -> MarketplaceFailed:
     """The error for an answer without a body: the page may have left because of it."""
     await _check_settled(page)
     if response.status in NO_PERMISSION:
         return SessionLost()
-    return PortalDown(f"its answer to a submit broke off ({response.lost})")
+    return PortalDown(f"its answer {to} broke off ({response.lost})")
 
 
 async def _first(

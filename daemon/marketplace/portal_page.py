@@ -66,6 +66,9 @@ class PortalPage(Protocol):
         Raises `daemon.browser.errors.ContextLost` when the page goes elsewhere meanwhile.
         """
 
+    async def url(self) -> str:
+        """Where it is now. Known without asking it, so also of a page that hangs."""
+
     def responses(
         self, *url_parts: str, method: str = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:

@@ -1,22 +1,73 @@
-"""Where a call of the page is redirected to: a login, a human check, or something else.
+"""Where a page, or a call of it, is redirected to: a login, a human check, or something else.
 
-A page cannot read that, and a call's answer is its redirect. But the browser tells of each request
-that the page makes on the way, and which of the two it is makes all the difference for the account.
+A page cannot read that, and a call's answer is its redirect; and the page that a load ends at may
+not come. But the browser tells of each request that is made on the way, and which of the two it is
+makes all the difference for the account.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from urllib.parse import urlsplit
 
 import trio
 
+from daemon.browser.errors import BrowserFailed
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.session import PARTS_OF_SIGNS, Sign, sign_of_url
+from daemon.processes.background import background
 
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""
 
+TOLD_WITHIN = 0.2
+"""Seconds for what the browser has told of the way to be read, when there is no page to show."""
+
 _REDIRECTS = range(300, 400)
+
+
+async def arrive(page: PortalPage, url: str) -> None:
+    """Load `url`. Raises the error of the sign that the way leads to, and as `PortalPage.goto`.
+
+    A check counts as soon as the way leads to it, a login when the way ends there; both also where
+    their page never comes.
+    """
+    signs: set[Sign | None] = set()
+    try:
+        async with (
+            page.responses(urlsplit(url).path, *PARTS_OF_SIGNS, method="GET") as hops,
+            background(partial(_watch, hops, url, signs)),
+        ):
+            signs = {sign_of_url(await _load(page, url))}
+    except BrowserFailed:
+        signs.add(sign_of_url(await page.url()))
+        if not any(signs):
+            raise
+    for sign in (Sign.HUMAN_CHECK, Sign.LOST):
+        if sign in signs:
+            raise sign.error() from None
+
+
+async def _load(page: PortalPage, url: str) -> str:
+    try:
+        return await page.goto(url)
+    except BrowserFailed:
+        await trio.sleep(TOLD_WITHIN)
+        raise
+
+
+async def _watch(
+    hops: trio.MemoryReceiveChannel[PageResponse], url: str, signs: set[Sign | None]
+) -> None:
+    """Note the signs among the hops. Raises for a check that the way itself leads to: what else a
+    page asks for meanwhile counts only when there is no page."""
+    async for hop in hops:
+        signs |= {sign_of_url(hop.url), sign_of_url(hop.leads_to)}
+        if hop.url == url:
+            url = hop.leads_to
+            if sign_of_url(url) is Sign.HUMAN_CHECK:
+                raise Sign.HUMAN_CHECK.error()
 
 
 def detours_of(

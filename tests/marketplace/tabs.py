@@ -50,11 +50,14 @@ def look(
 class Tab:
     """A tab that plays what it is told. The last of `looks` is shown from then on.
 
-    `press` and `call` are what the scripts of a submit and of a call give; `answers` are the
-    responses that the page then receives, each so many seconds after the other.
+    `lands` is where a load ends, also when it `fails` after so many seconds. `press` and `call` are
+    what the scripts of a submit and of a call give; `answers` are the responses that the page then
+    receives, each so many seconds after the other.
     """
 
     lands: str = PAGE
+    fails: Exception | None = None
+    fails_after: float = 0
     looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
     press: Any = field(default_factory=lambda: {"pressed": True})
     call: JsonValue | Exception = None
@@ -67,6 +70,13 @@ class Tab:
     async def goto(self, url: str) -> str:
         await trio.lowlevel.checkpoint()
         self.visited.append(url)
+        if self.fails is not None:
+            await trio.sleep(self.fails_after)
+            raise self.fails
+        return self.lands
+
+    async def url(self) -> str:
+        await trio.lowlevel.checkpoint()
         return self.lands
 
     async def evaluate(

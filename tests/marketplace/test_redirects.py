@@ -8,6 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
+from daemon.marketplace import portal
 from daemon.marketplace.errors import (
     HumanCheck,
     PortalDown,
@@ -19,16 +21,21 @@ from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,
     LOGIN,
+    PAGE,
     PRODUCT_CALL,
+    VN,
     Response,
     Tab,
     called,
+    look,
     raised,
     read_fetch,
     read_page,
     submit_fetch,
     submit_form,
 )
+
+PRODUCT_PAGE = "https://affiliate.shopee.vn/offer/product_offer/101"
 
 
 def redirected(url: str, led_to: str | None) -> Tab:
@@ -107,3 +114,77 @@ async def test_a_redirected_reading_is_explained_by_where_it_leads(
     read: Any, led_to: str | None, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, read(redirected(PRODUCT_CALL, led_to)))
+
+
+# Where a load leads to
+
+HANGS = CallTimedOut("Runtime.callFunctionOn", 10)
+
+
+def open_links(tab: Tab) -> Any:
+    return portal.open_links_page(tab, VN)
+
+
+@pytest.mark.parametrize("opens", [open_links, read_page])
+@pytest.mark.parametrize(("leads_to", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
+@pytest.mark.parametrize("after", [0, 30], ids=["at once", "when its time is up"])
+async def test_a_page_that_never_comes_is_explained_by_where_the_way_leads(
+    opens: Any,
+    leads_to: str,
+    error: type[Exception],
+    after: float,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gone = NavigationFailed("https://shopee.vn/", "net::ERR_CONNECTION_RESET")
+    asked = PRODUCT_PAGE if opens is read_page else PAGE
+    tab = Tab(fails=gone, fails_after=after, answers=[(0, hop(asked, leads_to))])
+    if opens is read_page and error is SessionLost:
+        error = ProductsRefused
+    began = trio.current_time()
+    await raised(error, opens(tab))
+    assert trio.current_time() - began < (1 if error is HumanCheck else 31)
+
+
+@pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
+async def test_or_by_where_it_was(
+    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    """As of a check whose page is shown in part: its script's host is slow."""
+    gone = NavigationFailed(PAGE, "it was not there within 30 s")
+    await raised(error, open_links(Tab(lands=url, fails=gone, fails_after=30)))
+
+
+async def test_what_else_a_page_asks_for_is_no_sign_as_long_as_it_comes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await open_links(Tab(answers=[(0, Response(status=200, url=CAPTCHA))]))
+
+
+async def test_a_page_that_does_not_come_and_leads_nowhere_is_just_that(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gone = NavigationFailed(PAGE, "net::ERR_CONNECTION_RESET")
+    assert await raised(NavigationFailed, open_links(Tab(fails=gone))) is gone
+
+
+@pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
+async def test_a_check_that_is_too_busy_to_be_looked_at_is_known_by_its_address(
+    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    await raised(error, submit_form(Tab(lands=url, looks=[HANGS])))
+    lost = Response(status=0, url=LINKS_CALL, lost="the page went elsewhere")
+    on_its_way = ContextLost("on its way")
+    await raised(error, submit_form(Tab(lands=url, looks=[on_its_way], answers=[(0, lost)])))
+
+
+@pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, ProductsRefused)])
+async def test_a_product_page_that_leaves_during_its_call_is_looked_after(
+    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    lost = Response(status=0, url=PRODUCT_CALL, lost="the page went elsewhere")
+    tab = Tab(looks=[look("none", url=url)], answers=[(0, lost)])
+    await raised(error, read_page(tab))
+
+
+def hop(url: str, leads_to: str) -> Response:
+    return Response(status=302, url=url, leads_to=leads_to)
