@@ -92,8 +92,10 @@ class Account:
         self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
-        self._resting: str | None = None  # of the one whose product data was refused
-        self._products_rest_until = -inf  # on trio's clock
+        self._lost: list[str | None] = []  # digests of cookies whose session was lost
+        self._replaced: str | None = None  # digest of the cookie that was stored before this one
+        self._resting: dict[str | None, float] = {}
+        """Until when no product data is read with a cookie, on trio's clock, by its digest."""
         self._earners: dict[str | None, str] = {}
         """Who earns by the links that were made with a cookie, by its digest."""
 
@@ -120,12 +122,12 @@ class Account:
         the next submit, and of one without trouble there is only who earns."""
         if self.check is not None:
             return 2
-        return int(self.state.standing is not Standing.ACTIVE or self.products_rest)
+        resting = any(trio.current_time() < until for until in self._resting.values())
+        return int(self.state.standing is not Standing.ACTIVE or resting)
 
-    @property
-    def products_rest(self) -> bool:
+    def products_rest(self, cookie: Cookie | None) -> bool:
         """Whether product data is left alone, because it was refused a while ago."""
-        return trio.current_time() < self._products_rest_until
+        return trio.current_time() < self._resting.get(_digest(cookie), -inf)
 
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
         """Nothing more goes upstream until a new cookie or the owner ends it.
@@ -140,12 +142,17 @@ class Account:
             self._changed(self)
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
-        """Noted for the owner. A pause outlasts it."""
-        if self.check is None:
+        """Noted for the owner, but not of a cookie that was lost before, while another one works,
+        or that was replaced meanwhile. A pause outlasts it."""
+        digest = _digest(cookie)
+        known = digest in (*self._lost, self._replaced)
+        self._lost = [*(each for each in self._lost if each != digest), digest][-MOST_COOKIES:]
+        if self.check is None and not known:
             self._stand(Standing.SESSION_LOST, cookie, str(lost))
 
-    def made_links(self) -> None:
+    def made_links(self, cookie: Cookie | None) -> None:
         """A submit went through, so there is a session."""
+        self._lost = [each for each in self._lost if each != _digest(cookie)]
         if self.state.standing is Standing.SESSION_LOST:
             self._end_trouble()
 
@@ -180,15 +187,19 @@ class Account:
         self._earners[digest] = name  # the last place: the most recently used
 
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
-        """Read no product data for a while; links go on."""
-        self._products_rest_until = trio.current_time() + seconds
-        self._resting = _digest(cookie)
+        """Read no product data with this cookie for a while; links go on."""
+        self._resting.pop(_digest(cookie), None)
+        while len(self._resting) >= MOST_COOKIES:
+            del self._resting[next(iter(self._resting))]
+        self._resting[_digest(cookie)] = trio.current_time() + seconds
 
     def clear(self) -> bool:
         """The owner says that all is well: forget all trouble, and who has earned so far. True when
         there was a pause or a lost session.
         """
         self._earners.clear()
+        self._resting.clear()
+        self._lost, self._replaced = [], None
         return self._end_trouble()
 
     def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
@@ -199,7 +210,13 @@ class Account:
         """
         if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
             self._earns(cookie.digest, own)
-        if cookie.digest not in (*self._troubled, self._resting):
+        if before is not None and before.digest != cookie.digest:
+            self._replaced = before.digest
+        elif self._replaced == cookie.digest:
+            self._replaced = None
+        if self.state.standing is Standing.ACTIVE:  # its loss would be news
+            self._lost = [each for each in self._lost if each != cookie.digest]
+        if cookie.digest not in (self._lost if self.check is None else self._troubled):
             self._end_trouble()
         elif self.check is not None:
             # Whoever synced it was told that it is stored, and may take that for the pause's end.
@@ -213,7 +230,6 @@ class Account:
         had_one = self.state.standing is not Standing.ACTIVE
         self.check = None
         self._stand(Standing.ACTIVE, None, None)
-        self._resting, self._products_rest_until = None, -inf
         return had_one
 
     def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:

@@ -27,7 +27,16 @@ from daemon.conversion.sources import LinkSource, ProductSource, Resolver, Wante
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsRefused
+from daemon.marketplace.errors import (
+    AccountFrozen,
+    HumanCheck,
+    OpenApiBusy,
+    OpenApiRefused,
+    PortalSilent,
+    ProductsDown,
+    ProductsRefused,
+    SessionLost,
+)
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
@@ -49,8 +58,15 @@ GATHER = 0.5
 PRODUCT_PATIENCE = 10.0
 """Seconds that a converted link waits for its product data at the most."""
 
+READ_WITHIN = 9.0
+"""Seconds for reading it, the opening of its page included: less than a link waits, or the silence
+of a source would be known to nobody."""
+
 SILENCE_REST = 60.0
 """Seconds for which no product data is read after its source has not answered."""
+
+_REFUSES_PRODUCTS = (ProductsRefused, SessionLost, AccountFrozen, OpenApiRefused, OpenApiBusy)
+"""What says that the next product would be refused as well."""
 
 Tell = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
@@ -242,6 +258,9 @@ class _Desk:
 
     async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
         self._lines.of(cookie.account).account.cookie_synced(cookie, before)
+        # One without a user id is an account of its own, which has ended with it.
+        if before is not None and before.account == before.digest != cookie.account:
+            self._lines.of(before.account).account.cookie_synced(cookie, before)
 
     async def clear_accounts(self) -> int:
         return self._lines.clear_all()
@@ -354,14 +373,16 @@ class _Desk:
     ) -> ProductData | None:
         line = self._line(cookie)
         try:
-            data = await line.read_product(partial(self._timed_read, source, cookie, product))
+            data = await line.read_product(
+                cookie, partial(self._timed_read, source, cookie, product)
+            )
         except HumanCheck as check:
             line.pause(check, cookie)
-        except PortalSilent as silence:
+        except (PortalSilent, ProductsDown) as silence:
             # The next ones would wait as long, and hold up what is worth more.
             line.rest_products(SILENCE_REST, cookie)
             logger.warning("product data is not read for a minute: %s", silence)
-        except ProductsRefused as refusal:
+        except _REFUSES_PRODUCTS as refusal:
             line.rest_products(self._limits.products_rest, cookie)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
@@ -376,7 +397,9 @@ class _Desk:
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
         with timed(self._timings.products):
-            return await source.read(cookie, product)
+            with trio.move_on_after(READ_WITHIN):
+                return await source.read(cookie, product)
+            raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
 
     def _own_cookie(self, work: Work) -> Cookie | None:
         """The cookie by which the order's links are made."""

@@ -100,6 +100,8 @@ class _Batch:
     tickets: list[Ticket]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     is_sent: bool = False
+    is_held: bool = False
+    """It was not let go upstream, since the account is paused."""
 
     def works(self) -> Together:
         return Together(*(ticket.works for ticket in self.tickets))
@@ -131,7 +133,7 @@ class Line:
         self._open: dict[TicketKey, Ticket] = {}  # not settled: waiting or being submitted
         self._waiting: list[Ticket] = []
         self._working = False
-        self._reading: set[trio.CancelScope] = set()  # products, one scope each
+        self._reading: dict[trio.CancelScope, Cookie | None] = {}  # products, one scope each
         self._hands = trio.Semaphore(READS_AT_ONCE)
 
     @property
@@ -198,34 +200,38 @@ class Line:
         the portal already keeps what comes of it."""
         self.account.pause(check, cookie)
         self._refuse_waiting(check, lambda _: True)
-        self._stop_reading()
+        self._stop_reading(lambda _: True)
 
-    async def read_product(self, read: Callable[[], Awaitable[D | None]]) -> D | None:
+    async def read_product(
+        self, cookie: Cookie | None, read: Callable[[], Awaitable[D | None]]
+    ) -> D | None:
         """What `read` gives, and whatever it raises. At most `READS_AT_ONCE` run at a time.
 
-        None without asking while the account is paused or its product data left alone. None also
+        None without asking while the account is paused or product data left alone. None also
         when either begins meanwhile: several reads wait for the same page, and when the first one
         is refused the others must not follow it.
         """
-        if self.account.check is not None or self.account.products_rest:
+        if self.account.check is not None or self.account.products_rest(cookie):
             return None
         with trio.CancelScope() as scope:
-            self._reading.add(scope)
+            self._reading[scope] = cookie
             try:
                 # Waited for here, where a wait costs nobody else a place.
                 async with self._hands:
                     return await read()
             finally:
-                self._reading.remove(scope)
+                del self._reading[scope]
         return None
 
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
-        """Read no product data for a while, and stop what is being read; links go on."""
+        """Read no product data with this cookie for a while, and stop what is being read; links go
+        on."""
         self.account.rest_products(seconds, cookie)
-        self._stop_reading()
+        self._stop_reading(lambda other: other == cookie)
 
     def _send(self, batch: _Batch) -> None:
         """It goes upstream from here on; raises `HumanCheck` when it must not."""
+        batch.is_held = self.account.check is not None
         self.check_going_on()
         batch.is_sent = True
 
@@ -264,19 +270,22 @@ class Line:
                     partial(self._send, batch),
                 )
             except Refused as refusal:
-                self._refused(refusal, tickets, cookie)
+                self._refused(refusal, tickets, cookie, is_held=batch.is_held)
             else:
-                self.account.made_links()
+                self.account.made_links(cookie)
                 for ticket, row in zip(tickets, rows, strict=True):
                     self._settle(ticket, row=row)
 
-    def _refused(self, refusal: Refused, tickets: list[Ticket], cookie: Cookie | None) -> None:
+    def _refused(
+        self, refusal: Refused, tickets: list[Ticket], cookie: Cookie | None, *, is_held: bool
+    ) -> None:
         shown = self.account.shown
         logger.warning("account %s: %d links were refused: %s", shown, len(tickets), refusal)
         for ticket in tickets:
             self._settle(ticket, refusal=refusal)
         if isinstance(refusal, HumanCheck):
-            self.pause(refusal, cookie)
+            if not is_held:  # by the check that another cookie has met
+                self.pause(refusal, cookie)
         elif isinstance(refusal, SessionLost):
             self.account.lost_session(refusal, cookie)
             self._refuse_waiting(refusal, lambda other: other.cookie == cookie)
@@ -287,9 +296,10 @@ class Line:
         for ticket in refused:
             self._settle(ticket, refusal=refusal)
 
-    def _stop_reading(self) -> None:
-        for scope in self._reading:
-            scope.cancel()
+    def _stop_reading(self, which: Callable[[Cookie | None], bool]) -> None:
+        for scope, cookie in self._reading.items():
+            if which(cookie):
+                scope.cancel()
 
     def _settle(
         self, ticket: Ticket, *, row: Row | None = None, refusal: Refused | None = None

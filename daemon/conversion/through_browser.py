@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, TypeVar
 
 from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
-from daemon.browser.errors import BrowserFailed, Disconnected
+from daemon.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
 from daemon.conversion.sources import Wanted
@@ -18,8 +19,10 @@ from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
     MarketplaceFailed,
     NotThere,
+    PortalChanged,
     PortalDown,
     PortalSilent,
+    ProductsDown,
     ProductsRefused,
 )
 from daemon.marketplace.jar import jar
@@ -95,7 +98,8 @@ class BrowserProducts:
                 return failed
 
         tab, at_once = ("products", READS_AT_ONCE) if fetch else ("product page", 1)
-        found = await _use(self._browser, _place(cookie, self._market, tab, at_once=at_once), read)
+        place = _place(cookie, self._market, tab, at_once=at_once, opening=_products_opening)
+        found = await _use(self._browser, place, read)
         if isinstance(found, NotThere):
             return None
         if isinstance(found, MarketplaceFailed):
@@ -116,18 +120,34 @@ async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R
         raise UpstreamFailed(f"{failure}; try again shortly") from None
 
 
+@contextmanager
+def _products_opening() -> Iterator[None]:
+    """Whoever reads the next product would load the page again."""
+    try:
+        yield
+    except (PortalDown, PortalChanged, NavigationFailed) as failed:
+        raise ProductsDown(str(failed)) from None
+
+
 def _always() -> None:
     """Reads are cancelled when nobody wants them any more."""
 
 
 def _place(
-    cookie: Cookie | None, market: Market, tab: str, *, at_once: int, wanted: Wanted = _always
+    cookie: Cookie | None,
+    market: Market,
+    tab: str,
+    *,
+    at_once: int,
+    wanted: Wanted = _always,
+    opening: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Place:
     """The tab `tab` in the context of an account's cookie, at the portal."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
 
     async def open_tab(page: Page) -> None:
         wanted()
-        await portal.open_links_page(page, market)
+        with opening():
+            await portal.open_links_page(page, market)
 
     return Place(cookie.digest, jar(market, cookie), tab, open_tab, at_once)

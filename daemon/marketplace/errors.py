@@ -88,6 +88,13 @@ class ProductsRefused(MarketplaceFailed):
         super().__init__(f"the marketplace refused product data: {what}")
 
 
+class ProductsDown(MarketplaceFailed):
+    """The page that product data is read from does not come. It costs no link."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the marketplace gives no product data: {what}")
+
+
 class NotThere(MarketplaceFailed):
     """There is no such product in the source that was asked."""
 

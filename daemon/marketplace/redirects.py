@@ -21,7 +21,7 @@ from daemon.processes.background import background
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""
 
-TOLD_WITHIN = 0.2
+TOLD_WITHIN = 0.05
 """Seconds for what the browser has told of the way to be read, when there is no page to show."""
 
 _REDIRECTS = range(300, 400)

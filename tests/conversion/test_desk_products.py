@@ -8,9 +8,19 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import PRODUCT_PATIENCE, SILENCE_REST
+from daemon.conversion.desk import READ_WITHIN, SILENCE_REST
 from daemon.errors import Refused, Unavailable
-from daemon.marketplace.errors import HumanCheck, PortalDown, PortalSilent, ProductsRefused
+from daemon.marketplace.errors import (
+    AccountFrozen,
+    HumanCheck,
+    OpenApiBusy,
+    OpenApiRefused,
+    PortalDown,
+    PortalSilent,
+    ProductsDown,
+    ProductsRefused,
+    SessionLost,
+)
 from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -71,8 +81,24 @@ async def test_data_that_takes_too_long_is_done_without(
         bench.link(1): bench.entry(1, data=False),
         bench.link(2): bench.entry(2),
     }
-    assert trio.current_time() == 1 + PRODUCT_PATIENCE
+    assert trio.current_time() == 1 + READ_WITHIN
     assert products.cut == [1]
+
+
+async def test_a_source_that_says_nothing_is_not_waited_for_again_at_once(
+    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """However long it would have been waited for by itself."""
+    products.script = {1: bench.silent}
+    await bench.open(nursery)
+    await bench.convert(bench.link(1))
+    products.script = {}
+    before = trio.current_time()
+    assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2, data=False)}
+    assert trio.current_time() - before == 1
+    assert products.items == [1]
+    await trio.sleep(SILENCE_REST)
+    assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
 
 @pytest.mark.parametrize(
@@ -96,11 +122,26 @@ async def test_data_that_cannot_be_had_is_null_and_tried_again(
 # Refused
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ProductsRefused("no"),
+        SessionLost(),  # by a page that has to be opened first
+        AccountFrozen(),
+        OpenApiRefused("no"),
+        OpenApiBusy(),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
 async def test_after_a_refusal_no_data_is_read_for_a_while(
-    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+    bench: Bench,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Refused,
 ) -> None:
     await bench.open(nursery, products_rest=REST)
-    products.script = {1: ProductsRefused("no")}
+    products.script = {1: refusal}
     products.seconds = 0.0
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
     refused_at = trio.current_time()
@@ -113,11 +154,18 @@ async def test_after_a_refusal_no_data_is_read_for_a_while(
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
 
+@pytest.mark.parametrize(
+    "silence", [PortalSilent("no product data within 8 seconds"), ProductsDown("no page")]
+)
 async def test_after_a_silence_no_data_is_waited_for_a_minute(
-    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+    bench: Bench,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    silence: Refused,
 ) -> None:
     await bench.open(nursery, products_rest=REST)
-    products.script = {1: PortalSilent("no product data within 8 seconds")}
+    products.script = {1: silence}
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
     products.script = {}
     assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2, data=False)}

@@ -311,6 +311,19 @@ async def test_a_new_cookie_ends_a_pause_and_the_same_one_does_not(
     assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
 
 
+async def test_an_account_without_a_user_id_ends_with_its_cookie(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    first, second = (parse_cookie(f"SPC_EC={which}") for which in ("first", "second"))
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1), cookie=first)
+    await desk.cookie_synced(second, first)
+    standings = {it.standing for it in (await desk.status()).accounts.values()}
+    assert standings == {"active"}
+
+
 async def test_the_owner_ends_a_pause(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -261,7 +261,7 @@ class Reading:
 
 
 def read(line: Line, reading: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int | None]]:
-    return lambda: line.read_product(reading)
+    return lambda: line.read_product(COOKIE, reading)
 
 
 async def test_products_are_read_beside_each_other_and_beside_submits(
@@ -284,7 +284,7 @@ async def test_only_so_many_products_are_read_at_a_time(
 async def test_a_paused_account_reads_no_products(line: Line, autojump_clock: MockClock) -> None:
     line.pause(HumanCheck(), COOKIE)
     reading = Reading()
-    assert await line.read_product(reading) is None
+    assert await line.read_product(COOKIE, reading) is None
     assert reading.begun == 0
 
 
@@ -294,10 +294,10 @@ async def test_products_are_left_alone_for_the_given_seconds(
     line.rest_products(900, COOKIE)
     reading = Reading()
     await trio.sleep(899.9)
-    assert await line.read_product(reading) is None
+    assert await line.read_product(COOKIE, reading) is None
     assert reading.begun == 0
     await trio.sleep(0.1)
-    assert await line.read_product(reading) == 1
+    assert await line.read_product(COOKIE, reading) == 1
 
 
 async def test_links_go_on_while_products_rest(
@@ -307,7 +307,7 @@ async def test_links_go_on_while_products_rest(
     asked = take(1)
     await trio.sleep(5)
     assert asked.at == 1
-    assert line.account.products_rest
+    assert line.account.products_rest(COOKIE)
     assert line.account.state.standing is Standing.ACTIVE
 
 
@@ -316,7 +316,10 @@ async def test_reads_under_way_end_when_trouble_begins(
     line: Line, ask: Ask[Any], autojump_clock: MockClock, trouble: str
 ) -> None:
     async def read_two() -> list[int | None]:
-        return [await line.read_product(Reading()), await line.read_product(Reading())]
+        return [
+            await line.read_product(COOKIE, Reading()),
+            await line.read_product(COOKIE, Reading()),
+        ]
 
     asked = ask(read_two)
     await trio.sleep(0.5)
@@ -345,11 +348,37 @@ async def test_the_same_cookie_again_does_not_wake_the_products(line: Line) -> N
     rest = []
     for cookie in (COOKIE, RENEWED):
         line.account.cookie_synced(cookie, None)
-        rest.append(line.account.products_rest)
+        rest.append(line.account.products_rest(cookie))
     assert rest == [True, False]
 
 
 async def test_the_owner_wakes_the_products(line: Line) -> None:
     line.rest_products(900, COOKIE)
     assert line.account.clear() is False  # they are no trouble of the account's
-    assert not line.account.products_rest
+    assert not line.account.products_rest(COOKIE)
+
+
+async def test_what_is_wrong_with_one_cookie_is_not_laid_on_another(
+    line: Line, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    asked = ask(lambda: line.read_product(RENEWED, Reading()))
+    await trio.sleep(0.5)
+    line.rest_products(900, COOKIE)
+    await asked.over.wait()
+    assert (asked.answer, asked.at) == (1, 1)
+    assert await line.read_product(RENEWED, Reading()) == 1
+    assert await line.read_product(COOKIE, Reading()) is None
+
+
+async def test_a_cookie_that_was_held_back_for_anothers_check_ends_the_pause(
+    links: FakeLinks, line: Line, take: Take, autojump_clock: MockClock
+) -> None:
+    links.opening = 1.0
+    held = take(1, RENEWED)
+    await trio.sleep(0.5)
+    line.pause(check := HumanCheck(), COOKIE)
+    await held.over.wait()
+    assert held.refusal is check
+    assert links.submitted == []
+    line.account.cookie_synced(RENEWED, COOKIE)
+    assert line.account.state.standing is Standing.ACTIVE

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.conversion.conftest import FakeLinks
 
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
+OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")
 NAME = COOKIE.account
 SHOWN = NAME[:12]
 
@@ -51,7 +52,7 @@ def standings(told: Told) -> list[Standing]:
 def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     account: Account, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
-    account.made_links()
+    account.made_links(COOKIE)
     account.cookie_synced(COOKIE, None)
     account.lost_session(SessionLost(), COOKIE)
     account.lost_session(SessionLost(), COOKIE)
@@ -102,8 +103,39 @@ def test_each_standing_has_an_event_of_its_own(standing: Standing) -> None:
 
 def test_a_session_that_works_again_is_told(account: Account, told: Told) -> None:
     account.lost_session(SessionLost(), COOKIE)
-    account.made_links()
+    account.made_links(COOKIE)
     assert standings(told) == [Standing.SESSION_LOST, Standing.ACTIVE]
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told)[2:] == [Standing.SESSION_LOST]
+
+
+def test_a_lost_session_beside_one_that_works_is_told_once(account: Account, told: Told) -> None:
+    """As when a client sends an old cookie with each of its requests."""
+    for _ in range(3):
+        account.lost_session(SessionLost(), COOKIE)
+        account.made_links(OTHER)
+    assert standings(told) == [Standing.SESSION_LOST, Standing.ACTIVE]
+    account.cookie_synced(COOKIE, OTHER)
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told)[2:] == [Standing.SESSION_LOST]
+
+
+def test_that_the_cookie_before_is_lost_is_no_news_once_there_is_another(
+    account: Account, told: Told
+) -> None:
+    account.cookie_synced(COOKIE, None)
+    account.cookie_synced(OTHER, COOKIE)
+    account.lost_session(SessionLost(), COOKIE)  # by a submit that was under way
+    assert standings(told) == []
+    account.lost_session(SessionLost(), OTHER)
+    assert standings(told) == [Standing.SESSION_LOST]
+
+
+def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
+    account.lost_session(SessionLost(), COOKIE)
+    account.lost_session(SessionLost(), OTHER)
+    account.cookie_synced(COOKIE, OTHER)
+    assert account.state.standing is Standing.SESSION_LOST
 
 
 async def test_a_submit_is_made_for_all_who_hold_its_tickets(

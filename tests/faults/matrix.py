@@ -97,14 +97,18 @@ put("renderer_killed", "queued", due(200, within=SUBMITTED, log=_CRASHED))
 put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
 put("renderer_killed", "disposing", due(502, log="HTTP 500"))
 
-_NO_DATA = "no data of product .* within 10 s"
+_NO_DATA = "product data is not read for a minute: .* within 9 seconds"
 _NO_ANSWER = "the browser did not answer Runtime"
 put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
 put("endless_loop", "idle", due(200, within=LIVED + SUBMITTED))  # nobody was at work on it
 put("endless_loop", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
 put("endless_loop", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
-put("endless_loop", "reading", due(200, within=ANSWERED, data=False, log=_NO_DATA))
+put(
+    "endless_loop",
+    "reading",
+    due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False),
+)
 put("endless_loop", "disposing", due(502, log="HTTP 500"))
 
 _LATE = "the browser did not answer"
@@ -113,7 +117,11 @@ put("reply_after_deadline", "idle", due(200, within=LIVED + SUBMITTED))
 put("reply_after_deadline", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
 put("reply_after_deadline", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
-put("reply_after_deadline", "reading", due(200, within=ANSWERED, data=False, log=_NO_DATA))
+put(
+    "reply_after_deadline",
+    "reading",
+    due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False),
+)
 put(
     "reply_after_deadline",
     "disposing",

@@ -11,7 +11,7 @@ import trio
 
 from daemon.browser.cdp import Connection, connect
 from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.page import BrowserContext, Page
+from daemon.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -147,6 +147,44 @@ async def test_both_ways_read_the_same_product() -> None:
             "cap": 40_000,
             "productLink": LIPSTICK.url(world.market),
         }
+
+
+HEAD = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nContent-Length: 9999\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [None, b"", HEAD + b"<title>check</title><script src=/verify/captcha?slow></script>"],
+    ids=["silent", "broken off", "half there"],
+)
+async def test_a_check_whose_page_does_not_come_is_one_all_the_same(answers: bytes | None) -> None:
+    """Its address does by which the portal leads there, and the account is to be left alone."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            asked = await stream.receive_some()
+            if asked.startswith(b"GET /offer/custom_link "):
+                there = b"HTTP/1.1 302 X\r\nLocation: /verify/captcha\r\nContent-Length: 0\r\n\r\n"
+                await stream.send_all(there)
+            elif answers is None or b"?slow " in asked:
+                await trio.sleep_forever()
+            else:
+                await stream.send_all(answers)
+                await stream.receive_some()
+
+    async with (
+        trio.open_nursery() as nursery,
+        launch(LaunchSettings()) as chromium,
+        connect(chromium.endpoint) as connection,
+    ):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, answer, [listener])
+        here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
+        context = await BrowserContext.create(connection, [])
+        with trio.fail_after(NAVIGATION_DEADLINE / 2), pytest.raises(HumanCheck):
+            await portal.open_links_page(await context.new_page(), place)
+        nursery.cancel_scope.cancel()
 
 
 async def go(page: Page, to: str, *, after: int) -> None:
