@@ -28,19 +28,21 @@ from dataclasses import dataclass
 from functools import partial
 
 import trio
+from trio.from_thread import check_cancelled
 
 from daemon import logs
 from daemon.auth.actor import Auth
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
-from daemon.crews.catalog import Catalog, read_catalog
+from daemon.crews.catalog import Catalog, longest_look, read_catalog
 from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
 from daemon.parts import Crews, retention
 from daemon.service_manager.link import Link
+from daemon.service_manager.reporter import EXTENSION
 from daemon.supervision.actor import ActorGone
 from daemon.threads import NoThread, on_thread
 
@@ -95,7 +97,9 @@ class Reloader:
         """Take up what has changed, or tell what is wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
-            catalog = await on_thread(read_catalog, found.settings)
+            self._takers.link.extend(longest_look(found.settings) + EXTENSION)
+            # Who ends the daemon does not wait for an interpreter that hangs.
+            catalog = await on_thread(read_catalog, found.settings, check_cancelled)
             _check_still_runs(self._takers.crews.executor.catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
@@ -112,6 +116,9 @@ class Reloader:
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
         self._settings = settings
+        # First what lets nobody in, whatever the disk or a worker has the rest wait for.
+        self._takers.front.take(settings, crews.executor.catalog)
+        await _insist(partial(crews.tokens.take, _in_both(crews.executor.catalog, catalog)))
         logs.set_level(settings.logging.level)
         crews.journal.keep(retention(settings))
         if "auth.password_hash" in found.taken:
@@ -133,14 +140,27 @@ class Reloader:
 async def _insist(take: Callable[[], Awaitable[None]]) -> None:
     """Ask until it was taken: a part that is busy, is being restarted or finds the disk full takes
     it when it said. One that is gone for good is gone with the daemon."""
+    level = logging.WARNING
     while True:
         try:
             return await take()
         except ActorGone:
             return None
         except Unavailable as refusal:
-            logger.info("a changed configuration has to wait: %s", refusal)
+            text = "a changed configuration is in force in part, and the rest has to wait: %s"
+            logger.log(level, text, refusal)
+            level = logging.INFO
             await trio.sleep(refusal.retry_after)
+
+
+def _in_both(old: Catalog, new: Catalog) -> dict[str, tuple[str, ...]]:
+    """The users of crews that are in both."""
+    stay = new.users()
+    return {
+        name: tuple(user for user in users if user in stay[name])
+        for name, users in old.users().items()
+        if name in stay
+    }
 
 
 def _check_still_runs(old: Catalog, new: Catalog) -> None:

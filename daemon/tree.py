@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import trio
+from trio.from_thread import check_cancelled
 
 from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
@@ -106,7 +107,7 @@ async def serve(
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
         # The reporter, who asks for more time from then on, is only made of what is read here.
         link.extend(longest_look(settings) + EXTENSION)
-        catalog = await on_thread(read_catalog, settings)
+        catalog = await on_thread(read_catalog, settings, check_cancelled)
         for broken in catalog.broken:
             for problem in broken.problems:
                 logger.error("a crew cannot run: %s", problem)

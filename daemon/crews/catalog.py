@@ -92,14 +92,14 @@ def longest_look(settings: Settings) -> float:
     return PROBE_LIMIT * len(asked)
 
 
-def read_catalog(settings: Settings) -> Catalog:
+def read_catalog(settings: Settings, go_on: Callable[[], object] = lambda: None) -> Catalog:
     """Look at every crew of the configuration. A fault of one never raises.
 
     Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
-    is started once.
+    is started once. While one of them is waited for, `go_on` may raise, which ends it.
     """
     taken = _Taken(settings.server.bind)
-    interpreters = Interpreters()
+    interpreters = Interpreters(go_on)
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:

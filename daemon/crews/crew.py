@@ -19,7 +19,8 @@ from daemon.crews.worker import WorkerSettings
 
 @dataclass(frozen=True)
 class Input:
-    """One of the values that a kickoff brings. `default` stands in for one that is not required."""
+    """One of the values that a kickoff brings. `default`, if there is one, stands in for one that
+    is not required."""
 
     name: str
     required: bool = True
@@ -53,8 +54,13 @@ class Crew:
         return sorted(each.name for each in self.inputs if each.required and each.name not in given)
 
     def complete(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """What is given, with the defaults of what is not."""
-        defaults = {each.name: each.default for each in self.inputs if not each.required}
+        """What is given, with the defaults of what is not. What has none is not there: a null in
+        its place would be a value, and "None" in a prompt of CrewAI's."""
+        defaults = {
+            each.name: each.default
+            for each in self.inputs
+            if not each.required and each.default is not None
+        }
         return defaults | dict(given)
 
 

@@ -7,7 +7,7 @@ nobody in it knows the worker protocol (`docs/crew-workers.md`).
 The choice: this one file, which that interpreter runs. It imports the standard library alone until
 it knows its inputs, then `crewai`, and nothing of the daemon ever; it runs on Python 3.10. It loads
 the project as `crewai run` does, tells of its progress, and answers for the human. What is known of
-CrewAI here was read in its source, 1.15; what is used of it is there since 1.10.
+CrewAI here was read in its source, 1.15; what is used of it is there since 1.11.
 
 How the progress is seen: by standing in front of the event bus's `emit`. Rejected: handlers on the
 bus (a pool of ten threads runs them, so they are told of a task's end before its beginning), and
@@ -735,7 +735,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != ours]
     sys.path[:0] = [str(project / "src"), str(project)]
     sys.dont_write_bytecode = True  # the project stays as it is
-    with told_as(f"CrewAI 1.10 or later is needed in {sys.executable}"):
+    with told_as(f"CrewAI 1.11 or later is needed in {sys.executable}"):
         importlib.import_module("dotenv").load_dotenv(project / ".env")
         human_input = importlib.import_module("crewai.core.providers.human_input")
         events = importlib.import_module("crewai.events")
@@ -746,9 +746,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     if not tracing.should_enable_tracing():
         crew.tracing = False  # what the code says does not count
         tracing.set_tracing_enabled(False)
-    for task in crew.tasks:
-        if task.output_file:  # kept apart from other runs, and the project may be read-only
-            task.output_file = str(home / task.output_file)
+    keep_apart(crew, home)
     line.start(len(crew.tasks))
     progress = Progress(line, crew.tasks)
     progress.listen(events.crewai_event_bus)
@@ -756,6 +754,17 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     output = crew.kickoff(inputs={**defaults, **inputs})
     progress.end_all()
     line.result(*told(output), usage_of(output))
+
+
+def keep_apart(crew: Any, home: Path) -> None:
+    """Have the files that it writes in its folder, apart from other runs': the project may be
+    read-only. One with an absolute path stays where it is."""
+    for task in crew.tasks:
+        if task.output_file and not Path(task.output_file).is_absolute():
+            task.output_file = str(home / task.output_file)
+            task.create_directory = True  # those that are there are in the project
+    if (log := getattr(crew, "_file_handler", None)) is not None:  # of `output_log_file`
+        log._path = str(home / log._path)
 
 
 def told(output: Any) -> tuple[str, Any]:

@@ -17,7 +17,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -102,11 +102,14 @@ def check_folder(path: Path) -> None:
         raise Fault(f"names a folder that {_us()} may not read", LET_US_READ)
 
 
-def check_python(path: Path, environment: Mapping[str, str]) -> None:
-    """Raise a `Fault` unless this is a Python that runs, and finds CrewAI."""
+def check_python(
+    path: Path, environment: Mapping[str, str], go_on: Callable[[], object] = lambda: None
+) -> None:
+    """Raise a `Fault` unless this is a Python that runs, and finds CrewAI. While it is waited for,
+    `go_on` may raise, which ends it."""
     _check_executable(path, "names a program that")
     try:
-        code, said = _asked(path, environment)
+        code, said = _asked(path, environment, go_on)
     except TimeoutError:
         fault = f"did not come to an end within {PROBE_LIMIT:g} s"
         raise Fault(fault, f"see what `{path} -c pass` does") from None
@@ -119,7 +122,9 @@ def check_python(path: Path, environment: Mapping[str, str]) -> None:
         raise Fault("has no package crewai", _how_to_install(path))
 
 
-def _asked(python: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+def _asked(
+    python: Path, environment: Mapping[str, str], go_on: Callable[[], object]
+) -> tuple[int, str]:
     """The exit code of the probe, and what it has printed. Whatever it has started, a wrapper of an
     interpreter that waits for it for one, ends with it. Raises `OSError`, of which `TimeoutError`.
     """
@@ -145,6 +150,7 @@ def _asked(python: Path, environment: Mapping[str, str]) -> tuple[int, str]:
                     break
                 if time.monotonic() > until:
                     raise TimeoutError
+                go_on()
                 time.sleep(LOOK_EVERY)
         finally:
             with suppress(ProcessLookupError):
@@ -156,7 +162,8 @@ class Interpreters:
     """Those of a configuration's crews. Many crews may have one in common, which is asked once:
     one that hangs, on a disk that does, costs `PROBE_LIMIT` and not as much for each crew."""
 
-    def __init__(self) -> None:
+    def __init__(self, go_on: Callable[[], object]) -> None:
+        self._go_on = go_on
         self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], Fault | None] = {}
 
     def check(self, path: Path, environment: Mapping[str, str]) -> None:
@@ -165,7 +172,7 @@ class Interpreters:
         if asked not in self._faults:
             self._faults[asked] = None
             try:
-                check_python(path, environment)
+                check_python(path, environment, self._go_on)
             except Fault as fault:
                 self._faults[asked] = fault
         if (known := self._faults[asked]) is not None:

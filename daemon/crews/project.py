@@ -4,8 +4,8 @@ What the crew is, is for the adapter to say, which will run it (`crewai_adapter.
 
 * a JSON crew: `crew.jsonc` or `crew.json`, and a file in `agents/` for each agent that it names;
 * a classic one: `src/<package>/crew.py`, and beside it `config/agents.yaml` and
-  `config/tasks.yaml`. Agents and tasks may also be made in `crew.py`; what these need only the
-  project's owner can say.
+  `config/tasks.yaml`, or what the class in it names. Agents and tasks may also be made in
+  `crew.py`; what these need only the project's owner can say.
 
 Sources: CrewAI's guides ("Build your first crew", and the YAML configuration of agents and tasks);
 its loaders `crewai.project.json_loader` and `crewai.project.crew_base`.
@@ -16,11 +16,14 @@ size: PyYAML takes about a second for the largest.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +50,27 @@ Parse = Callable[[str], object]
 _NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOO_DEEP = re.compile(rf"(?<![\w\\-])(?:{_NAME}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
+
+
+def named_in(code: str) -> dict[str, str]:
+    """The files that a class of `crew.py` names in the place of config/agents.yaml, tasks.yaml, as
+    CrewAI does: by its attributes `agents_config`, `tasks_config`. The code is read, and not run.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # whoever runs it tells of it
+        return {}
+    named: dict[str, str] = {}
+    for statement in chain.from_iterable(
+        each.body for each in ast.walk(tree) if isinstance(each, ast.ClassDef)
+    ):
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(path)))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(path)))
+            ):
+                named[name] = path
+    return named
 
 
 @dataclass(frozen=True)
@@ -118,13 +142,15 @@ class _Reading:
 
     def _read_classic(self, package: Path) -> None:
         self._check_readable(package)
-        self._check_readable(package / "crew.py")
-        for name, look in (
-            ("agents.yaml", self.search.agents_of),
-            ("tasks.yaml", self.search.tasks_of),
-        ):
-            if self._exists(package / "config" / name):
-                self._look_through(package / "config" / name, parse_yaml, look)
+        code = package / "crew.py"
+        self._check_readable(code)
+        named: dict[str, str] = {}
+        with suppress(Fault):  # whether it can be run is not looked at
+            named = named_in(self._text(code))
+        for name, look in (("agents", self.search.agents_of), ("tasks", self.search.tasks_of)):
+            path = package / named.get(f"{name}_config", f"config/{name}.yaml")
+            if self._exists(path):
+                self._look_through(path, parse_yaml, look)
 
     def _look_through(self, path: Path, parse: Parse, look: Callable[[str, object], None]) -> None:
         try:

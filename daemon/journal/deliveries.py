@@ -204,6 +204,12 @@ def key_fits(connection: sqlite3.Connection, seal: Seal) -> bool:
     return True
 
 
+def drop_credentials(connection: sqlite3.Connection) -> int:
+    """Forget all of them; how many there were."""
+    forget = "UPDATE webhooks SET credential = NULL WHERE credential IS NOT NULL"
+    return connection.execute(forget).rowcount
+
+
 def _find_target(
     connection: sqlite3.Connection,
     seal: Seal,

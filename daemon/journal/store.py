@@ -25,7 +25,6 @@ from pydantic import SecretBytes
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
-from daemon.journal.errors import UnusableJournal
 from daemon.journal.faults import damaged, explained, no_room, not_there
 from daemon.journal.model import (
     Change,
@@ -61,7 +60,8 @@ class Store:
         """Open the file, made when it is missing. `key` has 32 bytes. `recent` is told of what is
         read, and of what is changed.
 
-        Raises `UnusableJournal`: it is damaged, of a newer version, or under another key.
+        Raises `UnusableJournal`: it is damaged, or of a newer version. Webhooks' credentials that
+        are under another key are lost.
         """
         self._path = path
         self._credentials = Seal(key, "webhook credentials")
@@ -74,10 +74,22 @@ class Store:
         self._file = path.stat()
         try:
             with self._reading() as connection:
-                _refuse_other_key(connection, self._credentials, path)
+                fits = deliveries.key_fits(connection, self._credentials)
+            if not fits:
+                self._let_go_of_credentials()
         except BaseException:
             self.close()
             raise
+
+    def _let_go_of_credentials(self) -> None:
+        """They are of no use to anybody, and no reason to be without all the rest."""
+        with self._writing() as connection:
+            lost = deliveries.drop_credentials(connection)
+        text = (
+            "%d credentials of webhooks were kept under another master secret of the crews, and "
+            "are lost: what is still to be called is called without its Authorization header"
+        )
+        logger.warning(text, lost)
 
     def close(self) -> None:
         """Close the file. What was written stays written."""
@@ -305,13 +317,3 @@ def _is_there(path: Path, file: os.stat_result) -> bool:
         return os.path.samestat(path.stat(), file)
     except OSError:
         return False
-
-
-def _refuse_other_key(connection: sqlite3.Connection, seal: Seal, path: Path) -> None:
-    if not deliveries.key_fits(connection, seal):
-        drop = f"sqlite3 {path} 'UPDATE webhooks SET credential = NULL'"  # noqa: S608 - to be read
-        raise UnusableJournal(
-            f"{path} holds webhook credentials under another key: put back the crews' master "
-            f"secret that it was written with; or, to go on without them, run `{drop}`, and the "
-            "deliveries that wait are made without their Authorization header"
-        )

@@ -15,13 +15,23 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
 from daemon.crews import crewai_adapter, protocol
-from daemon.crews.crewai_adapter import Unusable, cut, encode, find, hide, plain, thought_of
+from daemon.crews.crewai_adapter import (
+    Unusable,
+    cut,
+    encode,
+    find,
+    hide,
+    keep_apart,
+    plain,
+    thought_of,
+)
 from daemon.crews.ends import End
 from daemon.crews.protocol import (
     Failed,
@@ -688,7 +698,7 @@ async def test_an_interpreter_without_crewai(begin: Begin, tmp_path: Path) -> No
         with trio.fail_after(30):
             _, end = await whole(worker)
     assert isinstance(end, Failed)
-    assert end.error.startswith(f"CrewAI 1.10 or later is needed in {sys.executable}: Module")
+    assert end.error.startswith(f"CrewAI 1.11 or later is needed in {sys.executable}: Module")
 
 
 async def test_nothing_is_said_after_the_result(crew: Begin) -> None:
@@ -805,3 +815,20 @@ def test_what_is_no_project(tmp_path: Path, files: dict[str, str], fault: str) -
 def test_a_folder_that_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match=r"there is no folder .*; name the one"):
         find(tmp_path / "gone")
+
+
+def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> None:
+    """As CrewAI has it: without `create_directory`, a folder is one that is there."""
+    relative = SimpleNamespace(output_file="reports/post.md", create_directory=False)
+    absolute = SimpleNamespace(output_file="/srv/post.md", create_directory=False)
+    none = SimpleNamespace(output_file=None, create_directory=False)
+    log = SimpleNamespace(_path="logs.txt")
+    crew = SimpleNamespace(tasks=[relative, absolute, none], _file_handler=log)
+    keep_apart(crew, tmp_path)
+    assert (relative.output_file, relative.create_directory) == (
+        str(tmp_path / "reports/post.md"),
+        True,
+    )
+    assert (absolute.output_file, absolute.create_directory) == ("/srv/post.md", False)
+    assert (none.output_file, none.create_directory) == (None, False)
+    assert log._path == str(tmp_path / "logs.txt")

@@ -207,3 +207,39 @@ def test_what_the_daemons_user_may_not_read_is_told(classic: Path, locked: str) 
     )
     assert ended.stdout.startswith(locked)
     assert "(Permission denied)" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'class News:\n    agents_config = "config/press.yaml"\n',
+        'import x\n@x\nclass News(Base):\n    agents_config: str = "config/press.yaml"\n',
+    ],
+)
+def test_the_files_that_a_class_names_are_the_ones_that_count(classic: Path, code: str) -> None:
+    """As for CrewAI, which reads those; a template's may lie beside them."""
+    put(
+        classic,
+        {
+            "src/news/crew.py": code,
+            "src/news/config/press.yaml": "scout:\n  role: of {paper}\n  goal: x\n  backstory: y\n",
+            "src/news/config/tasks.yaml": "",
+        },
+    )
+    assert needed(read_project(classic)) == {"paper": True}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"class News:\n    agents_config = find()\n",
+        b"class News:\n    agents_config = {}\n",
+        b"no code",
+        b"\xff\xfe",
+        b"(" * 10_000,
+    ],
+)
+def test_and_otherwise_the_usual_ones(classic: Path, code: bytes) -> None:
+    before = needed(read_project(classic))
+    (classic / "src/news/crew.py").write_bytes(code)
+    assert needed(read_project(classic)) == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -138,18 +138,28 @@ def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
     assert [each.target for each in store.due_deliveries(now, 10)] == [renewed]
 
 
-def test_another_key_is_refused_while_there_are_credentials(
-    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+def test_with_another_key_credentials_are_lost_and_nothing_else(
+    store: Store,
+    create: Create,
+    open_store: Callable[..., Store],
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """As when the crews' master secret had to be replaced."""
+    now = datetime.now(UTC)
     execution_id = create(webhooks=(TARGET,))
+    waiting = queue(store, execution_id, now, Change())
     store.close()
 
-    with pytest.raises(UnusableJournal, match=f"{path} .*another key: put back"):
-        open_store(SecretBytes(b"x" * 32))
-
-    execution = open_store().execution(execution_id)
+    again = open_store(SecretBytes(b"x" * 32))
+    bare = WebhookTarget(TARGET.kind, TARGET.url)
+    execution = again.execution(execution_id)
     assert execution is not None
-    assert execution.webhooks == (TARGET,)
+    assert execution.webhooks == (bare,)
+    assert [(each.id, each.target) for each in again.due_deliveries(now, 10)] == [(waiting, bare)]
+    assert kept(path) == 0
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert record.getMessage().startswith("1 credentials of webhooks were kept under another")
 
 
 def test_another_key_is_as_good_when_there_are_none(

@@ -74,8 +74,9 @@ class Daemon:
     async def login(self, password: str = "correct horse") -> httpx.Response:
         return await self.client.post(f"{self.url}/api/auth/login", json={"password": password})
 
-    async def token(self, crew: str) -> str:
-        told = await call(self.folder / "state", "crew token", {"name": crew})
+    async def token(self, crew: str, user: str = "") -> str:
+        asked = {"name": crew, **({"user": user} if user else {})}
+        told = await call(self.folder / "state", "crew token", asked)
         assert told["ok"], told
         return str(told["token"])
 

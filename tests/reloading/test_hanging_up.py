@@ -32,7 +32,9 @@ async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
 
     await reloading._insist(take)
     assert [at - asked[0] for at in asked] == [0, 30, 60]
-    assert caplog.messages == 2 * ["a changed configuration has to wait: the disk is full"]
+    text = "a changed configuration is in force in part, and the rest has to wait: the disk is full"
+    assert caplog.messages == [text] * 2
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
 
 
 async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +14,16 @@ import pytest
 import trio
 
 from daemon import tree
+from daemon.auth.actor import Auth
 from daemon.control import call
 from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.errors import Unavailable
 from daemon.journal import actor as journal
 from daemon.supervision.supervisor import Supervisor
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
+
+LOOPBACK = ["127.0.0.0/8"]
 
 
 async def test_a_crew_comes_and_another_goes(daemon: Daemon) -> None:
@@ -262,3 +268,53 @@ async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
             assert "k" * 43 not in said
         assert "nothing else has changed in it" in said  # it was taken up the first time
         assert logging.getLogger("daemon").level == logging.DEBUG
+
+
+async def test_what_lets_nobody_in_waits_for_nothing(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full, and the new password cannot be saved as long as it is."""
+    daemon.write(crew("stays", users=["ann", "bob"]), crew("goes"), cookie={"open_to": LOOPBACK})
+    async with running(daemon):
+        assert (await daemon.get("/api/sync-cookie")).status_code == 200
+        ann, bob = [await daemon.token("stays", user) for user in ("ann", "bob")]
+        goes = await daemon.token("goes")
+
+        async def no_room(*_: object) -> None:
+            raise Unavailable("no room", retry_after=30)
+
+        monkeypatch.setattr(Auth, "take_password", no_room)
+        daemon.write(
+            crew("stays", users=["ann"]),
+            cookie={"open_to": []},
+            auth={"password_hash": OTHER_HASH},
+        )
+        os.kill(os.getpid(), signal.SIGHUP)
+        with trio.fail_after(PATIENCE):
+            while "in force in part" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
+                await trio.sleep(0.01)
+        assert (await daemon.get("/api/sync-cookie")).status_code == 403
+        paths = {"/crews/stays/inputs": (ann, 200), "/crews/goes/inputs": (goes, 401)}
+        paths["/crews/stays/executions"] = (bob, 401)
+        for path, (token, status) in paths.items():
+            assert (await daemon.get(path, token)).status_code == status, path
+
+
+async def test_an_interpreter_that_hangs_does_not_hold_up_the_end(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.crews.programs.PROBE_LIMIT", PATIENCE * 10)
+    begun, python = daemon.folder / "begun", daemon.folder / "python"
+    python.write_text(f"#!/bin/sh\necho $$ >{begun}; exec sleep 1000\n")
+    python.chmod(0o755)
+    (daemon.folder / "project").mkdir()
+    project = {"runner": "crewai", "python": str(python), "project": str(daemon.folder / "project")}
+    daemon.write()
+    with trio.fail_after(PATIENCE):
+        async with running(daemon):
+            daemon.write({"name": "hangs", **project})
+            os.kill(os.getpid(), signal.SIGHUP)
+            while not (begun.exists() and begun.read_text().endswith("\n")):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)

@@ -185,7 +185,7 @@ def _ask(line: Line, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Po
     try:
         draft = model.write(prompt, wishes)
     except ModelFailed as failed:
-        draft, wrong = Draft("", Usage()), str(failed)
+        draft, wrong = Draft("", failed.usage), str(failed)
     else:
         wrong = fault(draft.text, deals) or ""
         line.say(

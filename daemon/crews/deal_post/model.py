@@ -49,7 +49,11 @@ _FACTS = ("name", "price", "rating", "sales", "shopName")
 
 
 class ModelFailed(Exception):  # noqa: N818 - says what happened
-    """The model gave no post; the text says why, without the key."""
+    """The model gave no post; the text says why, without the key. `usage` is what that has cost."""
+
+    def __init__(self, why: str, usage: Usage | None = None) -> None:
+        super().__init__(why)
+        self.usage = usage or Usage()
 
 
 @dataclass(frozen=True)
@@ -140,17 +144,18 @@ def prompt_for(deals: Sequence[Deal], wishes: Wishes) -> str:
 
 def _draft(data: bytes) -> Draft:
     """The post in a `chat.completion` object. Raises `ModelFailed`."""
+    usage = Usage()
     try:
         answer = json.loads(data)
-        text = answer["choices"][0]["message"]["content"]
         used = answer.get("usage") or {}
         usage = Usage(*(_count(used.get(name)) for name in Usage.__dataclass_fields__))
+        text = answer["choices"][0]["message"]["content"]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         text = None
     if not isinstance(text, str) or not text.strip():
-        raise ModelFailed("its answer has no text at choices[0].message.content")
+        raise ModelFailed("its answer has no text at choices[0].message.content", usage)
     if len(text) > MAX_POST:
-        raise ModelFailed(f"its post has {len(text)} characters, {MAX_POST} are the most")
+        raise ModelFailed(f"its post has {len(text)} characters, {MAX_POST} are the most", usage)
     # JSON can hold halves of characters, which a line to the daemon cannot.
     whole = text.encode(errors="replace").decode()
     return Draft(whole.strip(), usage)

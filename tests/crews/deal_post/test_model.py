@@ -78,10 +78,11 @@ async def test_a_post_of_no_use_gives_way_to_the_template(
     assert run.warnings == [f"no post by the model gpt-4o-mini, the template writes it: {why}"]
 
 
+@pytest.mark.parametrize("text", ["no link", "", "x" * 20_001], ids=["no link", "empty", "endless"])
 async def test_what_a_refused_post_has_cost_is_told(
-    run_crew: RunCrew, links: list[str], fake_model: FakeModel
+    run_crew: RunCrew, links: list[str], fake_model: FakeModel, text: str
 ) -> None:
-    fake_model.will_write("no link", total_tokens=9, prompt_tokens=8, completion_tokens=1)
+    fake_model.will_write(text, total_tokens=9, prompt_tokens=8, completion_tokens=1)
     run = await run_crew({"links": links[:2]}, environment=fake_model.environment)
     assert run.result.token_usage == TokenUsage(
         total_tokens=9, prompt_tokens=8, completion_tokens=1

@@ -145,7 +145,10 @@ async def test_a_result_that_is_an_object_is_given_as_one(
 async def test_defaults_stand_in_for_what_is_not_given(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
-    inputs = (Input("topic"), Input("words", False, 90), Input("tone", False, "dry"))
+    inputs = (
+        *(Input("topic"), Input("words", False, 90), Input("tone", False, "dry")),
+        Input("date", False),
+    )
     house = await open_house(crew(inputs=inputs, tools=("add",)))
     kickoff_id = await house.kickoff(
         "started", "given", "result ok", inputs={"topic": None, "tone": "warm", "more": [1]}
