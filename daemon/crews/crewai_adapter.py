@@ -763,7 +763,9 @@ def keep_apart(crew: Any, home: Path) -> None:
         if task.output_file and not Path(task.output_file).is_absolute():
             task.output_file = str(home / task.output_file)
             task.create_directory = True  # those that are there are in the project
-    if (log := getattr(crew, "_file_handler", None)) is not None:  # of `output_log_file`
+    log = getattr(crew, "_file_handler", None)  # of `output_log_file`
+    if log is not None and not Path(log._path).is_absolute():
+        (home / log._path).parent.mkdir(parents=True, exist_ok=True)
         log._path = str(home / log._path)
 
 

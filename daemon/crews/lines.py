@@ -147,8 +147,8 @@ class Lines:
         is_gone = self._catalog.is_gone(crew)
         begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
-        maybe = (each for each in self._catalog.broken if each.name in (crew, None))
-        if any(each.on_restart == "rerun" for each in maybe):
+        own = [each for each in self._catalog.broken if each.name == crew]
+        if any(each.on_restart == "rerun" for each in own or self._catalog.nameless()):
             waiting += [each.id for each in begun]
             self._putting_back[crew] = trio.Event()
             self._errands.start_soon(self._put_back, crew, begun)

@@ -67,13 +67,15 @@ class WithoutWorker:
         for each in self._stops:
             each.deadline = trio.current_time() + LAST_ENTRY
 
-    async def end(self, execution_id: str, status: Status, why: str) -> None:
-        """Write down the end of one that the caller has in hand."""
+    async def end(self, execution_id: str, status: Status, why: str) -> Status:
+        """Write down the end of one that the caller has in hand. Returns what it has ended as."""
         execution = await self._workplace.read(execution_id)
         try:
             await self._workplace.end(execution.crew, about(execution), failure(status, why))
         except AlreadyFinished:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
+            return (await self._workplace.read(execution_id)).status
+        return status
 
     async def _stop(self, execution_id: str, why: str) -> None:
         with trio.CancelScope() as scope:
@@ -86,9 +88,9 @@ class WithoutWorker:
     async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
         try:
             for each in ids:
-                await self.end(each, status, why)
+                outcome = await self.end(each, status, why)
                 being = self._under_way.pop(each)
-                being.outcome = status
+                being.outcome = outcome
                 being.over.set()
         finally:
             for each in self._under_way.keys() & set(ids):  # undone: who waits need not wait on

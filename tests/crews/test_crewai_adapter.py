@@ -822,7 +822,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> Non
     relative = SimpleNamespace(output_file="reports/post.md", create_directory=False)
     absolute = SimpleNamespace(output_file="/srv/post.md", create_directory=False)
     none = SimpleNamespace(output_file=None, create_directory=False)
-    log = SimpleNamespace(_path="logs.txt")
+    log = SimpleNamespace(_path="logs/crew.txt")
     crew = SimpleNamespace(tasks=[relative, absolute, none], _file_handler=log)
     keep_apart(crew, tmp_path)
     assert (relative.output_file, relative.create_directory) == (
@@ -831,4 +831,5 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> Non
     )
     assert (absolute.output_file, absolute.create_directory) == ("/srv/post.md", False)
     assert (none.output_file, none.create_directory) == (None, False)
-    assert log._path == str(tmp_path / "logs.txt")
+    assert log._path == str(tmp_path / "logs/crew.txt")
+    assert (tmp_path / "logs").is_dir()

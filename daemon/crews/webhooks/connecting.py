@@ -13,6 +13,7 @@ Rejected: refusing a name for one bad address among its good ones. It makes noth
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import ip_address
@@ -22,16 +23,19 @@ import httpcore
 import trio
 
 from daemon.config.values import Network
-from daemon.crews.webhooks.targets import Address, is_named, is_near, may_call
+from daemon.crews.webhooks.targets import Address, is_named, may_call, on_one_link, reached
 
 CONNECT_DEADLINE: Final = 8.0
 """Seconds for one address: a dead one leaves time for the next within a call's deadline."""
 _ANY_PORT: Final = 9
+_NOBODYS: Final = {4: ip_address("192.0.2.1"), 6: ip_address("2001:db8::1")}
+"""Of documentation (RFC 5737, RFC 3849)."""
+_SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 MAX_ADDRESSES: Final = 3
 """Of one name, that are tried."""
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
-SourceOf = Callable[[Address], Address | None]
+IsNear = Callable[[Address], bool]
 
 
 class NoWay(Exception):  # noqa: N818 - it names what there is
@@ -47,24 +51,47 @@ async def look_up(host: str) -> Sequence[Address]:
     return [ip_address(place[0]) for *_, place in found]
 
 
-def source_of(address: Address) -> Address | None:
-    """The address of ours from which packets go there, or None where none do. Sends nothing."""
+def is_near(address: Address) -> bool:
+    """Whether it is this machine's, or on an IPv6 link of it. Sends nothing. Raises NoWay when that
+    is not to be known at the moment."""
+    there = reached(address)
+    # Where anything can be bound to (ip_nonlocal_bind), that says nothing.
+    if _can_bind(there) and not _can_bind(_NOBODYS[there.version]):
+        return True
+    source = _source_of(there)
+    return source is not None and (source == there or on_one_link(source, there))
+
+
+def _can_bind(address: Address) -> bool:
+    return _asked(address, lambda asking: asking.bind((str(address), 0))) is not None
+
+
+def _source_of(address: Address) -> Address | None:
+    """The address of ours from which packets go there, or None where none do."""
+    name = _asked(address, lambda asking: asking.connect((str(address), _ANY_PORT)))
+    return None if name is None else ip_address(name.partition("%")[0])
+
+
+def _asked(address: Address, ask: Callable[[socket.socket], None]) -> str | None:
+    """The address of a socket of which that was asked, or None when the kernel refused it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asking:
-            asking.connect((str(address), _ANY_PORT))
-            return ip_address(asking.getsockname()[0].partition("%")[0])
-    except OSError:
+            ask(asking)
+            return str(asking.getsockname()[0])
+    except OSError as error:
+        if error.errno in _SHORT:
+            raise NoWay(f"where it leads is not to be known now ({error.strerror})") from None
         return None
 
 
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """TCP connections, as described above."""
 
-    def __init__(self, allow: Sequence[Network], resolve: Resolve, source_of: SourceOf) -> None:
+    def __init__(self, allow: Sequence[Network], resolve: Resolve, is_near: IsNear) -> None:
         self._allow = tuple(allow)
         self._resolve = resolve
-        self._source_of = source_of
+        self._is_near = is_near
         self._plain = httpcore.TrioBackend()
 
     async def connect_tcp(
@@ -95,8 +122,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     def _may_call(self, address: Address) -> bool:
         if not may_call(address, self._allow):
             return False
-        source = self._source_of(address)
-        return source is None or not is_near(address, source) or is_named(address, self._allow)
+        return is_named(address, self._allow) or not self._is_near(address)
 
 
 def _nowhere(addresses: Sequence[Address]) -> str:

@@ -23,11 +23,11 @@ from daemon import __version__
 from daemon.config.values import Network
 from daemon.crews.webhooks.connecting import (
     CheckedNetwork,
+    IsNear,
     NoWay,
     Resolve,
-    SourceOf,
+    is_near,
     look_up,
-    source_of,
 )
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.threads import NoThread
@@ -107,11 +107,11 @@ async def open_sender(
     *,
     at_once: int,
     resolve: Resolve | None = None,
-    source_of: SourceOf = source_of,
+    is_near: IsNear = is_near,
 ) -> AsyncIterator[Sender]:
     """A sender for the length of the block, with at most `at_once` connections.
 
-    `resolve` looks up names in the system's place, and `source_of` the ways out.
+    `resolve` looks up names in the system's place, and `is_near` what is ours.
     """
     trust = Trust()
     pool = httpcore.AsyncConnectionPool(
@@ -119,7 +119,7 @@ async def open_sender(
         max_connections=at_once,
         max_keepalive_connections=KEPT,
         keepalive_expiry=KEPT_FOR,
-        network_backend=CheckedNetwork(allow, resolve or look_up, source_of),
+        network_backend=CheckedNetwork(allow, resolve or look_up, is_near),
     )
     async with pool:
         yield Sender(pool, trust)

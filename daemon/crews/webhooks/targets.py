@@ -81,29 +81,25 @@ _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 
 def may_call(address: Address, allow: Sequence[Network]) -> bool:
     """Whether an address may be connected to: a public one, or one in an allowed network."""
-    reached = _reached(address)
+    there = reached(address)
     if is_named(address, allow):
         return True
-    if isinstance(reached, IPv4Address):
-        return not any(reached in network for network in _REFUSED_4)
-    return reached in _GLOBAL_6 and not any(reached in network for network in _REFUSED_6)
+    if isinstance(there, IPv4Address):
+        return not any(there in network for network in _REFUSED_4)
+    return there in _GLOBAL_6 and not any(there in network for network in _REFUSED_6)
 
 
 def is_named(address: Address, allow: Sequence[Network]) -> bool:
     """Whether the operator has named it, or a network that it is in."""
-    return any(each in network for network in allow for each in (address, _reached(address)))
+    return any(each in network for network in allow for each in (address, reached(address)))
 
 
-def is_near(address: Address, source: Address) -> bool:
-    """Whether it is this machine's, or on a link of it, by the address of ours from which packets
-    go there. Of IPv4, whose links have no size of their own, only the former is known."""
-    if address == source:
-        return True
-    both = (address, source)
-    return all(each.version == 6 for each in both) and len({int(each) >> 64 for each in both}) == 1
+def on_one_link(one: Address, other: Address) -> bool:
+    """Whether both are in one /64. Links of IPv4 have no size of their own."""
+    return one.version == other.version == 6 and int(one) >> 64 == int(other) >> 64
 
 
-def _reached(address: Address) -> Address:
+def reached(address: Address) -> Address:
     """Where a packet to this address ends up: an IPv4 address, when that is what it carries."""
     if isinstance(address, IPv6Address) and any(address in network for network in _CARRY_4):
         return IPv4Address(address.packed[-4:])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -14,7 +16,7 @@ import trio.testing
 
 from daemon import __version__
 from daemon.crews.webhooks import sending
-from daemon.crews.webhooks.connecting import NoWay, look_up, source_of
+from daemon.crews.webhooks.connecting import NoWay, is_near, look_up
 from daemon.crews.webhooks.retrying import Answered, Silence
 from daemon.crews.webhooks.sending import open_sender
 from daemon.names import look_up_apart
@@ -252,16 +254,41 @@ async def test_what_is_this_machines_own_is_for_the_operator_to_name() -> None:
         "http://hooks.example/",
         allow=(),
         resolve=leads_to("51.15.20.30"),
-        source_of=lambda address: address,
+        is_near=lambda _: True,
     )
     assert isinstance(outcome, Silence)
     assert outcome.why.startswith("it leads to 51.15.20.30, which webhooks may not call")
 
 
-def test_the_way_to_an_address_of_ours_begins_there() -> None:
-    assert source_of(ip_address("127.0.0.1")) == ip_address("127.0.0.1")
-    ours = source_of(ip_address("192.0.2.1"))  # None for a machine without a network
-    assert ours is None or source_of(ours) == ours
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.2"])
+def test_an_address_of_ours_is_near_also_one_that_packets_do_not_begin_at(address: str) -> None:
+    assert is_near(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"])
+def test_nobodys_address_is_not(address: str) -> None:
+    assert not is_near(ip_address(address))
+
+
+def test_nor_is_another_ones_where_anything_can_be_bound_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a machine with net.ipv4.ip_nonlocal_bind."""
+    monkeypatch.setattr("daemon.crews.webhooks.connecting._can_bind", lambda _: True)
+    assert not is_near(ip_address("192.0.2.7"))
+    assert is_near(ip_address("127.0.0.1"))
+
+
+async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("daemon.crews.webhooks.connecting.socket.socket", none_left)
+        with pytest.raises(NoWay, match="Too many open files"):
+            is_near(ip_address("51.15.20.30"))
 
 
 async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:

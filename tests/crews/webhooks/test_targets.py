@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from daemon.crews.webhooks.targets import LONGEST_URL, check_url, is_near, may_call, origin
+from daemon.crews.webhooks.targets import LONGEST_URL, check_url, may_call, on_one_link, origin
 from daemon.errors import Invalid
 
 HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
@@ -170,14 +170,13 @@ def test_what_a_log_may_show(url: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "source", "near"),
+    ("one", "other", "is_one"),
     [
-        ("51.15.20.30", "51.15.20.30", True),
-        ("51.15.20.30", "51.15.20.31", False),
-        ("2a01:4f8:1:2::1", "2a01:4f8:1:2::1", True),
         ("2a01:4f8:1:2::1", "2a01:4f8:1:2:aaaa::9", True),
         ("2a01:4f8:1:3::1", "2a01:4f8:1:2::1", False),
+        ("51.15.20.30", "51.15.20.31", False),
+        ("51.15.20.30", "2a01:4f8:1:2::1", False),
     ],
 )
-def test_what_is_ours_or_on_our_link(address: str, source: str, near: bool) -> None:
-    assert is_near(ip_address(address), ip_address(source)) == near
+def test_which_two_are_on_one_link(one: str, other: str, is_one: bool) -> None:
+    assert on_one_link(ip_address(one), ip_address(other)) == is_one

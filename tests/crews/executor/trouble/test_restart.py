@@ -297,6 +297,20 @@ async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
     assert (await house.story(ids[1])).count("crew_execution_requeued") == 1
 
 
+async def test_a_nameless_crew_has_no_say_in_one_that_has_its_name(
+    open_house: OpenHouse, crew: MakeCrew
+) -> None:
+    house = await open_house(crew("old"))
+    kickoff_id = await house.kickoff(*WAITS, crew="old")
+    await house.gate.reaches(1)
+    await house.kill()
+
+    house = await open_house(
+        broken=(BrokenCrew("old", ()), BrokenCrew(None, (), on_restart="rerun"))
+    )
+    assert (await house.end_of(kickoff_id, "old")).error == INTERRUPTED
+
+
 async def test_those_of_a_broken_crew_are_ended_when_it_is_taken_out(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
