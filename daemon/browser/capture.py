@@ -64,8 +64,8 @@ async def capture(
 
     Of those requests that start in the block. Every one of them is reported, with its body as text
     or with the reason why there is none (see `Response`). A redirect is an answer, without a body;
-    where it leads is a request of its own. The block is cancelled, and PageGone leaves it, when
-    the page ends; so nobody waits for an answer that cannot come.
+    where it leads is a request of its own, and followed whatever its URL. The block is cancelled,
+    and PageGone leaves it, when the page ends; so nobody waits for an answer that cannot come.
     """
     await session.enable(
         "Network", {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT}
@@ -110,10 +110,12 @@ class _Exchanges:
     def _requested(self, told: JsonObject) -> Iterator[_Exchange]:
         id_, request = told["requestId"], told["request"]
         redirect, url = told.get("redirectResponse"), request["url"]
-        if redirect is not None and (before := self._under_way.pop(id_, None)) is not None:
+        before = None if redirect is None else self._under_way.pop(id_, None)
+        if before is not None and redirect is not None:
             before.status, before.leads_to = redirect["status"], url
             yield before
-        if request["method"] == self._method and any(part in url for part in self._url_parts):
+        of_interest = any(part in url for part in self._url_parts)
+        if before is not None or (request["method"] == self._method and of_interest):
             if len(self._under_way) >= EXCHANGES:
                 logger.warning("a request to %s is not followed", without_query(url))
                 return

@@ -35,6 +35,10 @@ MOST_EARNERS = 16
 """Cookies of an account of which it is known who earns by their links."""
 
 
+MANY_IN_VAIN = 10
+"""Submits in a row that find no session: then it counts for nothing that another cookie has one."""
+
+
 class Standing(StrEnum):
     """How an account stands, as far as the portal's last answer told."""
 
@@ -93,7 +97,8 @@ class Account:
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
-        self._replaced: str | None = None  # digest of the cookie that was stored before this one
+        self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
+        self._in_vain = 0  # submits in a row that found no session
         self._resting: dict[str | None, float] = {}
         """Until when no product data is read with a cookie, on trio's clock, by its digest."""
         self._earners: dict[str | None, str] = {}
@@ -145,13 +150,15 @@ class Account:
         """Noted for the owner, but not of a cookie that was lost before, while another one works,
         or that was replaced meanwhile. A pause outlasts it."""
         digest = _digest(cookie)
-        known = digest in (*self._lost, self._replaced)
+        self._in_vain += 1
+        known = digest in (*self._lost, *self._replaced) and self._in_vain < MANY_IN_VAIN
         self._lost = [*(each for each in self._lost if each != digest), digest][-MOST_COOKIES:]
         if self.check is None and not known:
             self._stand(Standing.SESSION_LOST, cookie, str(lost))
 
     def made_links(self, cookie: Cookie | None) -> None:
         """A submit went through, so there is a session."""
+        self._in_vain = 0
         self._lost = [each for each in self._lost if each != _digest(cookie)]
         if self.state.standing is Standing.SESSION_LOST:
             self._end_trouble()
@@ -199,7 +206,7 @@ class Account:
         """
         self._earners.clear()
         self._resting.clear()
-        self._lost, self._replaced = [], None
+        self._lost, self._replaced = [], []
         return self._end_trouble()
 
     def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
@@ -210,12 +217,9 @@ class Account:
         """
         if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
             self._earns(cookie.digest, own)
-        if before is not None and before.digest != cookie.digest:
-            self._replaced = before.digest
-        elif self._replaced == cookie.digest:
-            self._replaced = None
-        if self.state.standing is Standing.ACTIVE:  # its loss would be news
-            self._lost = [each for each in self._lost if each != cookie.digest]
+        if before is not None and before.account == self.name:
+            self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
+        self._replaced = [each for each in self._replaced if each != cookie.digest]
         if cookie.digest not in (self._lost if self.check is None else self._troubled):
             self._end_trouble()
         elif self.check is not None:
@@ -225,6 +229,8 @@ class Account:
                 "with; sync a new one or run `smartlinkd account clear`"
             )
             logger.warning(text, self.shown)
+        if self.state.standing is Standing.ACTIVE:  # its loss would be news
+            self._lost = [each for each in self._lost if each != cookie.digest]
 
     def _end_trouble(self) -> bool:
         had_one = self.state.standing is not Standing.ACTIVE

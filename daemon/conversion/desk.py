@@ -19,7 +19,7 @@ import trio
 from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
-from daemon.conversion.line import Line, Lines, SubIds
+from daemon.conversion.line import READS_AT_ONCE, Line, Lines, SubIds
 from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
 from daemon.conversion.pauses import Pause
 from daemon.conversion.sharing import Remembered, Shared
@@ -216,6 +216,7 @@ class _Desk:
             queue=limits.queue,
             nursery=nursery,
             waited=timings.wait.observe,
+            reads=setup.products.at_once if setup.products else READS_AT_ONCE,
             changed=changed,
         )
         # What work finds is remembered by the work itself and not by those who wait for it: they

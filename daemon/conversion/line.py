@@ -123,8 +123,10 @@ class Line:
         chunk: int,
         nursery: trio.Nursery,
         waited: Waited,
+        reads: int = READS_AT_ONCE,
     ) -> None:
-        """`waited` is told how many seconds each ticket has stood here, when its submit begins."""
+        """`waited` is told how many seconds each ticket has stood here, when its submit begins.
+        `reads` of products run at a time."""
         self.account = account
         self._submit = submit
         self._waited = waited
@@ -134,7 +136,7 @@ class Line:
         self._waiting: list[Ticket] = []
         self._working = False
         self._reading: dict[trio.CancelScope, Cookie | None] = {}  # products, one scope each
-        self._hands = trio.Semaphore(READS_AT_ONCE)
+        self._hands = trio.Semaphore(reads)
 
     @property
     def working(self) -> bool:
@@ -205,7 +207,7 @@ class Line:
     async def read_product(
         self, cookie: Cookie | None, read: Callable[[], Awaitable[D | None]]
     ) -> D | None:
-        """What `read` gives, and whatever it raises. At most `READS_AT_ONCE` run at a time.
+        """What `read` gives, and whatever it raises. At most `reads` run at a time.
 
         None without asking while the account is paused or product data left alone. None also
         when either begins meanwhile: several reads wait for the same page, and when the first one
@@ -336,6 +338,7 @@ class Lines:
         queue: int,
         nursery: trio.Nursery,
         waited: Waited,
+        reads: int = READS_AT_ONCE,
         changed: AccountChanged = tell_nobody,
         limit: int = 256,
     ) -> None:
@@ -345,6 +348,7 @@ class Lines:
         self._queue = queue
         self._nursery = nursery
         self._waited = waited
+        self._reads = reads
         self._changed = changed
         self._limit = limit
         self._lines: dict[str, Line] = {}
@@ -364,6 +368,7 @@ class Lines:
                 chunk=self._chunk,
                 nursery=self._nursery,
                 waited=self._waited,
+                reads=self._reads,
             )
             self._lines[name] = line
         return line

@@ -41,6 +41,8 @@ class ProductSource(Protocol):
     """Reads product and commission data."""
 
     needs_cookie: bool
+    at_once: int
+    """Reads for one account at a time: one more would wait, and that would count as its own."""
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """The data, or None when the source has none.

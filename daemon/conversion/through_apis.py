@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from daemon.conversion.line import READS_AT_ONCE
 from daemon.conversion.sources import Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
@@ -59,6 +60,7 @@ class ApiProducts:
     """Reads product data by a call that needs no session: the Open API's, an estimate service's."""
 
     needs_cookie = False
+    at_once = READS_AT_ONCE
 
     def __init__(self, read: Callable[[Product], Awaitable[ProductData]]) -> None:
         self._read = read

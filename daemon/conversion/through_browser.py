@@ -83,6 +83,7 @@ class BrowserProducts:
         self._market = market
         self._method = method
         self._default_cap = default_cap
+        self.at_once = READS_AT_ONCE if method == "fetch" else 1
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """See `ProductSource`."""
@@ -97,8 +98,8 @@ class BrowserProducts:
             except (NotThere, ProductsRefused, PortalDown, PortalSilent) as failed:
                 return failed
 
-        tab, at_once = ("products", READS_AT_ONCE) if fetch else ("product page", 1)
-        place = _place(cookie, self._market, tab, at_once=at_once, opening=_products_opening)
+        tab = "products" if fetch else "product page"
+        place = _place(cookie, self._market, tab, at_once=self.at_once, opening=_products_opening)
         found = await _use(self._browser, place, read)
         if isinstance(found, NotThere):
             return None

@@ -31,19 +31,20 @@ async def arrive(page: PortalPage, url: str) -> None:
     """Load `url`. Raises the error of the sign that the way leads to, and as `PortalPage.goto`.
 
     A check counts as soon as the way leads to it, a login when the way ends there; both also where
-    their page never comes.
+    their page never comes. What else a page asks for on its way says nothing.
     """
-    signs: set[Sign | None] = set()
+    way = [url]
     try:
         async with (
-            page.responses(urlsplit(url).path, *PARTS_OF_SIGNS, method="GET") as hops,
-            background(partial(_watch, hops, url, signs)),
+            page.responses(urlsplit(url).path, method="GET") as hops,
+            background(partial(_follow, hops, way)),
         ):
-            signs = {sign_of_url(await _load(page, url))}
+            ends = [await _load(page, url)]
     except BrowserFailed:
-        signs.add(sign_of_url(await page.url()))
-        if not any(signs):
+        ends = [way[-1], await page.url()]
+        if not any(map(sign_of_url, ends)):
             raise
+    signs = set(map(sign_of_url, ends))
     for sign in (Sign.HUMAN_CHECK, Sign.LOST):
         if sign in signs:
             raise sign.error() from None
@@ -57,16 +58,12 @@ async def _load(page: PortalPage, url: str) -> str:
         raise
 
 
-async def _watch(
-    hops: trio.MemoryReceiveChannel[PageResponse], url: str, signs: set[Sign | None]
-) -> None:
-    """Note the signs among the hops. Raises for a check that the way itself leads to: what else a
-    page asks for meanwhile counts only when there is no page."""
+async def _follow(hops: trio.MemoryReceiveChannel[PageResponse], way: list[str]) -> None:
+    """Add to the way where it leads. Raises for a check."""
     async for hop in hops:
-        signs |= {sign_of_url(hop.url), sign_of_url(hop.leads_to)}
-        if hop.url == url:
-            url = hop.leads_to
-            if sign_of_url(url) is Sign.HUMAN_CHECK:
+        if hop.url == way[-1] and hop.leads_to:
+            way.append(hop.leads_to)
+            if sign_of_url(hop.leads_to) is Sign.HUMAN_CHECK:
                 raise Sign.HUMAN_CHECK.error()
 
 

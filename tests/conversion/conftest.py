@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from daemon.conversion.desk import Desk, DeskSetup
+from daemon.conversion.line import READS_AT_ONCE
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
 from daemon.conversion.sources import Wanted
@@ -157,6 +158,7 @@ class FakeProducts:
 
     def __init__(self) -> None:
         self.needs_cookie = True
+        self.at_once = READS_AT_ONCE
         self.seconds = 0.1
         self.script: dict[int, Refused | float | None] = {}
         self.reads: list[tuple[Cookie | None, int, float]] = []

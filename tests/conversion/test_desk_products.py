@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion.desk import READ_WITHIN, SILENCE_REST
+from daemon.conversion.order import Converted
 from daemon.errors import Refused, Unavailable
 from daemon.marketplace.errors import (
     AccountFrozen,
@@ -372,3 +373,16 @@ async def test_a_read_that_nobody_waits_for_is_cancelled(
     asked.leave()
     await wait_all_tasks_blocked()
     assert products.cut == [1]
+
+
+async def test_reads_that_wait_for_each_other_are_no_silence(
+    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """As of pages that are opened one after the other."""
+    products.at_once, products.seconds = 1, 4.0
+    await bench.open(nursery)
+    links = [bench.link(n) for n in (1, 2, 3)]
+    entries = await bench.convert(*links)
+    data = [one.product is not None for one in entries.values() if isinstance(one, Converted)]
+    assert sorted(data) == [False, True, True]
+    assert (await bench.convert(bench.link(4)))[bench.link(4)] == bench.entry(4)

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Account, AccountState, Standing
+from daemon.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
 from daemon.conversion.line import Line
 from daemon.conversion.sharing import Shared
 from daemon.errors import UpstreamFailed
@@ -195,3 +195,34 @@ async def test_shared_work_is_done_for_all_who_wait_for_it(
         await wait_all_tasks_blocked()
     await trio.sleep(5)
     assert seen == [{"a", "b"}]
+
+
+def test_when_no_cookie_works_any_more_that_is_told(account: Account, told: Told) -> None:
+    """Though another one has worked since this one was lost."""
+    account.lost_session(SessionLost(), COOKIE)
+    account.made_links(OTHER)
+    for _ in range(MANY_IN_VAIN):
+        account.lost_session(SessionLost(), COOKIE)
+    lost, back = Standing.SESSION_LOST, Standing.ACTIVE
+    assert standings(told) == [lost, back, lost]
+
+
+def test_a_cookie_that_ended_a_pause_is_told_of_when_it_is_lost(
+    account: Account, told: Told
+) -> None:
+    account.lost_session(SessionLost(), COOKIE)
+    account.pause(HumanCheck(), OTHER)
+    account.cookie_synced(COOKIE, COOKIE)
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told)[-1] is Standing.SESSION_LOST
+
+
+def test_nor_is_one_news_that_was_replaced_a_while_ago(account: Account, told: Told) -> None:
+    third = parse_cookie("SPC_U=100100100100100; SPC_EC=third")
+    stranger = parse_cookie("SPC_U=1; SPC_EC=first")
+    account.cookie_synced(COOKIE, None)
+    account.cookie_synced(OTHER, COOKIE)
+    account.cookie_synced(third, OTHER)
+    account.cookie_synced(third, stranger)
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told) == []

@@ -34,6 +34,7 @@ class Source:
 
     def __init__(self, *, needs_cookie: bool) -> None:
         self.needs_cookie = needs_cookie
+        self.at_once = 1
         self.asked: list[tuple[str | None, tuple[str, ...]]] = []
         self.refusal: UpstreamFailed | None = None
         self.down_until = -inf

@@ -163,9 +163,10 @@ async def test_a_check_whose_page_does_not_come_is_one_all_the_same(answers: byt
     async def answer(stream: trio.SocketStream) -> None:
         async with stream:
             asked = await stream.receive_some()
-            if asked.startswith(b"GET /offer/custom_link "):
-                there = b"HTTP/1.1 302 X\r\nLocation: /verify/captcha\r\nContent-Length: 0\r\n\r\n"
-                await stream.send_all(there)
+            leads_to = {b"/offer/custom_link": b"/gate", b"/gate": b"/verify/captcha"}
+            if (there := leads_to.get(asked.split(b" ")[1])) is not None:
+                head = b"HTTP/1.1 302 X\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
+                await stream.send_all(head % there)
             elif answers is None or b"?slow " in asked:
                 await trio.sleep_forever()
             else:

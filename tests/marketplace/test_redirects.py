@@ -154,17 +154,39 @@ async def test_or_by_where_it_was(
     await raised(error, open_links(Tab(lands=url, fails=gone, fails_after=30)))
 
 
-async def test_what_else_a_page_asks_for_is_no_sign_as_long_as_it_comes(
-    autojump_clock: trio.testing.MockClock,
+@pytest.mark.parametrize(
+    "hops",
+    [
+        [],
+        [Response(status=200, url=CAPTCHA)],
+        [Response(status=200, url="https://accounts.google.com/gsi/client")],
+    ],
+    ids=["nothing", "a check", "a login"],
+)
+async def test_what_else_a_page_asks_for_is_no_sign(
+    hops: list[Response], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await open_links(Tab(answers=[(0, Response(status=200, url=CAPTCHA))]))
-
-
-async def test_a_page_that_does_not_come_and_leads_nowhere_is_just_that(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+    answers = [(0.0, each) for each in hops]
+    await open_links(Tab(answers=answers))
     gone = NavigationFailed(PAGE, "net::ERR_CONNECTION_RESET")
-    assert await raised(NavigationFailed, open_links(Tab(fails=gone))) is gone
+    assert await raised(NavigationFailed, open_links(Tab(fails=gone, answers=answers))) is gone
+
+
+async def test_nor_is_a_login_that_leads_on(autojump_clock: trio.testing.MockClock) -> None:
+    """As of a session that is renewed on the way, which breaks off after that."""
+    gone = NavigationFailed(PAGE, "net::ERR_CONNECTION_RESET")
+    ticket = f"{PAGE}?ticket=1"
+    answers = [(0.0, hop(PAGE, LOGIN)), (0.0, hop(LOGIN, ticket))]
+    tab = Tab(fails=gone, fails_after=1, answers=answers, reports_all=True)
+    await raised(NavigationFailed, open_links(tab))
+
+
+async def test_a_check_is_seen_whatever_leads_there(autojump_clock: trio.testing.MockClock) -> None:
+    gone = NavigationFailed(PAGE, "it was not there within 30 s")
+    gate = "https://affiliate.shopee.vn/anti/x"
+    answers = [(0.0, hop(PAGE, gate)), (0.0, hop(gate, CAPTCHA))]
+    tab = Tab(fails=gone, fails_after=30, answers=answers, reports_all=True)
+    await raised(HumanCheck, open_links(tab))
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
