@@ -440,7 +440,7 @@ async def test_nor_is_one_told_as_stopped_that_is_interrupted_without_a_crew(
     await house.all_asked()
     may.set()
     assert (await house.end_of(kickoff_id, "old")).status is Status.INTERRUPTED
-    while not refusals:  # noqa: ASYNC110
+    while not refusals:  # noqa: ASYNC110 - it is told a moment after the end was recorded
         await trio.sleep(0.01)
     assert "ended by itself before it was stopped" in refusals[0]
 
