@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -97,13 +97,17 @@ async def serve(
     it without the grace.
 
     `given` is what the service manager gave at the start; it is told how things are. `reread` reads
-    the configuration again, for SIGHUP. `started()` comes when the address answers; Chromium may
+    the configuration again, for SIGHUP; without it that is an end as well, as of a terminal that is
+    closed, unless it was ignored before (nohup). `started()` comes when the address answers; Chromium may
     still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
     look_up_apart()
     link = Link(given)
+    endings = [signal.SIGTERM, signal.SIGINT]
+    if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        endings.append(signal.SIGHUP)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
         # The reporter, who asks for more time from then on, is only made of what is read here.
         link.extend(longest_look(settings) + EXTENSION)
@@ -121,7 +125,7 @@ async def serve(
                 trio.open_nursery() as nursery,
             ):
                 supervisor = _plant(settings, http, catalog, doors, link, reread=reread)
-                await nursery.start(_stop_on_signals, supervisor, nursery.cancel_scope)
+                await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 logger.info("serving on %s", ", ".join(doors.urls), extra=Event.STARTED())
                 for name, url in doors.crew_urls.items():
@@ -336,11 +340,14 @@ def _longest_grace(catalog: Catalog) -> float:
     return max(graces, default=0.0) + LAST_WRITES
 
 
-async def _stop_on_signals(
-    supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
+async def _stop_on(
+    endings: Sequence[signal.Signals],
+    supervisor: Supervisor,
+    around: trio.CancelScope,
+    task_status: trio.TaskStatus[None],
 ) -> None:
     """The first signal lets requests end; whoever sends a second one does not want to wait."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*endings) as signals:
         task_status.started()
         name = signal.Signals(await anext(signals)).name
         logger.info("stopping on %s", name, extra=Event.STOPPING())

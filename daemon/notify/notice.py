@@ -23,8 +23,8 @@ from daemon.wire import timestamp
 
 DISTANCE: Final = 30.0
 """Seconds between two notices of one subject at the least."""
-MOST_SUBJECTS: Final = 256
-"""As many accounts as the desk knows at a time."""
+MOST_ACCOUNTS: Final = 256
+"""As many as the desk knows at a time."""
 LONGEST_TEXT: Final = 500
 
 
@@ -70,6 +70,7 @@ def body_of(notice: Notice, place: Place) -> dict[str, str]:
 class _Subject:
     """`told` is the last notice, None before the first."""
 
+    is_account: bool
     told: Notice | None = None
     told_at: float = -inf
     news: Notice | None = None
@@ -78,6 +79,12 @@ class _Subject:
     def is_fine(self) -> bool:
         """There is nothing to tell of it, and as far as the owner knows no trouble."""
         return self.news is None and (self.told is None or self.told.fine)
+
+    @property
+    def is_lost_and_told(self) -> bool:
+        """A lost session is all that there is to it, and the owner knows."""
+        lost = self.told is not None and self.told.event is Event.SESSION_LOST
+        return lost and self.news is None
 
     def note(self, notice: Notice) -> None:
         """Take in a change."""
@@ -96,18 +103,33 @@ class Board:
         self._subjects: dict[str, _Subject] = {}
 
     def note(self, notice: Notice) -> bool:
-        """Take in a change. False when it cannot be told: there is trouble with too many others."""
-        if notice.subject not in self._subjects and len(self._subjects) >= MOST_SUBJECTS:
+        """Take in a change. False when it cannot be told: too many other accounts are paused, or
+        have something that is still to be told."""
+        if notice.subject not in self._subjects and notice.account and not self._has_room():
+            return False
+        new = _Subject(is_account=bool(notice.account))
+        self._subjects.setdefault(notice.subject, new).note(notice)
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether one more account has a place. Those that are well make it, else the one whose
+        lost session was told the longest ago: it may never come back."""
+        if self._accounts() >= MOST_ACCOUNTS:
             known = self._subjects.items()
             self._subjects = {name: each for name, each in known if not each.is_fine}
-            if len(self._subjects) >= MOST_SUBJECTS:
+        if self._accounts() >= MOST_ACCOUNTS:
+            lost = [name for name, each in self._subjects.items() if each.is_lost_and_told]
+            if not lost:
                 return False
-        self._subjects.setdefault(notice.subject, _Subject()).note(notice)
+            del self._subjects[min(lost, key=lambda name: self._subjects[name].told_at)]
         return True
+
+    def _accounts(self) -> int:
+        return sum(1 for each in self._subjects.values() if each.is_account)
 
     def knows(self, notice: Notice) -> None:
         """The owner has been told this before there was this board."""
-        self._subjects[notice.subject] = _Subject(told=notice)
+        self._subjects[notice.subject] = _Subject(is_account=bool(notice.account), told=notice)
 
     def due_at(self) -> float:
         """When the next notice is due; `inf` when there is none."""

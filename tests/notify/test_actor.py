@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from daemon.conversion.account import AccountState, Standing
 from daemon.logs import Event
 from daemon.notify.actor import ATTEMPTS, Notifier
-from daemon.notify.notice import DISTANCE, MOST_SUBJECTS, Place
+from daemon.notify.notice import DISTANCE, MOST_ACCOUNTS, Place
 from daemon.notify.ways import NotTold, Way
 from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import ChildSpec, Supervisor
@@ -232,12 +232,12 @@ async def test_too_much_trouble_is_told_as_far_as_there_is_room(
     autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, way: Played
 ) -> None:
     made = notifier(way)
-    for subject in range(MOST_SUBJECTS + 3):
-        made.account_changed(f"{subject}", PAUSED)
+    for account in range(MOST_ACCOUNTS + 3):
+        made.account_changed(f"{account}", PAUSED)
     assert caplog.text.count("too much else is wrong already") == 3
     await nursery.start(made.run)
     await trio.sleep(1)
-    assert len(way.told) == MOST_SUBJECTS
+    assert len(way.told) == MOST_ACCOUNTS
 
 
 async def test_what_is_on_the_board_outlives_an_incarnation(

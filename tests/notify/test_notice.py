@@ -11,12 +11,12 @@ from math import inf
 import pytest
 
 from daemon.logs import Event
-from daemon.notify.notice import LONGEST_TEXT, MOST_SUBJECTS, Board, Notice, Place, body_of
+from daemon.notify.notice import LONGEST_TEXT, MOST_ACCOUNTS, Board, Notice, Place, body_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
-LOST = Notice("account 7", "session lost", Event.SESSION_LOST, NOON, "7 wants a login")
-BACK = Notice("account 7", "active", Event.ACCOUNT_BACK, NOON, "7 is back", fine=True)
+LOST = replace(PAUSED, state="session lost", event=Event.SESSION_LOST, text="7 wants a login")
+BACK = replace(PAUSED, state="active", event=Event.ACCOUNT_BACK, text="7 is back", fine=True)
 DOWN = Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium")
 
 
@@ -76,18 +76,43 @@ def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
     assert board.due_at() == inf
 
 
-def test_subjects_are_bounded_and_those_without_trouble_go_first() -> None:
+def _all(notice: Notice) -> list[Notice]:
+    """The same of as many accounts as there is room for."""
+    names = [f"1{number}" for number in range(MOST_ACCOUNTS)]
+    return [replace(notice, subject=f"account {name}", account=name) for name in names]
+
+
+def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
     board = Board(distance=0)
-    trouble = [replace(PAUSED, subject=f"account {n}") for n in range(MOST_SUBJECTS)]
-    assert all(board.note(each) for each in trouble)
-    assert not board.note(DOWN)
+    assert all(board.note(each) for each in _all(PAUSED))
+    assert not board.note(PAUSED)
     while board.take(0):
         pass
-    assert not board.note(DOWN)  # all are known to be in trouble, which is not to be forgotten
-    assert board.note(replace(BACK, subject="account 5"))
-    assert board.take(1) == replace(BACK, subject="account 5")
+    assert not board.note(PAUSED)  # all are known to be in trouble, which is not to be forgotten
+    back = _all(BACK)[5]
+    assert board.note(back)
+    assert board.take(1) == back
+    assert board.note(PAUSED)
+    assert len(board._subjects) == MOST_ACCOUNTS
+
+
+def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
+    """The account of a cookie that has expired may never come back."""
+    board = Board(distance=0)
+    for number, each in enumerate(_all(LOST)):
+        assert board.note(each)
+        assert board.take(number) == each
+    assert board.note(PAUSED)
+    assert board.take(1000) == PAUSED
+    assert "account 10" not in board._subjects  # the one told the longest ago
+    assert "account 11" in board._subjects
+
+
+def test_the_browser_and_the_disk_have_a_place_whatever_accounts_do() -> None:
+    board = Board(distance=0)
+    assert all(board.note(each) for each in _all(PAUSED))
     assert board.note(DOWN)
-    assert len(board._subjects) == MOST_SUBJECTS
+    assert len(board._subjects) == MOST_ACCOUNTS + 1
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}

@@ -158,9 +158,10 @@ function snippet(text) {
   const code = element("pre", { tabindex: "0" }, text);
   const button = element("button", { type: "button" }, "Copy");
   button.addEventListener("click", async () => {
-    getSelection().selectAllChildren(code); // for pages that may not write to the clipboard
-    await navigator.clipboard?.writeText(text);
-    button.textContent = "Copied";
+    getSelection().selectAllChildren(code);
+    // Pages that came over plain HTTP from another machine have no clipboard.
+    const copied = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+    button.textContent = copied || document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return element("div", { class: "snippet" }, code, button);

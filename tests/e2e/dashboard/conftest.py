@@ -87,6 +87,11 @@ class Daemon:
             answer = await http.get(f"/crews/{crew}/executions", headers=headers)
         return [each["state"] for each in answer.json()["executions"]]
 
+    async def act(self, crew: str, path: str, body: Json) -> None:
+        """Do something with a crew, as a client does."""
+        answer = await self._post(f"/crews/{crew}{path}", body, await self.token_of(crew))
+        assert answer.status_code == 200, answer.text
+
     async def end_all_sessions(self) -> None:
         """As the operator does."""
         words = ["tokens", "revoke", "--config", str(self.config)]
@@ -150,7 +155,7 @@ grace = 1
 name = "failing"
 runner = "command"
 command = {worker("failing", FAILING)}
-inputs = ["why"]
+inputs = ["why", {{ name = "whether", required = false }}]
 [[crews]]
 name = "broken"
 runner = "command"

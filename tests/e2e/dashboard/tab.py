@@ -118,6 +118,18 @@ class Tab:
             await self._call(await self.find("textbox", name), "function() { return this.value; }")
         )
 
+    async def focused(self) -> str:
+        """The name of the element that has the focus."""
+        return str(await self.evaluate("document.activeElement.tagName"))
+
+    async def be_hidden(self, hidden: bool) -> None:
+        """As when another tab is looked at."""
+        value = json.dumps(hidden)
+        await self.evaluate(
+            f"Object.defineProperty(document, 'hidden', {{ value: {value}, configurable: true }});"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+
     async def until(self, expression: str) -> None:
         """Wait until it is true."""
         with trio.fail_after(PATIENCE):

@@ -37,7 +37,8 @@ async def test_the_owner_logs_in_and_sees_the_crews(daemon: Daemon, tab: Tab) ->
     await tab.click("button", "Log out")
     await tab.find("textbox", "Password")
     assert await tab.evaluate("sessionStorage.length") == 0
-    assert tab.refused == [(401, "/api/auth/login"), (503, "/crews/broken/")]
+    # It is asked for its health again and again.
+    assert set(tab.refused) == {(401, "/api/auth/login"), (503, "/crews/broken/")}
 
 
 async def test_a_token_is_shown_and_rotated(daemon: Daemon, tab: Tab) -> None:
@@ -88,6 +89,7 @@ async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) 
     await tab.type("Feedback", EVIL)
     await tab.click("button", "Approve")
     await tab.see("completed", "Output", "crew_kickoff_completed")
+    assert await tab.focused() == "H1"  # not lost with the form
     assert json.loads(await tab.text("group", "Output")) == {
         "inputs": {"topic": EVIL, "tone": {"polite": False}},
         "human": EVIL,
@@ -128,6 +130,70 @@ async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Ta
     assert tab.refused == [(400, "/crews/asking/kickoff")]
 
 
+async def test_pressed_again_after_a_failure_it_is_the_same_execution(
+    daemon: Daemon, tab: Tab
+) -> None:
+    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.type("topic required", "once")
+    await tab.evaluate(
+        """(() => {
+            const real = fetch;
+            window.fetch = async (url, options) => {
+                const answer = await real(url, options);
+                if (!/kickoff/.test(url)) return answer;
+                window.fetch = real;
+                throw new TypeError("it broke off");
+            };
+        })()"""
+    )
+    await tab.click("button", "Run")
+    await tab.see("The daemon cannot be reached.")
+    token = await daemon.token_of("asking")
+    assert len(await daemon.executions("asking", token)) == 1
+    await tab.click("button", "Run")
+    await tab.see("Good? once")
+    assert len(await daemon.executions("asking", token)) == 1
+    await tab.go("crews/asking/run")
+    await tab.type("topic required", "once")
+    await tab.click("button", "Run")
+    await tab.see("Good? once")
+    assert len(await daemon.executions("asking", token)) == 2
+
+
+async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
+    """A browser has six for all of its tabs."""
+    kickoff_id = await daemon.kick_off("asking", {"topic": "x"})
+    await tab.open(f"crews/asking/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.see("human_input_requested")
+    following = """performance.getEntriesByType("resource").filter(
+        (each) => each.name.includes("/events/")).length"""  # those that have ended
+    assert await tab.evaluate(following) == 0
+    await tab.be_hidden(True)
+    await tab.until(f"{following} === 1")
+    body = {"execution_id": kickoff_id, "task_id": "write", "human_feedback": "", "is_approve": True}
+    await daemon.act("asking", "/resume", body)
+    await tab.be_hidden(False)
+    await tab.see("completed", "human_feedback_received", "crew_kickoff_completed")
+    assert tab.refused == []
+
+
+async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("", session_token=daemon.token)
+    await tab.see("asking")
+    await tab.evaluate(
+        """(() => {
+            const real = fetch;
+            window.fetch = async () => {
+                window.fetch = real;
+                throw new TypeError("it is being restarted");
+            };
+            location.hash = "#/crews/asking";
+        })()"""
+    )
+    await tab.see("The daemon cannot be reached. Trying again…")
+    await tab.see("Healthy", but_not="Trying again")
+
+
 async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/endless", session_token=daemon.token)
     await tab.see("Healthy")
@@ -142,6 +208,10 @@ async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
     inputs, kickoff_id, status = done.stdout.decode().replace("}", "}\n").split("\n", 2)
     assert json.loads(inputs) == {"inputs": []}
     assert json.loads(status.replace("}\n", "}"))["kickoff_id"] == kickoff_id
+    await tab.go("crews/failing")
+    await tab.see("Healthy", "failing")
+    start = await tab.text("group", "Start an execution")
+    assert """{"inputs":{"why":"…"}}""" in start  # without the one that may be left out
 
 
 async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
@@ -157,7 +227,7 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     await tab.click("button", "Stop")
     await tab.see("stopped", "Error", "crew_kickoff_failed")
     # Not lost with the button: who uses no mouse goes on from here.
-    assert "Execution" in await tab.evaluate("document.activeElement.innerText.slice(0, 20)")
+    assert await tab.focused() == "H1"
     await tab.go("crews/endless/executions?state=RUNNING")
     await tab.see("There are none.")
     assert tab.refused == []
@@ -244,8 +314,10 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
         """(async () => {
             const { Question } = await import("./dashboard/question.js");
             const question = new Question(async () => {});
-            const waits = { status: "waiting_for_human_input", current_task: "a" };
-            const first = { task_id: "a", number: "7", prompt: "the first one", output: "draft" };
+            const [began, then] = ["2026-11-26T12:00:00.000Z", "2026-11-26T12:00:01.000Z"];
+            const waits = { status: "waiting_for_human_input", current_task: "a", started_at: began };
+            const about = { task_id: "a", timestamp: then };
+            const first = { ...about, number: "7", prompt: "the first one", output: "draft" };
             const seen = [];
             const look = (status, asked) => {
                 question.show(status, asked);
@@ -259,10 +331,12 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
             await question.send(first, "shorter", false);
             look({ status: "running", current_task: null }, first);
             look(waits, first);
+            const again = { ...about, number: "9", prompt: "the first one", output: "draft" };
+            look({ ...waits, started_at: "2026-11-26T12:00:02.000Z" }, again);
             return seen;
         })()"""
     )
-    assert seen == [[True, ""], [True, "shorter"], [False, None], [False, ""]]
+    assert seen == [[True, ""], [True, "shorter"], [False, None], [False, ""], [False, ""]]
 
 
 async def test_nor_for_one_that_somebody_else_has_answered(daemon: Daemon, tab: Tab) -> None:
@@ -280,7 +354,8 @@ async def test_nor_for_one_that_somebody_else_has_answered(daemon: Daemon, tab: 
             come("7", "human_input_requested", { task_id: "a", prompt: "the first one" });
             come("8", "human_feedback_received", { task_id: "a", approved: false });
             come("9", "human_input_requested", { task_id: "a", prompt: "the second one" });
+            come("10", "crew_execution_requeued", {});
             return asked;
         })()"""
     )
-    assert asked == ["7", None, "9"]
+    assert asked == ["7", None, "9", None]

@@ -17,6 +17,7 @@ async def test_the_end_of_the_session_asks_for_the_password(daemon: Daemon, tab:
     await tab.open("crews/asking", session_token="no-token-at-all")
     await tab.see("The session has ended")
     await tab.find("textbox", "Password")
+    assert await tab.evaluate("document.getElementById('main').ariaBusy") is None
     assert tab.refused == [(403, "/api/crews")]
 
 

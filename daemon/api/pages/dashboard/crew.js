@@ -28,8 +28,9 @@ export class Crew {
     return (await response.text()).trim();
   }
 
-  async kickoff(inputs) {
-    return (await this.act("/kickoff", { inputs })).kickoff_id;
+  // Once for each `key`, however often it is sent.
+  async kickoff(inputs, key) {
+    return (await this.act("/kickoff", { inputs }, { "Idempotency-Key": key })).kickoff_id;
   }
 
   async status(id, signal) {
@@ -68,9 +69,9 @@ export class Crew {
   }
 
   // Something that cannot be undone.
-  async act(path, body) {
+  async act(path, body, headers = {}) {
     forgetTokenOf(this.name); // so that it is asked for, and with it whether the session is there
-    return this.json(path, { method: "POST", body });
+    return this.json(path, { method: "POST", body, headers });
   }
 
   async json(path, options) {

@@ -2,7 +2,7 @@
 
 import { badge, element, link, placeOf, problem, reconcile } from "./dom.js";
 import { ask, Failure } from "./session.js";
-import { regularly } from "./waiting.js";
+import { regularly, untilItWorks } from "./waiting.js";
 
 const EVERY = 3000; // milliseconds
 
@@ -57,7 +57,7 @@ function problems(crew) {
 // One crew.
 
 export async function crewNamed(name, signal) {
-  const { crews } = await ask("api/crews", { signal });
+  const { crews } = await untilItWorks(signal, () => ask("api/crews", { signal }));
   const found = crews.find((crew) => crew.name === name);
   if (!found) throw new Failure(404, "There is no crew of this name.");
   return found;

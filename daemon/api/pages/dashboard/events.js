@@ -5,6 +5,7 @@ import { shown } from "./json.js";
 
 const SHOWN = 500; // the newest; a browser grows slow with the 10 000 that there can be
 const GIST = 200; // characters
+const OVER = ["human_feedback_received", "crew_execution_requeued"]; // with these a question is
 const TELLING = ["error", "prompt", "text", "thought", "tool", "name", "task_id", "agent", "status", "output"];
 const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
@@ -24,8 +25,8 @@ export class EventList {
 
   add({ id, type, timestamp, data }) {
     this.last = id;
-    if (type === "human_input_requested") this.asked = { ...data, number: id };
-    if (type === "human_feedback_received") this.asked = null; // whoever gave it
+    if (type === "human_input_requested") this.asked = { ...data, number: id, timestamp };
+    if (OVER.includes(type)) this.asked = null; // whoever answered
     this.none.hidden = true;
     this.list.append(line(type, timestamp, data));
     if (this.list.childElementCount > SHOWN) {

@@ -9,7 +9,7 @@ import { shown } from "./json.js";
 import { Question } from "./question.js";
 import { Result, Tasks } from "./results.js";
 import { moment, took } from "./times.js";
-import { pause, untilItWorks } from "./waiting.js";
+import { pause, seen, untilItWorks, whileSeen } from "./waiting.js";
 
 const AT_LEAST = 500; // milliseconds between two looks at the status
 const AT_MOST = 5000; // the same, when no event says that something has changed
@@ -56,13 +56,15 @@ class View {
     if (this.state.textContent !== stateBadge(status).textContent) {
       this.state.replaceChildren(stateBadge(status));
     }
-    if (ended && this.actions.contains(document.activeElement)) this.title.focus();
+    const held = document.activeElement;
+    const mayGo = [this.actions, this.question.node].some((part) => part.contains(held));
     this.actions.hidden = ended;
     this.showError(status);
     this.showFacts(status);
     this.question.show(status, this.events.asked);
     this.result.show(status);
     this.tasks.show(status);
+    if (mayGo && !held.checkVisibility()) this.title.focus();
   }
 
   showError({ state, error }) {
@@ -112,6 +114,7 @@ class View {
       const change = new Promise((settle) => (this.changed = settle));
       await pause(AT_LEAST, signal);
       await Promise.race([change, pause(AT_MOST, signal)]);
+      await seen(signal);
       await this.refresh(signal);
     }
   }
@@ -121,12 +124,12 @@ class View {
   }
 
   // The stream closes when the execution has ended, but also when the daemon stops; and it may
-  // break. So it counts as the last one only when the end was known before.
+  // break, or nobody looks. So it counts as the last one only when the end was known before.
   async keepListening(signal) {
     for (;;) {
       const ended = ENDED.includes(this.status.state);
-      await untilItWorks(signal, () => this.listen(signal));
-      if (ended) return;
+      const closed = await untilItWorks(signal, () => whileSeen(signal, (here) => this.listen(here)));
+      if (ended && closed) return;
       await this.refresh(signal);
       if (!ENDED.includes(this.status.state)) await pause(AT_MOST, signal);
     }
@@ -137,5 +140,6 @@ class View {
       this.events.add(event);
       this.changed();
     }
+    return true;
   }
 }

@@ -85,6 +85,7 @@ function end(reason) {
   notice("");
   leave.hidden = true;
   document.querySelector("dialog")?.close();
+  main.ariaBusy = null;
   loginView(main, reason);
 }
 

@@ -12,10 +12,10 @@ export class Question {
   }
 
   // `asked` is the event's data, or null while that has not come.
-  show({ status, current_task: task }, asked) {
+  show({ status, current_task: task, started_at: since }, asked) {
     this.node.hidden = status !== "waiting_for_human_input";
-    // A task may be asked about again before that event has come.
-    const isNew = asked?.task_id === task && asked.number !== this.answered;
+    // A task may be asked about again before that event has come, also when all began again.
+    const isNew = asked?.task_id === task && asked.number !== this.answered && asked.timestamp >= since;
     const known = isNew ? asked : null;
     const about = this.node.hidden ? "" : JSON.stringify([task, known?.number]);
     if (about === this.about) return; // what is being typed stays

@@ -14,6 +14,7 @@ function form(entry) {
   const fields = entry.inputs.map(inputField);
   const others = otherInputs(fields.length === 0);
   const button = element("button", {}, "Run");
+  let wish = { key: "", of: "" };
   const made = element(
     "form",
     { method: "post", novalidate: true },
@@ -31,11 +32,19 @@ function form(entry) {
     }
     busily(button, async () => {
       const inputs = Object.fromEntries(all.flatMap((field) => Object.entries(field.value())));
-      const id = await new Crew(entry).kickoff(inputs);
+      // Who presses again after a failure means the same, which may have begun for all that.
+      const of = JSON.stringify(inputs);
+      if (of !== wish.of) wish = { key: newKey(), of };
+      const id = await new Crew(entry).kickoff(inputs, wish.key);
       location.hash = placeOf("crews", entry.name, "executions", id);
     });
   });
   return made;
+}
+
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16)); // randomUUID() is not there over plain HTTP
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 // A field gives `check()`, which shows its fault, and then `value()`: a part of the inputs.

@@ -3,17 +3,20 @@
 import { crewNamed, heading } from "./crews.js";
 import { Crew } from "./crew.js";
 import { action, badge, block, confirmed, copyButton, element, section, titled } from "./dom.js";
-import { rotate, tokenOf } from "./session.js";
+import { Failure, rotate, tokenOf } from "./session.js";
+import { regularly } from "./waiting.js";
 
+const EVERY = 5000; // milliseconds
 const MASK = "•".repeat(24);
 
 export async function statusView(arrive, signal, name) {
   const entry = await crewNamed(name, signal);
   const crew = new Crew(entry);
+  const health = element("p", { role: "status" }, element("span", { class: "faint" }, "Asking…"));
   arrive(
     name,
     ...heading(entry, ""),
-    section("Health", health(crew, signal)),
+    section("Health", health),
     section("Base address", addresses(crew)),
     section(
       "Tokens",
@@ -22,17 +25,22 @@ export async function statusView(arrive, signal, name) {
     ),
     section("Commands", ...commands(crew)),
   );
+  await regularly(EVERY, signal, async () => tell(health, await healthOf(crew, signal)));
 }
 
-function health(crew, signal) {
-  const told = element("p", { role: "status" }, element("span", { class: "faint" }, "Asking…"));
-  crew
-    .healthy(signal)
-    .then((word) => told.replaceChildren(badge(word, "success")))
-    .catch((fault) => {
-      if (!signal.aborted) told.replaceChildren(badge("not healthy", "failed"), ` ${fault.message}`);
-    });
-  return told;
+async function healthOf(crew, signal) {
+  try {
+    return [badge(await crew.healthy(signal), "success")];
+  } catch (fault) {
+    if (!(fault instanceof Failure)) throw fault;
+    return [badge("not healthy", "failed"), element("span", {}, ` ${fault.message}`)];
+  }
+}
+
+// What is put in anew is read out anew.
+function tell(place, words) {
+  const text = words.map((word) => word.textContent).join("");
+  if (place.textContent !== text) place.replaceChildren(...words);
 }
 
 function addresses(crew) {
@@ -97,9 +105,8 @@ function tokenLine(crew, user, title, scope) {
 
 function commands(crew) {
   const [base] = crew.addresses();
-  const inputs = Object.fromEntries(
-    crew.entry.inputs.map((input) => [input.name, input.default ?? "…"]),
-  );
+  const given = crew.entry.inputs.filter((input) => input.required || input.default !== null);
+  const inputs = Object.fromEntries(given.map((input) => [input.name, input.default ?? "…"]));
   const id = "$KICKOFF_ID";
   // What is printed is the id, or all of what was answered in place of it.
   const keepId = `sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/'`;

@@ -28,12 +28,30 @@ export async function pause(milliseconds, signal) {
   });
 }
 
-async function seen(signal) {
+// Wait until somebody looks.
+export async function seen(signal) {
   if (!document.hidden) return;
   await unlessLeft(signal, (settle) => {
     document.addEventListener("visibilitychange", settle, { once: true });
     return () => document.removeEventListener("visibilitychange", settle);
   });
+}
+
+// What `work` gives, with a signal that is aborted also when nobody looks any more; nothing then.
+// A browser has six connections to the daemon, for all of its tabs.
+export async function whileSeen(signal, work) {
+  await seen(signal);
+  const hidden = new AbortController();
+  const leave = () => document.hidden && hidden.abort();
+  document.addEventListener("visibilitychange", leave);
+  try {
+    return await work(AbortSignal.any([signal, hidden.signal]));
+  } catch (fault) {
+    if (signal.aborted || !hidden.signal.aborted) throw fault;
+    return undefined;
+  } finally {
+    document.removeEventListener("visibilitychange", leave);
+  }
 }
 
 // Do `work` every so many milliseconds while somebody looks, until it says true or the view is left.
