@@ -52,6 +52,7 @@ from daemon.names import look_up_apart
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
 from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
+from daemon.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from daemon.processes.guardians import shared_guardians
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
@@ -98,8 +99,9 @@ async def serve(
 
     `given` is what the service manager gave at the start; it is told how things are. `reread` reads
     the configuration again, for SIGHUP; without it that is an end as well, as of a terminal that is
-    closed, unless it was ignored before (nohup). `started()` comes when the address answers; Chromium may
-    still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
+    closed, unless it was ignored before (nohup). `started()` comes when the address answers;
+    Chromium may still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or
+    `Escalated`.
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)
@@ -335,9 +337,10 @@ def _over(crews: Crews) -> Supervisor:
 
 
 def _longest_grace(catalog: Catalog) -> float:
-    """Seconds in which every worker can be stopped as its crew was promised."""
+    """Seconds in which every worker can be stopped as its crew was promised, or let go of that is
+    still being started."""
     graces = (crew.worker.grace for crew in catalog.crews.values())
-    return max(graces, default=0.0) + LAST_WRITES
+    return max([*graces, LEAVE_LIMIT + KILLED_GUARDIAN_LIMIT]) + LAST_WRITES
 
 
 async def _stop_on(

@@ -19,7 +19,8 @@ B = TypeVar("B", bound=BaseModel)
 
 
 async def read(model: type[B], *, any_type: bool = False) -> B:
-    """The body of the current request as a `model`; with `any_type` whatever its `Content-Type`.
+    """The body of the current request as a `model`. With `any_type` it may be as clients of
+    CrewAI's send it: whatever its `Content-Type`, with names in snake_case as well.
 
     Raises `Invalid` for what is wrong with it, and werkzeug's `RequestEntityTooLarge` and
     `RequestTimeout` for a body that is too large or too slow.
@@ -28,15 +29,15 @@ async def read(model: type[B], *, any_type: bool = False) -> B:
         raise Invalid('Content-Type: must be "application/json"')
     data = await request.get_data()
     assert isinstance(data, bytes)  # noqa: S101 - for the type checker: text is asked for by name
-    return parse(model, data)
+    return parse(model, data, by_name=any_type)
 
 
-def parse(model: type[B], data: bytes) -> B:
-    """JSON as a `model`. Raises `Invalid`."""
+def parse(model: type[B], data: bytes, *, by_name: bool = False) -> B:
+    """JSON as a `model`; with `by_name` fields may have our own names, too. Raises `Invalid`."""
     if not data.strip():
         raise Invalid("the body is empty; send a JSON object")
     try:
-        return model.model_validate_json(data)
+        return model.model_validate_json(data, by_alias=True, by_name=by_name)
     except ValidationError as error:
         text = tell(error, whole="the body")
     raise Invalid(text)  # out here it has no context, which would hold the values

@@ -74,9 +74,10 @@ class Tries:
         """Whether the next failure is followed by a wait."""
         return self.failures + 1 >= FREE_FAILURES
 
-    def wait(self, now: float) -> float:
-        """Seconds until the next try; none when not positive."""
-        if self.hang_on_verdicts:
+    def wait(self, now: float, *, code: bool) -> float:
+        """Seconds until the next try; none when not positive. Codes are checked one at a time, and
+        so need not wait for what may come of passwords."""
+        if self.hang_on_verdicts and not code:
             return _WAIT_FOR_VERDICT
         return self.next_at - now if self.failures >= FREE_FAILURES else 0.0
 
@@ -109,7 +110,7 @@ class Throttle:
         """
         now = self._clock()
         tries = self._tries(address)
-        wait = max(tries.wait(now), self._wait_for_codes(now) if code else 0.0)
+        wait = max(tries.wait(now, code=code), self._wait_for_codes(now) if code else 0.0)
         if wait > 0:
             seconds = math.ceil(wait)
             raise TooManyTries(

@@ -98,6 +98,7 @@ class Account:
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
         self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
+        self._synced: str | None = None  # digest of the cookie that came in last
         self._in_vain = 0  # submits in a row that found no session
         self._resting: dict[str | None, float] = {}
         """Until when no product data is read with a cookie, on trio's clock, by its digest."""
@@ -210,23 +211,26 @@ class Account:
         return self._end_trouble()
 
     def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
-        """A cookie for it came in: a new one ends all trouble, the same one none.
+        """A cookie for it came in: a new one ends all trouble, and one that is known none.
 
         `before` is the one that was stored until then. Both are the owner's word, so who earns by
         the one earns by the other.
         """
+        # Not by `before` alone: a cookie may be stored, and we not hear of it until it comes again.
+        known = {*self._troubled, *self._replaced, self._synced or _digest(before)}
+        self._synced = cookie.digest
         if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
             self._earns(cookie.digest, own)
         if before is not None and before.account == self.name:
             self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]
-        if cookie.digest not in (self._lost if self.check is None else self._troubled):
+        if cookie.digest not in (self._lost if self.check is None else known):
             self._end_trouble()
         elif self.check is not None:
             # Whoever synced it was told that it is stored, and may take that for the pause's end.
             text = (
-                "account %s stays paused: the cookie that was synced is the one that it was paused "
-                "with; sync a new one or run `smartlinkd account clear`"
+                "account %s stays paused: the cookie that was synced is not a new one; sync one "
+                "that is, or run `smartlinkd account clear`"
             )
             logger.warning(text, self.shown)
         if self.state.standing is Standing.ACTIVE:  # its loss would be news
@@ -235,6 +239,7 @@ class Account:
     def _end_trouble(self) -> bool:
         had_one = self.state.standing is not Standing.ACTIVE
         self.check = None
+        self._in_vain = 0
         self._stand(Standing.ACTIVE, None, None)
         return had_one
 

@@ -34,7 +34,7 @@ from pydantic import JsonValue
 
 from daemon.crews.crew import Crew
 from daemon.crews.ends import End
-from daemon.crews.ledger import Entry, Ledger, about, begun, failure, success
+from daemon.crews.ledger import Entry, Ledger, about, begun, failure, requeued, success
 from daemon.crews.protocol import (
     FromWorker,
     HumanFeedback,
@@ -147,6 +147,8 @@ class Run:
         self._stage = self._start
         """The one of the two that a word cuts short."""
         self._has_worker = False
+        self._held_up = False
+        """There was no room for its worker, and there is none yet."""
         self._recording: trio.Nursery
         self._ending: Ending | None = None
         """What it has come to."""
@@ -174,7 +176,8 @@ class Run:
 
     def leave_off(self) -> None:
         """Have its worker end, and record nothing, unless it was cut short before, or by its
-        deadline: the next start decides what becomes of it."""
+        deadline: the next start decides what becomes of it. One that had no room for a worker waits
+        for its turn again."""
         if self._cut is None and self._stage.cancel_called:  # by its deadline: it was over before
             self._cut = failure(Status.TIMED_OUT, self._too_late())
         self._left_off = True
@@ -279,7 +282,10 @@ class Run:
                 await self._employ(execution)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
-            self._comes_to(_so(self._cut_ending(), NOT_STARTED))
+            ending = self._cut_ending()
+            self._comes_to(_so(ending, NOT_STARTED))
+            if ending is None and self._held_up:
+                self._recording.start_soon(self._put_back)
         finally:
             self._has_worker = False
             self._hurry()
@@ -299,6 +305,7 @@ class Run:
             await self._with_worker(inputs, deadline)
         except NoRoom:
             self._start.deadline = inf  # the wait is not the worker's
+            self._held_up = True
             raise
 
     async def _with_worker(self, inputs: Inputs, deadline: float) -> None:
@@ -306,7 +313,7 @@ class Run:
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
             self._coming_up.is_started(worker.activity)
-            self._stage = self._talk
+            self._stage, self._held_up = self._talk, False
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:
                 await self._converse(worker)
@@ -431,6 +438,15 @@ class Run:
 
     async def _record(self, *entries: Entry) -> None:
         await self._workplace.record(self.id, State.RUNNING, *entries)
+
+    async def _put_back(self) -> None:
+        """To where it was before its turn came."""
+        try:
+            await self._workplace.record(
+                self.id, State.PENDING, requeued(self._book.subject, self._now())
+            )
+        except Invalid as fault:  # it has as many events or webhook calls as one may have
+            logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
 
     def _now(self) -> datetime:
         return self._workplace.wall()

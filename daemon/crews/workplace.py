@@ -122,15 +122,15 @@ class Workplace:
             await self._record(execution_id, state, last)
 
     async def _record(self, execution_id: str, state: State, entry: Entry) -> None:
-        await self.insist(
-            f"execution {execution_id}",
-            partial(
-                self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
-            ),
+        record = partial(
+            self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
         )
-        self.bells.ring(execution_id, state)
-        if entry.deliveries:
-            self.queued()
+        try:
+            await self.insist(f"execution {execution_id}", record)
+        finally:  # whoever is cut short meanwhile may find it recorded all the same
+            self.bells.ring(execution_id, state)
+            if entry.deliveries:
+                self.queued()
 
     async def end(
         self, crew: str, subject: About, ending: Ending, *, after: Sequence[Entry] = ()

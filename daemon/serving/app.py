@@ -30,6 +30,7 @@ from daemon.serving.failures import FailureBody, plain_body
 MAX_BODY = 1024 * 1024  # bytes of a request's body, as the clients were promised
 BODY_SECONDS = 30  # for the whole body: 1 MiB at 35 KB/s
 RESPONSE_SECONDS = 60  # for sending one answer; an event stream sets its own `timeout = None`
+RESPONSE_PACE = 64 * 1024  # bytes of it for which there is one second more
 
 
 class Messages:
@@ -103,7 +104,7 @@ class RequestTask(TrioASGIHTTPConnection):
                 response = await self.app.handle_request(request)
                 limit = getattr(response, "timeout", ...)  # a handler's own, `None` for none at all
                 if limit is ...:
-                    limit = self.app.config["RESPONSE_TIMEOUT"]
+                    limit = RESPONSE_SECONDS + (response.content_length or 0) / RESPONSE_PACE
                 with trio.move_on_after(inf if limit is None else limit):
                     await self._send_response(noting, response)
         finally:
@@ -165,7 +166,6 @@ class GuardedQuart(QuartTrio):
         self.stopping = trio.Event()
         self.config["MAX_CONTENT_LENGTH"] = max_body
         self.config["BODY_TIMEOUT"] = BODY_SECONDS
-        self.config["RESPONSE_TIMEOUT"] = RESPONSE_SECONDS
         self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
         self.url_map.merge_slashes = False  # its redirect is an HTML page, and loses a POST's body
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +27,8 @@ from daemon.serving.upstream import check_upstream
 
 logger = logging.getLogger(__name__)
 
-TURNED_AWAY = 64  # clients that are being told 503 at once; more are closed without a word
+TURNED_AWAY = 64  # clients at once whose closing is waited for, so that they are sure to read it
+_ASKED = 64 * 1024  # bytes of what they may have asked meanwhile
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,14 @@ class _Door:
         return False
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
-        """Answer 503 to whatever will be asked. A bounded number of times: this holds them too."""
+        """Answer 503 to whatever will be asked. Of more than so many at once nobody is held: they
+        read the answer unless they ask more than has come by now."""
         self._note_full()
         if self._turned_away >= TURNED_AWAY:
+            with suppress(OSError):  # gone, or nothing has been asked
+                os.write(stream.socket.fileno(), _no_room(self._served.app))
+                stream.socket.shutdown(socket.SHUT_WR)
+                os.read(stream.socket.fileno(), _ASKED)
             return
         self._turned_away += 1
         try:

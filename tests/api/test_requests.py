@@ -140,6 +140,16 @@ async def test_unknown_fields_are_ignored(daemon: Daemon) -> None:
     assert (await daemon.post("/api/auth/login", body)).status_code == 200
 
 
+async def test_so_are_our_own_names_of_fields(daemon: Daemon, token: str) -> None:
+    """Both spellings are promised for a crew's API, and nowhere else."""
+    body = {"links": ["https://nowhere.example/x"], "sub_ids": 5}
+    assert (await daemon.post("/api/convert", body, token=token)).status_code == 200
+    body = {"temp_token": "x", "code": "123456"}
+    answer = await daemon.post("/api/auth/verify-mfa", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "tempToken: is missing"
+
+
 async def test_a_value_is_never_repeated(daemon: Daemon) -> None:
     for body in (b'{"password": ["hunter2"]}', b'{"password": "hunter2}', b'"hunter2"'):
         answer = await daemon.post("/api/auth/login", body)

@@ -163,6 +163,17 @@ def test_tries_under_way_count_as_failures(desk: Desk) -> None:
     assert desk.wait() == 0
 
 
+def test_a_code_does_not_wait_for_passwords_under_way(desk: Desk) -> None:
+    with ExitStack() as under_way:
+        for _ in range(10):
+            under_way.enter_context(desk.throttle.attempt(HERE))
+        assert desk.wait() == 1
+        assert desk.wait(code=True) == 0
+    for _ in range(10):
+        desk.fail()
+    assert desk.wait(code=True) == 1
+
+
 def test_past_the_free_ones_only_one_is_under_way(desk: Desk) -> None:
     desk.fail(times=10)
     desk.now += 1

@@ -171,6 +171,38 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause(line: Line) -> None
     assert line.account.state.standing is Standing.ACTIVE
 
 
+async def test_nor_does_one_that_was_stored_all_along(
+    line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An extension syncs it again and again, while another one has met a check."""
+    oldest, stored, newest = (
+        parse_cookie(f"SPC_U=1001; SPC_EC={name}") for name in ("oldest", "stored", "newest")
+    )
+    line.account.cookie_synced(oldest, None)
+    line.account.cookie_synced(stored, oldest)
+    line.pause(HumanCheck(), RENEWED)
+    for again in (stored, oldest, stored):
+        line.account.cookie_synced(again, stored)
+        assert line.account.state.standing is Standing.PAUSED
+    assert caplog.text.count("stays paused") == 3
+    line.account.cookie_synced(newest, stored)
+    assert line.account.state.standing is Standing.ACTIVE
+
+
+async def test_one_of_which_was_not_heard_when_it_was_stored_ends_it(line: Line) -> None:
+    """The vault had it, and this part was being restarted: the same is synced again."""
+    line.account.cookie_synced(COOKIE, None)
+    line.pause(HumanCheck(), COOKIE)
+    line.account.cookie_synced(RENEWED, RENEWED)
+    assert line.account.state.standing is Standing.ACTIVE
+
+
+async def test_nor_does_one_that_was_stored_before_this_daemon(line: Line) -> None:
+    line.pause(HumanCheck(), COOKIE)
+    line.account.cookie_synced(RENEWED, RENEWED)
+    assert line.account.state.standing is Standing.PAUSED
+
+
 async def test_product_data_that_was_refused_does_not_change_which_cookie_a_pause_is_about(
     line: Line,
 ) -> None:

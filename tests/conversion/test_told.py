@@ -212,9 +212,19 @@ def test_a_cookie_that_ended_a_pause_is_told_of_when_it_is_lost(
 ) -> None:
     account.lost_session(SessionLost(), COOKIE)
     account.pause(HumanCheck(), OTHER)
-    account.cookie_synced(COOKIE, COOKIE)
+    account.cookie_synced(COOKIE, None)
     account.lost_session(SessionLost(), COOKIE)
     assert standings(told)[-1] is Standing.SESSION_LOST
+
+
+def test_however_often_the_one_before_was_in_vain_it_is_no_news(
+    account: Account, told: Told
+) -> None:
+    for _ in range(MANY_IN_VAIN):
+        account.lost_session(SessionLost(), COOKIE)
+    account.cookie_synced(OTHER, COOKIE)
+    account.lost_session(SessionLost(), COOKIE)  # by a submit that was still under way
+    assert standings(told) == [Standing.SESSION_LOST, Standing.ACTIVE]
 
 
 def test_nor_is_one_news_that_was_replaced_a_while_ago(account: Account, told: Told) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,15 @@ async def test_demo(run_program: RunProgram) -> None:
     assert post[0] == "🔥 3 deal đáng mua hôm nay"
     linked = [line.split()[-1] for line in post if line.startswith("👉")]
     assert linked == [third, second, first]
+    assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
+
+
+async def test_it_ends_with_its_terminal(run_program: RunProgram) -> None:
+    """Nobody would find it later, or what it keeps of keys in its folder."""
+    program = run_program("demo", "--port", "0")
+    program.wait_for("The daemon keeps serving", program.output)
+    program.process.send_signal(signal.SIGHUP)
+    assert await program.ended() == 0, program.log.read_text()
     assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
 
 

@@ -195,6 +195,22 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
         assert (await answer_of(only)).body == b"waited"
 
 
+async def test_so_is_whoever_comes_when_many_are_being_told(
+    serving: Serving, seen: Seen, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.serving.server.TURNED_AWAY", 1)
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        async with await server.connect() as told:
+            assert (await told.receive_some()).startswith(b"HTTP/1.1 503")
+            for _ in range(2):  # while that one goes on listening
+                async with await server.connect() as another:
+                    assert (await answer_of(another)).status == 503
+        seen.finish.set()
+        assert (await answer_of(only)).body == b"waited"
+
+
 async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_while(
     serving: Serving, seen: Seen, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,7 @@ from quart import Response, request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.serving import GuardedQuart
-from daemon.serving.app import RESPONSE_SECONDS, Messages
+from daemon.serving.app import RESPONSE_PACE, RESPONSE_SECONDS, Messages
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Serving
@@ -134,6 +134,21 @@ async def test_an_answer_that_is_not_taken_is_given_up_in_time(
     await ask(messages, send)
 
     assert trio.current_time() - began == RESPONSE_SECONDS
+
+
+async def test_a_large_one_has_more_time(
+    ask: Callable[..., Any], autojump_clock: MockClock
+) -> None:
+    async def send(_: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    messages = Messages()
+    await messages.put(part(bytes(5 * RESPONSE_PACE), more=False))  # it is sent back
+    began = trio.current_time()
+
+    await ask(messages, send)
+
+    assert trio.current_time() - began == RESPONSE_SECONDS + 5
 
 
 async def test_one_without_an_end_is_not(

@@ -20,6 +20,7 @@ from pydantic import (
     SecretStr,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 
 from daemon.api.parameters import In, Parameters
 from daemon.wire import Body, Timestamp
@@ -177,14 +178,20 @@ class EventStreamTarget(Body):
     """Where events of some types are sent as they happen."""
 
     events: Annotated[
-        list[Annotated[str, Field(max_length=200)]],
+        list[Annotated[str, Field(max_length=200)]] | None,
         Field(max_length=MAX_EVENT_TYPES, description="the types that are wanted"),
-    ]
+    ] = None
     url: Url | None
     realtime: Annotated[
         bool | None, Field(description="accepted; every event is sent as it happens")
     ] = None
     authentication: BearerAuthentication | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> EventStreamTarget:
+        if self.url and self.events is None:
+            raise ValueError("needs `events`, the list of the types that are wanted")
+        return self
 
 
 class HumanInputTarget(Body):
@@ -202,6 +209,21 @@ class Webhooks(Body):
     crew_webhook_url: Url | None = None
     webhooks: EventStreamTarget | None = None
     human_input_webhook: HumanInputTarget | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_is_given(cls, sent: object) -> object:
+        """Of a name in both spellings, a null in the one hides no value in the other."""
+        if not isinstance(sent, dict):
+            return sent
+        spellings = [{name, to_camel(name)} for name in cls.model_fields]
+        hiding = {
+            name
+            for both in spellings
+            for name in both
+            if sent.get(name) is None and any(sent.get(other) is not None for other in both)
+        }
+        return {name: value for name, value in sent.items() if name not in hiding}
 
 
 class _Inputs(Body):

@@ -37,7 +37,13 @@ def targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookTarget, .
     add("stepWebhookUrl", "step", asked.step_webhook_url)
     add("crewWebhookUrl", "crew", asked.crew_webhook_url)
     if (stream := asked.webhooks) is not None:
-        add("webhooks.url", "stream", stream.url, stream.events, _header(stream.authentication))
+        add(
+            "webhooks.url",
+            "stream",
+            stream.url,
+            stream.events or (),
+            _header(stream.authentication),
+        )
     if (human := asked.human_input_webhook) is not None:
         add(
             "humanInputWebhook.url",

@@ -102,7 +102,11 @@ async def test_meta_is_anything(house: House, executor: StandIn, meta: Any) -> N
         ({"stepWebhookUrl": {}}, "stepWebhookUrl: must be a string"),
         ({"crewWebhookUrl": []}, "crewWebhookUrl: must be a string"),
         ({"webhooks": []}, "webhooks: must be an object"),
-        ({"webhooks": {}}, "webhooks.events: is missing; webhooks.url: is missing"),
+        ({"webhooks": {}}, "webhooks.url: is missing"),
+        (
+            {"webhooks": {"url": "https://a.example"}},
+            "webhooks: needs `events`, the list of the types that are wanted",
+        ),
         (
             {"webhooks": {"events": "all", "url": "https://a.example"}},
             "webhooks.events: must be an array",
@@ -269,7 +273,20 @@ async def test_no_webhooks(
     if inside:
         body |= {"webhooks": {"events": [], "url": value}, "humanInputWebhook": {"url": value}}
     assert (await house.own.post("/kickoff", house.token, body)).status_code == 200
-    assert executor.kickoffs[0][1].webhooks == ()
+    for events in ({"events": None}, {}):
+        body["webhooks"] = {"url": value, **events}
+        assert (await house.own.post("/kickoff", house.token, body)).status_code == 200
+    assert [order.webhooks for _, order, *_ in executor.kickoffs] == [()] * 3
+
+
+@pytest.mark.parametrize("name", ["taskWebhookUrl", "task_webhook_url"])
+async def test_a_null_in_one_spelling_hides_nothing_in_the_other(
+    house: House, executor: StandIn, name: str
+) -> None:
+    body = {"taskWebhookUrl": None, "task_webhook_url": None, name: "https://a.example/t"}
+    assert (await house.own.post("/kickoff", house.token, body)).status_code == 200
+    [target] = executor.kickoffs[0][1].webhooks
+    assert target.url == "https://a.example/t"
 
 
 def told(target: WebhookTarget) -> tuple[str, str, tuple[str, ...], str | None]:

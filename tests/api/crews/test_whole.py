@@ -198,7 +198,8 @@ async def test_a_human_is_asked_and_answers(whole: House) -> None:
     body = {"executionId": kickoff_id, "humanFeedback": "indeed", "isApprove": False}
     wrong = await whole.own.post("/resume", whole.token, body | {"taskId": "t-2"})
     assert wrong.status_code == 400
-    answer = await whole.own.post("/resume", whole.token, body | {"taskId": "t-1"})
+    nulls = dict.fromkeys(("execution_id", "task_id", "human_feedback", "is_approve"))
+    answer = await whole.own.post("/resume", whole.token, nulls | body | {"taskId": "t-1"})
     assert (answer.status_code, answer.json()["status"]) == (200, "retrying")
     assert (await until(whole, kickoff_id, "completed"))["result"] == "a post indeed"
     late = await whole.own.post("/resume", whole.token, body | {"taskId": "t-1"})

@@ -170,7 +170,12 @@ async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -
     assert await tab.evaluate(following) == 0
     await tab.be_hidden(True)
     await tab.until(f"{following} === 1")
-    body = {"execution_id": kickoff_id, "task_id": "write", "human_feedback": "", "is_approve": True}
+    body = {
+        "execution_id": kickoff_id,
+        "task_id": "write",
+        "human_feedback": "",
+        "is_approve": True,
+    }
     await daemon.act("asking", "/resume", body)
     await tab.be_hidden(False)
     await tab.see("completed", "human_feedback_received", "crew_kickoff_completed")
@@ -315,7 +320,8 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
             const { Question } = await import("./dashboard/question.js");
             const question = new Question(async () => {});
             const [began, then] = ["2026-11-26T12:00:00.000Z", "2026-11-26T12:00:01.000Z"];
-            const waits = { status: "waiting_for_human_input", current_task: "a", started_at: began };
+            const asking = { status: "waiting_for_human_input", current_task: "a" };
+            const waits = { ...asking, started_at: began };
             const about = { task_id: "a", timestamp: then };
             const first = { ...about, number: "7", prompt: "the first one", output: "draft" };
             const seen = [];

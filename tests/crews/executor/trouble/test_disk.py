@@ -20,7 +20,7 @@ from daemon.crews.run import Run
 from daemon.crews.worker import Worker
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import State, Status
+from daemon.journal.model import State, Status, WebhookTarget
 from daemon.threads import NoThread
 
 if TYPE_CHECKING:
@@ -133,6 +133,21 @@ async def test_one_whose_worker_finds_no_room_can_be_stopped(
     assert (await house.look(kickoff_id)).status is Status.STOPPED
 
 
+async def test_one_whose_worker_finds_no_room_is_run_by_the_next_daemon(
+    disk: Disk, house: House, open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not begun, so nothing of it is interrupted."""
+    folders = NoFolders(monkeypatch, inf)
+    kickoff_id = await house.kickoff()
+    with trio.fail_after(HANG):
+        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.002)
+    await house.stop()
+    folders.times = 0
+    house = await open_house()
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
 async def test_the_wait_for_room_is_not_the_workers_time(
     disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +186,30 @@ async def test_the_beginning_of_one_that_waited_is_held_up_and_told_once(
     assert disk.refused == 3
     assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
     assert await house.story(kickoff_id) == STORY
+
+
+async def test_what_was_recorded_in_the_moment_of_a_stop_is_told(
+    disk: Disk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever records is cut short before it hears that the journal has it."""
+    webhook = WebhookTarget("task", "http://127.0.0.1:9/", (), None)
+    recorded = trio.Event()
+    record = house.journal.record
+
+    async def record_and_hang(*entry: Any) -> None:
+        await record(*entry)
+        if entry[-1]:  # webhook calls
+            recorded.set()
+            await trio.sleep_forever()
+
+    kickoff_id = await house.kickoff(*SCRIPT, webhooks=(webhook,))
+    await house.gate.reaches(1)
+    monkeypatch.setattr(house.journal, "record", record_and_hang)
+    house.gate.open()
+    await recorded.wait()
+    assert house.calls == 0
+    await house.stop_one(kickoff_id)
+    assert house.calls == 1
 
 
 async def test_nothing_is_told_before_it_is_on_disk(disk: Disk, house: House) -> None:
