@@ -8,7 +8,9 @@ The choice: all or nothing, then part by part. A file that the daemon would not 
 which a crew could not run that can run now, is told in the log and changes nothing. That is also
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
-takes what is its own, in one step. What needs a restart (`daemon/config/changes.py`) is named.
+takes what is its own, in one step. A full disk may hold up a step, but not the next SIGHUP: what
+lets somebody in no more is in force as soon as it is read, and the rest is begun anew. What needs a
+restart (`daemon/config/changes.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +43,7 @@ from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
 from daemon.parts import Crews, retention
+from daemon.processes.background import background
 from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import EXTENSION
 from daemon.supervision.actor import ActorGone
@@ -84,17 +87,35 @@ class Reloader:
         self._settings = settings
         self._takers = takers
         self._doors = doors
+        self._owed: tuple[Changes, Catalog] | None = None
+        """What was read and is in force in part."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Reload at every SIGHUP. Several that come during one reload are one more."""
+        """Reload at every SIGHUP. Several that come during one reading are one more."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
             async for _ in signals:
                 with self._takers.link.reloading():
-                    await self.reload()
+                    await self._read()
+                    while await self._is_interrupted(signals):
+                        await self._read()
 
-    async def reload(self) -> None:
-        """Take up what has changed, or tell what is wrong with it."""
+    async def _is_interrupted(self, signals: AsyncIterator[int]) -> bool:
+        """Take up what is owed. True when another SIGHUP has come before all of it was."""
+        with trio.CancelScope() as taking:
+
+            async def heed() -> None:
+                await anext(signals)
+                taking.cancel()
+
+            async with background(heed):
+                if self._owed is not None:
+                    await self._take(*self._owed)
+        return taking.cancel_called
+
+    async def _read(self) -> None:
+        """See what has changed, and shut out whoever is not to be let in any more; or tell what is
+        wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
             self._takers.link.extend(longest_look(found.settings) + EXTENSION)
@@ -108,17 +129,15 @@ class Reloader:
             text = "the configuration is not reloaded, the daemon goes on by the one before: %s"
             logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
-        await self._take(found, catalog)
-        for warning in (*found.settings.warnings, *self._doors.exposed(found.settings)):
-            logger.warning("%s", warning)
-        _tell(found, catalog, self._moved(catalog))
+        # First what lets nobody in, whatever the disk or a worker has the rest wait for.
+        crews = self._takers.crews
+        self._settings = found.settings
+        self._owed = (found if self._owed is None else found.after(self._owed[0]), catalog)
+        self._takers.front.take(found.settings, crews.executor.catalog)
+        await _insist(partial(crews.tokens.take, _in_both(crews.executor.catalog, catalog)))
 
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
-        self._settings = settings
-        # First what lets nobody in, whatever the disk or a worker has the rest wait for.
-        self._takers.front.take(settings, crews.executor.catalog)
-        await _insist(partial(crews.tokens.take, _in_both(crews.executor.catalog, catalog)))
         logs.set_level(settings.logging.level)
         crews.journal.keep(retention(settings))
         if "auth.password_hash" in found.taken:
@@ -129,6 +148,10 @@ class Reloader:
         await _insist(partial(crews.executor.take, catalog))
         await _insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
+        self._owed = None
+        for warning in (*settings.warnings, *self._doors.exposed(settings)):
+            logger.warning("%s", warning)
+        _tell(found, catalog, self._moved(catalog))
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""

@@ -290,7 +290,8 @@ class Page:
         if frame.get("id") == self._target_id:
             self._documents += 1
             self._global = None
-            self._url = frame["url"] + frame.get("urlFragment", "")
+            # Of one that did not come it is the first of these, and the other one the browser's.
+            self._url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
 
     def _moved(self, told: JsonObject) -> None:
         """Another fragment of the document, or what its script calls another address."""

@@ -38,6 +38,14 @@ class Changes:
     taken: tuple[str, ...]
     waiting: tuple[str, ...]
 
+    def after(self, before: Changes) -> Changes:
+        """These, and those that were read before and not taken up yet."""
+        return replace(
+            self,
+            taken=tuple(dict.fromkeys((*before.taken, *self.taken))),
+            waiting=tuple(dict.fromkeys((*before.waiting, *self.waiting))),
+        )
+
 
 def changes(old: Settings, new: Settings) -> Changes:
     """Compare what is in force with what was read just now."""

@@ -58,10 +58,6 @@ GATHER = 0.5
 PRODUCT_PATIENCE = 10.0
 """Seconds that a converted link waits for its product data at the most."""
 
-READ_WITHIN = 9.0
-"""Seconds for reading it, the opening of its page included: less than a link waits, or the silence
-of a source would be known to nobody."""
-
 SILENCE_REST = 60.0
 """Seconds for which no product data is read after its source has not answered."""
 
@@ -398,9 +394,7 @@ class _Desk:
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
         with timed(self._timings.products):
-            with trio.move_on_after(READ_WITHIN):
-                return await source.read(cookie, product)
-            raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
+            return await source.read(cookie, product)
 
     def _own_cookie(self, work: Work) -> Cookie | None:
         """The cookie by which the order's links are made."""

@@ -20,6 +20,11 @@ have been starting. Raises what has come in the way since, `HumanCheck` for an a
 paused."""
 
 
+READ_WITHIN = 9.0
+"""Seconds for reading a product, the opening of its page included: less than a link waits for it,
+or the silence of a source would be known to nobody."""
+
+
 class LinkSource(Protocol):
     """Makes affiliate links."""
 
@@ -47,8 +52,9 @@ class ProductSource(Protocol):
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """The data, or None when the source has none.
 
-        Raises `ProductsRefused` when the source refuses, `HumanCheck` when it wants a person, or
-        another `Refused`.
+        Comes to an end within `READ_WITHIN`. Raises `PortalSilent` when nothing has come by then of
+        what was asked, `ProductsRefused` when the source refuses, `HumanCheck` when it wants a
+        person, or another `Refused`.
         """
 
 

@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, TypeVar
 
+import trio
+
 from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from daemon.browser.page import Page
 from daemon.conversion.line import READS_AT_ONCE
-from daemon.conversion.sources import Wanted
-from daemon.errors import BrowserEnded, UpstreamFailed
+from daemon.conversion.sources import READ_WITHIN, Wanted
+from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
@@ -91,16 +93,40 @@ class BrowserProducts:
         reading = portal.read_product_fetch if fetch else portal.read_product_page
 
         async def read(page: Page) -> ProductData | MarketplaceFailed:
+            begin()
             # Handed out as values: an error that leaves a page spoils it and its whole context,
             # and these say nothing against the page.
             try:
                 return await reading(page, self._market, product, default_cap=self._default_cap)
-            except (NotThere, ProductsRefused, PortalDown, PortalSilent) as failed:
+            except (NotThere, ProductsRefused, PortalSilent) as failed:
                 return failed
+            except PortalDown as failed:
+                return failed if fetch else ProductsDown(str(failed))
+            except NavigationFailed as failed:  # the product's own page; the next one's would, too
+                return ProductsDown(str(failed))
 
         tab = "products" if fetch else "product page"
-        place = _place(cookie, self._market, tab, at_once=self.at_once, opening=_products_opening)
-        found = await _use(self._browser, place, read)
+        begun = False
+
+        def begin() -> None:
+            nonlocal begun
+            begun = True
+
+        place = _place(
+            cookie,
+            self._market,
+            tab,
+            at_once=self.at_once,
+            wanted=begin,
+            opening=_products_opening,
+        )
+        found: ProductData | MarketplaceFailed | None = None
+        with trio.move_on_after(READ_WITHIN) as reading_time:
+            found = await _use(self._browser, place, read)
+        if reading_time.cancelled_caught:
+            if not begun:  # which is no fault of the marketplace's
+                raise Unavailable("the browser has no hand free for product data", retry_after=1)
+            raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
         if isinstance(found, NotThere):
             return None
         if isinstance(found, MarketplaceFailed):
@@ -130,17 +156,13 @@ def _products_opening() -> Iterator[None]:
         raise ProductsDown(str(failed)) from None
 
 
-def _always() -> None:
-    """Reads are cancelled when nobody wants them any more."""
-
-
 def _place(
     cookie: Cookie | None,
     market: Market,
     tab: str,
     *,
     at_once: int,
-    wanted: Wanted = _always,
+    wanted: Wanted,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Place:
     """The tab `tab` in the context of an account's cookie, at the portal."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, cast
 
@@ -187,21 +188,22 @@ def has_credentials(connection: sqlite3.Connection, sequence: int) -> bool:
 
 
 def key_fits(connection: sqlite3.Connection, seal: Seal) -> bool:
-    """Whether the credentials are under this key; they are all under the same, if there are any."""
-    row = connection.execute(
+    """Whether the credentials are under this key, if there are any. They all are when one is: then
+    one that does not open is damaged."""
+    rows = connection.execute(
         """
         SELECT id, kind, url, webhooks.events, credential
         FROM webhooks JOIN executions ON sequence = execution
-        WHERE credential IS NOT NULL LIMIT 1
+        WHERE credential IS NOT NULL
         """
-    ).fetchone()
-    if row is None:
-        return True
-    try:
-        _target(row, seal, row["id"])
-    except NotSealed:
-        return False
-    return True
+    )
+    there = False
+    for row in rows:
+        there = True
+        with suppress(NotSealed):
+            _target(row, seal, row["id"])
+            return True
+    return not there
 
 
 def drop_credentials(connection: sqlite3.Connection) -> int:

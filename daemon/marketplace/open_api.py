@@ -47,7 +47,8 @@ from daemon.marketplace.values import json_object, not_negative, to_decimal, to_
 
 logger = logging.getLogger(__name__)
 
-DEADLINE = 15.0  # seconds for one call
+DEADLINE = 15.0  # seconds for making a link
+PRODUCT_DEADLINE = 8.0  # seconds; a link waits for no product data much longer
 MAX_BODY = 1024 * 1024  # bytes; an answer about one item has a few thousand
 
 _AUTH_FAILED = 10020
@@ -97,7 +98,9 @@ class OpenApi:
             f"originUrl:{json.dumps(product.url(self._market))},subIds:{json.dumps(list(sub_ids))}"
         )
         try:
-            data = await self._ask(f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}")
+            data = await self._ask(
+                f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}", deadline=DEADLINE
+            )
         except PortalError as error:
             logger.warning("the Open API made no link for %s: %s", product, error.detail)
             return _refused_row(error)
@@ -113,14 +116,15 @@ class OpenApi:
         Raises `NotThere` when it has no such offer, else as `short_link`, and `PortalError`.
         """
         query = f"{{productOfferV2(itemId:{product.item_id}){{nodes{{{_OFFER_FIELDS}}}}}}}"
-        nodes = to_dict((await self._ask(query)).get("productOfferV2")).get("nodes")
+        data = await self._ask(query, deadline=PRODUCT_DEADLINE)
+        nodes = to_dict(data.get("productOfferV2")).get("nodes")
         for node in map(to_dict, nodes if isinstance(nodes, list) else []):
             if to_int(node.get("itemId")) == product.item_id:
                 facts = _facts(node, product, self._market)
                 return product_data(facts, self._market, default_cap=default_cap)
         raise NotThere
 
-    async def _ask(self, query: str) -> dict[str, Any]:
+    async def _ask(self, query: str, *, deadline: float) -> dict[str, Any]:
         body = json.dumps({"query": query}, separators=(",", ":"))
         timestamp = int(self._clock())
         signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
@@ -128,7 +132,7 @@ class OpenApi:
             reply = await self._http.call(
                 "POST",
                 self._market.open_api_url,
-                deadline=DEADLINE,
+                deadline=deadline,
                 max_body=MAX_BODY,
                 headers={
                     "Content-Type": "application/json",

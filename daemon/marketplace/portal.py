@@ -52,6 +52,7 @@ BUTTON_WAIT = 5.0  # for the form to take what was filled in
 ANSWER_WAIT = 30.0  # for the answer to a submit
 PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
 _LOOK_EVERY = 0.1
+_LOOK_WITHIN = 2.0  # for a page to say what it shows; one that is too busy is asked again
 _GLANCE_EVERY = 0.5  # while an answer is due
 _SETTLED_AFTER = 2.0  # for a page that went elsewhere to say where
 _GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
@@ -73,6 +74,8 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
   }
 }"""
 
+_BROWSERS_OWN = "chrome-error:"
+
 _FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
@@ -83,7 +86,7 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
     Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
     """
     await arrive(page, market.portal_url + _LINKS_PAGE)
-    disabled_since = None
+    disabled_since, seen = None, _Seen()
     with trio.move_on_after(FORM_WAIT):
         while True:
             seen = await _look(page)
@@ -97,6 +100,9 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
             elif trio.current_time() - disabled_since >= FROZEN_AFTER:
                 raise AccountFrozen
             await trio.sleep(_LOOK_EVERY)
+    _check_url(await page.url())
+    if seen.hangs is not None:
+        raise seen.hangs
     raise PortalChanged(f"no form on its custom link page within {FORM_WAIT:g} seconds")
 
 
@@ -179,31 +185,35 @@ async def read_product_page(
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
         except trio.TooSlowError:
+            _check_url(await page.url())
             raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
     return _product(response, market, product, default_cap)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the tab shows: where it is, the page's HTTP status (0: unknown), and its form."""
+    """What the tab shows: where it is, the page's HTTP status (0: unknown), and its form. One that
+    `hangs` shows nothing at the moment."""
 
     url: str = ""
     status: int = 0
     password: bool = False
     form: Literal["none", "disabled", "ready"] = "none"
+    hangs: CallTimedOut | None = None
 
 
 async def _look(page: PortalPage) -> _Seen:
     try:
-        seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0))
+        seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0, deadline=_LOOK_WITHIN))
     except ContextLost:
         return _Seen()  # on its way to another page, which the next look will see
-    except CallTimedOut:
+    except CallTimedOut as hangs:
         _check_url(await page.url())  # a check's page may be too busy to be looked at
-        raise
-    form = seen.get("form")
+        return _Seen(hangs=hangs)
+    form, url = seen.get("form"), str(seen.get("url", ""))
     return _Seen(
-        url=str(seen.get("url", "")),
+        # A page that did not come has another one of the browser's in its place.
+        url=await page.url() if url.startswith(_BROWSERS_OWN) else url,
         status=to_int(seen.get("status")) or 0,
         password=seen.get("password") is True,
         form=form if form in ("disabled", "ready") else "none",
@@ -250,6 +260,7 @@ async def _answer(
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
         return await _first(page, responses, _is_links_call)
+    _check_url(await page.url())
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 

@@ -29,7 +29,7 @@ from daemon.marketplace.values import (
     to_text,
 )
 
-DEADLINE = 10.0  # seconds; product data is never worth more of a request's minute
+DEADLINE = 8.0  # seconds; a link waits for no product data much longer
 MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
 
 _PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")

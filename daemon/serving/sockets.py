@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from ipaddress import ip_address
 
 from daemon.errors import Invalid
 
@@ -57,7 +58,7 @@ def bind(
             try:
                 listening.append(_listen(family, where))
             except OSError as error:
-                if early and error.errno == errno.EADDRNOTAVAIL and where[0] == host:
+                if early and error.errno == errno.EADDRNOTAVAIL and _is_one(host):
                     listening.append(_listen(family, where, early=True))
                     text = "%s: this machine has no address %s yet; it is served there once it has"
                     logger.warning(text, setting, host)
@@ -73,6 +74,15 @@ def bind(
         remedy = _REMEDIES.get(error.errno or 0, error.strerror)
         raise Invalid(f"{setting}: cannot listen on {host}, port {port}: {remedy}") from error
     return listening
+
+
+def _is_one(host: str) -> bool:
+    """Whether it is an IP address, and no name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _listen(

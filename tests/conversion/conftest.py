@@ -18,10 +18,11 @@ from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.line import READS_AT_ONCE
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
-from daemon.conversion.sources import Wanted
+from daemon.conversion.sources import READ_WITHIN, Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import PortalSilent
 from daemon.marketplace.links import Product, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.products import ProductData
@@ -171,10 +172,14 @@ class FakeProducts:
         step = self.script.get(item, self.seconds)
         self.at_work += 1
         try:
-            await trio.sleep(step if isinstance(step, float) else self.seconds)
+            with trio.fail_after(READ_WITHIN):
+                await trio.sleep(step if isinstance(step, float) else self.seconds)
         except trio.Cancelled:
             self.cut.append(item)
             raise
+        except trio.TooSlowError:
+            self.cut.append(item)
+            raise PortalSilent("no product data") from None
         finally:
             self.at_work -= 1
         if isinstance(step, Refused):

@@ -8,10 +8,16 @@ from typing import Any, Literal
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from daemon.browser.contexts import Place
+from daemon.browser.errors import NavigationFailed
+from daemon.conversion.desk import PRODUCT_PATIENCE
+from daemon.conversion.sources import READ_WITHIN
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
-from daemon.marketplace.errors import HumanCheck, ProductsDown
+from daemon.errors import Unavailable
+from daemon.marketplace import open_api, portal, third_party
+from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.portal_page import PageResponse
@@ -21,15 +27,24 @@ COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 
 
 class PlayedPage:
-    """A page at the portal, whose form is ready; notes what it is told to do."""
+    """A page at the portal, whose form is ready; notes what it is told to do. A product's own page
+    comes with another status, or (0) does not come."""
 
-    def __init__(self, status: int = 200) -> None:
+    def __init__(self, status: int = 200, of_product: int = 200) -> None:
         self.status = status
+        self.of_product = of_product
         self.told: list[str] = []
 
     async def goto(self, url: str) -> str:
         self.told.append("goto")
+        if "product_offer" in url:
+            self.status = self.of_product
+            if not self.status:
+                raise NavigationFailed(url, "net::ERR_CONNECTION_RESET")
         return url
+
+    async def url(self) -> str:
+        return "https://portal.test/"
 
     @asynccontextmanager
     async def responses(
@@ -39,18 +54,23 @@ class PlayedPage:
         with send, receive:
             yield receive
 
-    async def evaluate(self, _function: str, what: str, *_: object) -> dict[str, object]:
+    async def evaluate(
+        self, _function: str, what: str, *_: object, deadline: float
+    ) -> dict[str, object]:
+        assert deadline < READ_WITHIN
         self.told.append(what)
         return {"url": "https://portal.test/", "status": self.status, "form": "ready"}
 
 
 class PlayedBrowser:
-    """A browser that has to open its page first."""
+    """A browser that has to open its page first, and for that to have a hand free."""
 
-    def __init__(self, status: int = 200) -> None:
-        self.page = PlayedPage(status)
+    def __init__(self, status: int = 200, of_product: int = 200, busy_for: float = 0) -> None:
+        self.page = PlayedPage(status, of_product)
+        self.busy_for = busy_for
 
     async def use(self, place: Place, job: Callable[[Any], Awaitable[object]]) -> object:
+        await trio.sleep(self.busy_for)
         page: Any = self.page
         await place.open_tab(page)
         return await job(page)
@@ -83,3 +103,37 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
     products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
     with pytest.raises(ProductsDown, match="HTTP 503"):
         await products.read(COOKIE, Product(7, 1))
+
+
+@pytest.mark.parametrize("status", [0, 429, 503])
+async def test_nor_is_a_products_own_page(status: int, autojump_clock: MockClock) -> None:
+    browser: Any = PlayedBrowser(of_product=status)
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    with pytest.raises(ProductsDown, match=f"HTTP {status}" if status else "CONNECTION_RESET"):
+        await products.read(COOKIE, Product(7, 1))
+
+
+@pytest.mark.parametrize("method", ["fetch", "page"])
+@pytest.mark.parametrize(("busy_for", "error"), [(READ_WITHIN + 1, Unavailable), (1, PortalSilent)])
+async def test_a_browser_that_is_busy_is_no_silence_of_the_marketplace(
+    method: Literal["fetch", "page"],
+    busy_for: float,
+    error: type[Exception],
+    autojump_clock: MockClock,
+) -> None:
+    browser: Any = PlayedBrowser(busy_for=busy_for)
+    browser.page.goto = hang
+    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
+    with pytest.raises(error):
+        await products.read(COOKIE, Product(7, 1))
+    assert trio.current_time() == READ_WITHIN
+
+
+async def hang(_url: str) -> str:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+def test_whoever_is_asked_for_a_product_is_known_to_be_silent_in_time() -> None:
+    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_WAIT):
+        assert each < READ_WITHIN < PRODUCT_PATIENCE

@@ -162,6 +162,24 @@ def test_with_another_key_credentials_are_lost_and_nothing_else(
     assert record.getMessage().startswith("1 credentials of webhooks were kept under another")
 
 
+def test_one_that_is_damaged_is_no_other_key(
+    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+) -> None:
+    first, other = create(webhooks=(TARGET,)), create(webhooks=(OTHER,))
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE webhooks SET url = url || '/' WHERE url = ?", (TARGET.url,))
+        connection.commit()
+
+    again = open_store()
+    assert kept(path) == 2
+    execution = again.execution(other)
+    assert execution is not None
+    assert execution.webhooks == (OTHER,)
+    with pytest.raises(UnusableJournal, match="does not open under its key"):
+        again.execution(first)
+
+
 def test_another_key_is_as_good_when_there_are_none(
     store: Store, create: Create, open_store: Callable[..., Store]
 ) -> None:

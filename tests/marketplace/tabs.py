@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
+from daemon.browser.errors import CallTimedOut
 from daemon.errors import UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
@@ -50,12 +51,14 @@ def look(
 class Tab:
     """A tab that plays what it is told. The last of `looks` is shown from then on.
 
-    `lands` is where a load ends, also when it `fails` after so many seconds. `press` and `call` are
+    `lands` is where a load ends, also when it `fails` after so many seconds, and `goes` where its
+    script leaves for then. A look that is a `CallTimedOut` takes its time. `press` and `call` are
     what the scripts of a submit and of a call give; `answers` are the responses that the page then
     receives, each so many seconds after the other.
     """
 
     lands: str = PAGE
+    goes: str = ""
     fails: Exception | None = None
     fails_after: float = 0
     reports_all: bool = False  # as a real one does of where a redirect leads
@@ -78,7 +81,7 @@ class Tab:
 
     async def url(self) -> str:
         await trio.lowlevel.checkpoint()
-        return self.lands
+        return self.goes or self.lands
 
     async def evaluate(
         self, function: str, *arguments: JsonValue, deadline: float = 10
@@ -87,6 +90,8 @@ class Tab:
         assert function in (portal._FORM, portal._CALL)
         assert deadline < 60
         if arguments[0] == "look":
+            if isinstance(self.looks[0], CallTimedOut):
+                await trio.sleep(deadline)
             return self._look()
         if arguments[0] == "submit":
             self.submits.append(arguments[1:3])

@@ -159,17 +159,30 @@ HEAD = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nContent-Length: 9999\r\n\r
 )
 async def test_a_check_whose_page_does_not_come_is_one_all_the_same(answers: bytes | None) -> None:
     """Its address does by which the portal leads there, and the account is to be left alone."""
+    await _is_taken_for_a_check(answers)
+
+
+async def test_also_where_a_script_leads_to_it() -> None:
+    leave = b"<title>links</title><script>location.replace('/verify/captcha')</script>"
+    await _is_taken_for_a_check(b"", HEAD + leave)
+
+
+async def _is_taken_for_a_check(answers: bytes | None, page: bytes | None = None) -> None:
+    """What the check's page answers; `page` is the links page, where that is not a redirect."""
 
     async def answer(stream: trio.SocketStream) -> None:
         async with stream:
             asked = await stream.receive_some()
+            if page is not None and b"/offer/custom_link " in asked:
+                await stream.send_all(page)
+                return
             leads_to = {b"/offer/custom_link": b"/gate", b"/gate": b"/verify/captcha"}
             if (there := leads_to.get(asked.split(b" ")[1])) is not None:
                 head = b"HTTP/1.1 302 X\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
                 await stream.send_all(head % there)
             elif answers is None or b"?slow " in asked:
                 await trio.sleep_forever()
-            else:
+            elif answers:
                 await stream.send_all(answers)
                 await stream.receive_some()
 

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
+from daemon.conversion.sources import READ_WITHIN
 from daemon.marketplace import portal
 from daemon.marketplace.errors import (
     HumanCheck,
@@ -197,6 +198,25 @@ async def test_a_check_that_is_too_busy_to_be_looked_at_is_known_by_its_address(
     lost = Response(status=0, url=LINKS_CALL, lost="the page went elsewhere")
     on_its_way = ContextLost("on its way")
     await raised(error, submit_form(Tab(lands=url, looks=[on_its_way], answers=[(0, lost)])))
+
+
+@pytest.mark.parametrize("opens", [open_links, read_page])
+@pytest.mark.parametrize(
+    "sees", [HANGS, look("none", url="chrome-error://chromewebdata/")], ids=["busy", "broken off"]
+)
+@pytest.mark.parametrize("after", [0, 30], ids=["at once", "in the end"])
+async def test_so_is_one_that_a_script_leaves_for(
+    opens: Any, sees: Any, after: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    tab = Tab(goes=CAPTCHA, looks=[*after * [look("none")], sees])
+    await raised(HumanCheck, opens(tab))
+    assert trio.current_time() < READ_WITHIN + after
+
+
+async def test_a_page_that_only_hangs_is_told_as_such(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await raised(CallTimedOut, open_links(Tab(looks=[HANGS])))
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, ProductsRefused)])

@@ -56,6 +56,12 @@ class Daemon:
         }
         write_config(self.file, tables, sections, {"crews": crews})
 
+    async def hears(self, words: str) -> None:
+        """Wait until that is in the log."""
+        with trio.fail_after(PATIENCE):
+            while words not in self._caplog.text:  # noqa: ASYNC110 - a log tells nobody
+                await trio.sleep(0.01)
+
     async def hang_up(self) -> str:
         """SIGHUP; returns what was logged of it, and how loud, when it is done."""
         before = len(self._caplog.records)

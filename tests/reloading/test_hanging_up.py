@@ -70,15 +70,15 @@ def test_where_nobody_waits_for_it_a_hangup_ends_nothing_but_what_was_started() 
 
 async def test_the_service_manager_is_told(daemon: Daemon) -> None:
     daemon.write()
-    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     place = str(daemon.folder / "notify")
     with manager:
-        manager.bind(place)
+        await manager.bind(place)
         async with running(daemon, Given(notify_socket=place)):
             await daemon.hang_up()
             said: list[str] = []
-            manager.settimeout(PATIENCE)
-            while not any(each.startswith("RELOADING=1\nMONOTONIC_USEC=") for each in said):
-                said.append(manager.recv(4096).decode())
-            while said[-1] != "READY=1":
-                said.append(manager.recv(4096).decode())
+            with trio.fail_after(PATIENCE):
+                while not any(each.startswith("RELOADING=1\nMONOTONIC_USEC=") for each in said):
+                    said.append((await manager.recv(4096)).decode())
+                while said[-1] != "READY=1":
+                    said.append((await manager.recv(4096)).decode())

@@ -288,14 +288,28 @@ async def test_what_lets_nobody_in_waits_for_nothing(
             auth={"password_hash": OTHER_HASH},
         )
         os.kill(os.getpid(), signal.SIGHUP)
-        with trio.fail_after(PATIENCE):
-            while "in force in part" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
-                await trio.sleep(0.01)
+        await daemon.hears("in force in part")
         assert (await daemon.get("/api/sync-cookie")).status_code == 403
         paths = {"/crews/stays/inputs": (ann, 200), "/crews/goes/inputs": (goes, 401)}
         paths["/crews/stays/executions"] = (bob, 401)
         for path, (token, status) in paths.items():
             assert (await daemon.get(path, token)).status_code == status, path
+
+        # What comes meanwhile waits for nothing either, and a slip in it changes nothing.
+        daemon.write(crew("stays"), auth={"password_hash": "none"})
+        os.kill(os.getpid(), signal.SIGHUP)
+        await daemon.hears("goes on by the one before")
+        assert (await daemon.get("/crews/stays/executions", ann)).status_code == 200
+        daemon.write(crew("stays"), cookie={"open_to": []}, auth={"password_hash": OTHER_HASH})
+        os.kill(os.getpid(), signal.SIGHUP)
+        with trio.fail_after(PATIENCE):
+            while (await daemon.get("/crews/stays/executions", ann)).status_code != 401:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        monkeypatch.undo()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await daemon.hears("the configuration is reloaded: ")
+        assert "auth.password_hash" in caplog.text.partition("is reloaded: ")[2]
+        assert (await daemon.login("open barley")).status_code == 200
 
 
 def is_written(path: Path) -> bool:

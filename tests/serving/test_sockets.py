@@ -54,6 +54,13 @@ def test_but_early_it_is_listened_at_until_this_machine_has_it(
     assert "crew c: bind: this machine has no address" in caplog.text
 
 
+def test_also_at_one_of_a_link() -> None:
+    """An IPv6 address whose link it is on is told beside it."""
+    (made,) = bind("fe80::dead%lo", 0, setting="crew c: bind", early=True)
+    with made:
+        assert made.getsockname() == ("fe80::dead", made.getsockname()[1], 0, 1)
+
+
 def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(socket.socket):
         def bind(self, _: object) -> None:
