@@ -13,10 +13,9 @@ from typing import Final
 import trio
 from prometheus_client import Histogram
 
-from daemon.errors import Refused
-
 SECONDS: Final = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 DONE: Final = "done"
+LEFT: Final = "left"
 
 
 def histogram(what: str, text: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
@@ -26,14 +25,18 @@ def histogram(what: str, text: str, *labels: str, buckets: Sequence[float] = SEC
 
 @contextmanager
 def timed(seconds: Histogram) -> Iterator[None]:
-    """Observe how long the block takes, by its outcome: `done`, or the kind of its refusal.
+    """Observe how long the block takes, by its outcome: `done`, or the kind of its error.
 
-    What was cancelled is not counted: it tells of the patience of whoever waited.
+    What was cancelled is `left`. It would have taken longer, but where all is silent nothing else
+    is there to be seen.
     """
     began = trio.current_time()
+    outcome = LEFT  # also as a group, of several tasks that were cancelled together
     try:
         yield
-    except Refused as refusal:
-        seconds.labels(type(refusal).__name__).observe(trio.current_time() - began)
+        outcome = DONE
+    except Exception as error:
+        outcome = type(error).__name__
         raise
-    seconds.labels(DONE).observe(trio.current_time() - began)
+    finally:
+        seconds.labels(outcome).observe(trio.current_time() - began)

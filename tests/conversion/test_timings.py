@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.errors import UpstreamFailed
+from daemon.timing import histogram, timed
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 SUBMIT = 4.0
 READ = 0.5
+PATIENCE = 10.0
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ async def test_links_are_counted_by_what_came_of_them(
     nursery.cancel_scope.cancel()
 
 
-async def test_what_was_left_is_not_counted(
+async def test_a_submit_that_nobody_waits_for_any_more_is_told_as_left(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     desk = await bench.open(nursery)
@@ -93,8 +95,34 @@ async def test_what_was_left_is_not_counted(
         await convert(bench, 1)
     await trio.sleep(0.1)
     assert bench.links.cut
-    assert observed(desk.timings.submit) == {}
+    assert observed(desk.timings.submit) == {"left": (1, SUBMIT / 2)}
     nursery.cancel_scope.cancel()
+
+
+async def test_a_portal_that_is_silent_for_longer_than_the_desk_waits_is_seen(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Each submit ends by the desk's own deadline, so it would else be seen nowhere."""
+    bench.links.seconds = bench.silent
+    desk = await bench.open(nursery, patience=PATIENCE)
+    for number in (1, 2):
+        with pytest.raises(UpstreamFailed):
+            await convert(bench, number)
+    await wait_all_tasks_blocked()  # until the last one's submit has heard of it
+    assert observed(desk.timings.submit) == {"left": (2, 2 * PATIENCE)}
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_was_left_by_several_tasks_together_is_told_as_left(
+    autojump_clock: MockClock,
+) -> None:
+    """As the Open API's calls are, of which a submit makes one for each link."""
+    seconds = histogram("submit", "A submit", "outcome")
+    with trio.move_on_after(SUBMIT), timed(seconds):
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(trio.sleep_forever)
+    assert observed(seconds) == {"left": (1, SUBMIT)}
 
 
 async def test_they_are_those_of_all_incarnations(
