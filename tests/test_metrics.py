@@ -139,7 +139,7 @@ def test_what_took_long_is_shown() -> None:
     browser, timings, executor = a_browser(), Timings(), an_executor()
     webhooks = WebhookTimings()
     browser.down.observe(3)
-    timings.wait.observe(0.7)
+    timings.waited(0.7, "left")
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
     executor.waits.labels("deal-post").observe(40)
@@ -154,7 +154,7 @@ def test_what_took_long_is_shown() -> None:
     }
     assert sums == {
         "smartlinkd_browser_down_seconds": {"": 3},
-        "smartlinkd_submit_wait_seconds": {"": 0.7},
+        "smartlinkd_submit_wait_seconds": {"left": 0.7},
         "smartlinkd_submit_seconds": {"done": 0.3},
         "smartlinkd_product_data_seconds": {"PortalSilent": 10},
         "smartlinkd_execution_wait_seconds": {"deal-post": 40},

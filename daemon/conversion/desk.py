@@ -119,12 +119,18 @@ class Timings:
     """How long a link waits, a submit takes, and a product's data is on its way; for `/metrics`."""
 
     def __init__(self) -> None:
-        self.wait = histogram("submit_wait", "From a link's place in the line to its submit")
+        self.wait = histogram(
+            "submit_wait", "A link's time in the line, until its submit or without one", "outcome"
+        )
         self.submit = histogram("submit", "A submit at the portal, or at the API", "outcome")
         self.products = histogram("product_data", "Reading the data of a product", "outcome")
 
     def __iter__(self) -> Iterator[Histogram]:
         return iter((self.wait, self.submit, self.products))
+
+    def waited(self, seconds: float, outcome: str) -> None:
+        """A link has stood in the line for so long."""
+        self.wait.labels(outcome).observe(seconds)
 
 
 class Desk:
@@ -211,7 +217,7 @@ class _Desk:
             chunk=limits.chunk,
             queue=limits.queue,
             nursery=nursery,
-            waited=timings.wait.observe,
+            waited=timings.waited,
             reads=setup.products.at_once if setup.products else READS_AT_ONCE,
             changed=changed,
         )

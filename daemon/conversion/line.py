@@ -34,6 +34,7 @@ from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.marketplace.links import Product
+from daemon.timing import DONE, LEFT
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ logger = logging.getLogger(__name__)
 D = TypeVar("D")
 SubIds = tuple[str, ...]
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, Wanted], Awaitable[Sequence[Row]]]
-Waited = Callable[[float], None]
+Waited = Callable[[float, str], None]
+"""Called with seconds, and how the wait ended: `DONE` when its submit begins, `LEFT`, or the kind
+of the refusal."""
 
 
 LEAST_TIME = 0.5
@@ -125,8 +128,8 @@ class Line:
         waited: Waited,
         reads: int = READS_AT_ONCE,
     ) -> None:
-        """`waited` is told how many seconds each ticket has stood here, when its submit begins.
-        `reads` of products run at a time."""
+        """`waited` is told how many seconds each ticket has stood here, also of those that leave
+        without a submit: they are who waits the longest. `reads` of products run at a time."""
         self.account = account
         self._submit = submit
         self._waited = waited
@@ -257,7 +260,7 @@ class Line:
         for ticket in batch.tickets:
             self._waiting.remove(ticket)
             ticket.batch = batch
-            self._waited(trio.current_time() - ticket.since)
+            self._tell_wait(ticket, DONE)
         return batch
 
     async def _run_batch(self, batch: _Batch) -> None:
@@ -296,6 +299,7 @@ class Line:
         refused = [ticket for ticket in self._waiting if which(ticket)]
         self._waiting = [ticket for ticket in self._waiting if not which(ticket)]
         for ticket in refused:
+            self._tell_wait(ticket, type(refusal).__name__)
             self._settle(ticket, refusal=refusal)
 
     def _stop_reading(self, which: Callable[[Cookie | None], bool]) -> None:
@@ -318,6 +322,10 @@ class Line:
             ticket.batch.leave(ticket)
         else:
             self._waiting.remove(ticket)
+            self._tell_wait(ticket, LEFT)
+
+    def _tell_wait(self, ticket: Ticket, outcome: str) -> None:
+        self._waited(trio.current_time() - ticket.since, outcome)
 
 
 class Lines:

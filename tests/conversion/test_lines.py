@@ -33,7 +33,7 @@ def waiting(line: Line, number: int, cookie: Cookie) -> Callable[[], Awaitable[R
 @pytest.fixture
 def lines(links: FakeLinks, nursery: trio.Nursery) -> Lines:
     return Lines(
-        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda _: None, limit=3
+        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda *_: None, limit=3
     )
 
 
@@ -95,7 +95,7 @@ async def test_clearing_all_counts_those_that_had_been_stopped(
 
 async def test_up_to_the_limit_no_line_goes(links: FakeLinks, nursery: trio.Nursery) -> None:
     lines = Lines(
-        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda _: None, limit=9
+        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda *_: None, limit=9
     )
     for account in "abcdefghi":
         lines.of(account)

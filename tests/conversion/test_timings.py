@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.errors import UpstreamFailed
+from daemon.marketplace.errors import HumanCheck
 from daemon.timing import histogram, timed
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Bench, NewBench
+    from tests.conversion.conftest import Ask, Bench, NewBench
 
 SUBMIT = 4.0
 READ = 0.5
@@ -38,7 +40,7 @@ async def test_a_submit_and_what_follows_are_timed(
 ) -> None:
     desk = await bench.open(nursery)
     await convert(bench, 1)
-    assert observed(desk.timings.wait) == {"": (1, 0)}
+    assert observed(desk.timings.wait) == {"done": (1, 0)}
     assert observed(desk.timings.submit) == {"done": (1, SUBMIT)}
     assert observed(desk.timings.products) == {"done": (1, READ)}
     nursery.cancel_scope.cancel()
@@ -49,8 +51,37 @@ async def test_each_link_s_wait_for_its_submit_is_timed(
 ) -> None:
     desk = await bench.open(nursery, chunk=2)
     await convert(bench, 1, 2, 3)
-    assert observed(desk.timings.wait) == {"": (3, SUBMIT)}  # the third, for the other two's
+    assert observed(desk.timings.wait) == {"done": (3, SUBMIT)}  # the third, for the other two's
     assert observed(desk.timings.submit) == {"done": (2, 2 * SUBMIT)}
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_wait_of_a_link_that_never_had_a_submit_is_timed(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    """Its time was up, or its client has gone: in a queue that stands these are all there are."""
+    bench.links.seconds = bench.silent
+    desk = await bench.open(nursery, chunk=1, patience=PATIENCE)
+    ask(partial(convert, bench, 1))
+    await wait_all_tasks_blocked()
+    late, gone = (ask(partial(convert, bench, number)) for number in (2, 3))
+    await trio.sleep(SUBMIT)
+    gone.leave()
+    await late.over.wait()
+    assert observed(desk.timings.wait) == {"done": (1, 0), "left": (2, SUBMIT + PATIENCE)}
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_wait_of_a_link_that_is_refused_in_the_line_is_timed(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    bench.links.script = [HumanCheck()]
+    desk = await bench.open(nursery, chunk=1)
+    asked = [ask(partial(convert, bench, number)) for number in (1, 2)]
+    for one in asked:
+        await one.over.wait()
+    assert len(bench.links.submitted) == 1
+    assert observed(desk.timings.wait) == {"done": (1, 0), "HumanCheck": (1, SUBMIT)}
     nursery.cancel_scope.cancel()
 
 
