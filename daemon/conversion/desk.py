@@ -20,7 +20,15 @@ from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import READS_AT_ONCE, Line, Lines, SubIds
-from daemon.conversion.order import Converted, Entry, Failed, Order, Work, still_queued
+from daemon.conversion.order import (
+    Converted,
+    Entry,
+    Failed,
+    Order,
+    Work,
+    code_for,
+    still_queued,
+)
 from daemon.conversion.pauses import Pause
 from daemon.conversion.sharing import Remembered, Shared
 from daemon.conversion.sources import LinkSource, ProductSource, Resolver, Wanted
@@ -141,7 +149,10 @@ class Desk:
         self.timings = Timings()
         # 0 is one that was made; for `/metrics`.
         self.answered = Counter(
-            "smartlinkd_links", "Links answered, by failCode", ["code"], registry=None
+            "smartlinkd_links",
+            "Links answered, by failCode, those of refused orders included",
+            ["code"],
+            registry=None,
         )
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
@@ -164,15 +175,23 @@ class Desk:
         Raises `Refused` when no link was made and the links are not to blame: `SessionLost`,
         `HumanCheck` or another `UpstreamFailed`; `Unavailable` when the work did not begin in time.
         """
+        try:
+            entries = await self._converted(order)
+        except Refused as refusal:
+            if not order.comes_again(refusal):
+                self.answered.labels(code_for(refusal)).inc(len(order.links))
+            raise
+        for entry in entries.values():
+            code = 0 if isinstance(entry, Converted) else entry.fail_code
+            self.answered.labels(code).inc()
+        return entries
+
+    async def _converted(self, order: Order) -> dict[str, Entry]:
         deadline = trio.current_time() + self._setup.limits.patience
         # The desk itself keeps the deadline, to answer with what it has by then; the second more
         # is for when it does not come to that, because it is being restarted.
         with trio.move_on_at(deadline + 1):
-            entries = await self.mailbox.ask(_Desk.convert, order, deadline)
-            for entry in entries.values():
-                code = 0 if isinstance(entry, Converted) else entry.fail_code
-                self.answered.labels(code).inc()
-            return entries
+            return await self.mailbox.ask(_Desk.convert, order, deadline)
         raise still_queued()
 
     async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:

@@ -40,6 +40,10 @@ class Order:
     """Who asks would rather ask again than have a part: what passes (`PASSING`) fails the order.
     What was made by then is remembered."""
 
+    def comes_again(self, refusal: Refused) -> bool:
+        """Whether who asks asks the same again after this."""
+        return self.waits and isinstance(refusal, PASSING)
+
 
 @dataclass(frozen=True)
 class Converted:
@@ -81,13 +85,13 @@ class Work:
         """The entries, in the order of the links. Raises when there is no link to show and the
         links are not to blame; or, for who waits, when one was refused by what passes.
         """
-        passing = [why for why in self.refusals.values() if isinstance(why, PASSING)]
-        if self.order.waits and passing:
+        passing = [why for why in self.refusals.values() if self.order.comes_again(why)]
+        if passing:
             raise passing[0].with_traceback(None)
         late = [link for link in self.order.links if link not in self.entries | self.refusals]
         if any(isinstance(entry, Converted) for entry in self.entries.values()):
             found: dict[str, Entry] = self.entries | dict.fromkeys(late, Failed(FailCode.UNKNOWN))
-            found |= {link: Failed(_code_for(why)) for link, why in self.refusals.items()}
+            found |= {link: Failed(code_for(why)) for link, why in self.refusals.items()}
             return {link: found[link] for link in self.order.links}
         if self.refusals:
             raise _gravest(self.refusals.values())
@@ -103,8 +107,8 @@ class Work:
         )
 
 
-def _code_for(refusal: Refused) -> FailCode:
-    """The failCode of a link that was refused while others were converted."""
+def code_for(refusal: Refused) -> FailCode:
+    """The failCode of a link that was refused, as it has it where others were converted."""
     wants_owner = isinstance(refusal, HumanCheck | SessionLost)
     return FailCode.NO_PERMISSION if wants_owner else FailCode.UNKNOWN
 

@@ -9,12 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.errors import UpstreamFailed
-from daemon.marketplace.errors import HumanCheck
+from daemon.conversion.order import Order
+from daemon.errors import BrowserEnded, Refused, UpstreamFailed
+from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.timing import histogram, timed
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
+    from daemon.conversion.desk import Desk
     from tests.conversion.conftest import Ask, Bench, NewBench
 
 SUBMIT = 4.0
@@ -33,6 +35,16 @@ def bench(new_bench: NewBench) -> Bench:
 
 async def convert(bench: Bench, *numbers: int) -> None:
     await bench.convert(*(bench.link(number) for number in numbers))
+
+
+def counted(desk: Desk) -> dict[str, float]:
+    """How many links were answered, by their code."""
+    (family,) = desk.answered.collect()
+    return {
+        sample.labels["code"]: sample.value
+        for sample in family.samples
+        if sample.name == "smartlinkd_links_total"
+    }
 
 
 async def test_a_submit_and_what_follows_are_timed(
@@ -109,12 +121,45 @@ async def test_links_are_counted_by_what_came_of_them(
     desk = await bench.open(nursery)
     await bench.convert(bench.link(1), "https://example.org/")
     await bench.convert(bench.link(1))
-    (family,) = desk.answered.collect()
-    assert {
-        sample.labels["code"]: sample.value
-        for sample in family.samples
-        if sample.name == "smartlinkd_links_total"
-    } == {"0": 2, "10": 1}
+    assert counted(desk) == {"0": 2, "10": 1}
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [(HumanCheck(), "40300"), (SessionLost(), "40300"), (UpstreamFailed("no"), "-1")],
+    ids=lambda value: type(value).__name__ if isinstance(value, Refused) else value,
+)
+async def test_the_links_of_an_order_that_is_refused_are_counted(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Refused,
+    code: str,
+) -> None:
+    """By the code that they would have had beside one that was made."""
+    bench.links.script = [refusal]
+    desk = await bench.open(nursery)
+    with pytest.raises(type(refusal)):
+        await convert(bench, 1, 2)
+    assert counted(desk) == {code: 2}
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("waits", "counts"), [(False, {"-1": 2}), (True, {})])
+async def test_the_links_of_an_order_that_comes_again_are_counted_with_its_last_answer(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    waits: bool,
+    counts: dict[str, float],
+) -> None:
+    bench.links.script = [BrowserEnded("killed")]
+    desk = await bench.open(nursery)
+    order = Order((bench.link(1), bench.link(2)), (), bench.cookie, waits=waits)
+    with pytest.raises(BrowserEnded):
+        await desk.convert(order)
+    assert counted(desk) == counts
     nursery.cancel_scope.cancel()
 
 
