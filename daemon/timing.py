@@ -14,6 +14,9 @@ import trio
 from prometheus_client import Histogram
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+LATE: Final = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0)
+"""The bounds for a wait that has no deadline, and can be one of hours."""
+
 DONE: Final = "done"
 LEFT: Final = "left"
 

@@ -163,6 +163,22 @@ def test_what_took_long_is_shown() -> None:
     }
 
 
+@pytest.mark.parametrize("wait", ["browser_down", "execution_wait", "webhook_wait"])
+def test_a_wait_of_hours_is_told_from_one_of_minutes(wait: str) -> None:
+    browser, executor, webhooks = a_browser(), an_executor(), WebhookTimings()
+    for histogram in (browser.down, executor.waits.labels("news"), webhooks.wait):
+        histogram.observe(10 * 60)
+        histogram.observe(5 * 3600)
+    found = families(Metrics(browser, webhooks, executor, list))
+    below = {
+        float(sample.labels["le"]): sample.value
+        for sample in found[f"smartlinkd_{wait}_seconds"].samples
+        if sample.name.endswith("_bucket")
+    }
+    assert sorted(set(below.values())) == [0, 1, 2]
+    assert below[86400] == 2
+
+
 def test_two_daemons_in_a_process_count_apart() -> None:
     first, second = (Metrics(None, Timings(), an_executor(), list) for _ in range(2))
     first.requests.labels("/livez", 200).inc()

@@ -29,7 +29,7 @@ from daemon.logs import Event
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
-from daemon.timing import histogram
+from daemon.timing import LATE, histogram
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,9 @@ class Browser:
         self._upkeep = Upkeep(down)
         self._incarnation: _Browser | None = None
         self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
-        self.down = histogram("browser_down", "From a Chromium's end, or the start, to the next")
+        self.down = histogram(
+            "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
+        )
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""

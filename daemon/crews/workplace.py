@@ -38,7 +38,7 @@ from daemon.journal.model import (
 from daemon.logs import Event
 from daemon.supervision.actor import ActorRestarting
 from daemon.threads import NoThread
-from daemon.timing import histogram
+from daemon.timing import LATE, histogram
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ class Workplace:
             "execution_wait",
             "From a kickoff to the start of its worker, restarts included",
             "crew",
+            buckets=LATE,
         )
     )
 

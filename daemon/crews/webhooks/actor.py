@@ -53,7 +53,7 @@ from daemon.logs import Work, working_for
 from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
-from daemon.timing import DONE, histogram
+from daemon.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
     from daemon.crews.webhooks.connecting import Resolve
@@ -70,8 +70,6 @@ JOURNAL_WAITS: Final = Backoff(first=1.0, longest=30.0)
 """Between two tries when the journal cannot be used."""
 MAX_WORN_OUT: Final = 1000
 """Targets remembered as such; one that is forgotten gets a day again."""
-LATE: Final = (0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0)
-"""Seconds, as the bounds of a histogram."""
 
 _OUTCOMES: Final = {Delivered: DONE, Later: "later", GivenUp: "given up"}
 
