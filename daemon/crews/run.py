@@ -160,6 +160,7 @@ class Run:
         self._question: _Question | None = None
         self._answer: _Answer | None = None  # the latest
         self._book: Ledger
+        self._kicked_off: datetime
 
     @property
     def is_leaving(self) -> bool:
@@ -223,6 +224,7 @@ class Run:
             with self._life, working_for((work,)):
                 execution = self._entered or await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
+                self._kicked_off = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
             self._coming_up.is_up()
@@ -292,8 +294,6 @@ class Run:
 
     async def _employ(self, execution: Execution | NewExecution) -> None:
         """Have a worker do it, as soon as there is room for one."""
-        waited = (self._now() - execution.created_at).total_seconds()  # by the wall's clock
-        self._workplace.waits.labels(self._crew.name).observe(max(0.0, waited))
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         await self._workplace.with_room(f"execution {self.id}", partial(self._let_work, inputs))
 
@@ -313,6 +313,7 @@ class Run:
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
             self._coming_up.is_started(worker.activity)
+            self._workplace.has_waited(self._crew.name, self._kicked_off)
             self._stage, self._held_up = self._talk, False
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:

@@ -78,6 +78,11 @@ class Workplace:
         )
     )
 
+    def has_waited(self, crew: str, since: datetime) -> None:
+        """An execution of this crew, kicked off then, has its worker."""
+        waited = (self.wall() - since).total_seconds()
+        self.waits.labels(crew).observe(max(0.0, waited))  # the wall's clock can be set back
+
     async def read(self, execution_id: str) -> Execution:
         """An execution that is there. Tried for as long as it takes."""
         found = await self.insist(

@@ -229,8 +229,8 @@ async def test_how_long_it_waited_to_come_up_is_known(house: House) -> None:
     found = await completes(house, second)
     assert found.started_at is not None
     assert found.started_at >= until
-    ((count, seconds),) = observed(house.executor.waits).values()
-    assert count == 2
+    # Of the second alone, if the first was stopped before it had its worker.
+    ((_, seconds),) = observed(house.executor.waits).values()
     assert seconds >= (until - found.created_at).total_seconds()
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import tempfile
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import State, Status, WebhookTarget
 from daemon.threads import NoThread
+from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -156,6 +158,23 @@ async def test_the_wait_for_room_is_not_the_workers_time(
     NoFolders(monkeypatch, 1)
     end = await house.end_of(await house.kickoff())
     assert end.state is State.SUCCESS
+
+
+async def test_the_wait_for_room_is_part_of_its_wait(
+    disk: Disk, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = NoFolders(monkeypatch, inf)
+    kickoff_id = await house.kickoff()
+    with trio.fail_after(HANG):
+        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.002)
+    assert observed(house.executor.waits) == {}
+    until = datetime.now(UTC)
+    folders.times = 0
+    found = await house.end_of(kickoff_id)
+    ((count, seconds),) = observed(house.executor.waits).values()
+    assert count == 1
+    assert seconds >= (until - found.created_at).total_seconds()
 
 
 @pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
