@@ -36,11 +36,14 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(_States(browser, observed, executor, parts))
         self.requests = Counter(
-            "smartlinkd_requests", "HTTP requests", ["route", "status"], registry=self._registry
+            "smartlinkd_requests",
+            "HTTP requests; the status is `left` where the client had gone before the answer",
+            ["route", "status"],
+            registry=self._registry,
         )
         self.request_seconds = Histogram(
             "smartlinkd_request_seconds",
-            "Time to answer a request",
+            "Time to answer a request, or until its client had gone; but for long polls",
             ["route"],
             buckets=SECONDS,
             registry=self._registry,

@@ -9,6 +9,7 @@ from quart import Response, g, request
 
 from daemon.metrics import Metrics
 from daemon.serving import GuardedQuart
+from daemon.timing import LEFT
 
 
 def measure(app: GuardedQuart, metrics: Metrics) -> None:
@@ -17,13 +18,33 @@ def measure(app: GuardedQuart, metrics: Metrics) -> None:
     counter_of = cache(metrics.requests.labels)
     histogram_of = cache(metrics.request_seconds.labels)
 
+    def count(status: int | str) -> None:
+        route = request.url_rule.rule if request.url_rule is not None else "unknown"
+        counter_of(route, status).inc()
+        if not g.is_waiting:
+            histogram_of(route).observe(trio.current_time() - g.started)
+
     @app.before_request
     async def start() -> None:
         g.started = trio.current_time()
+        g.is_waiting = False
 
     @app.after_request
     async def stop(response: Response) -> Response:
-        route = request.url_rule.rule if request.url_rule is not None else "unknown"
-        counter_of(route, response.status_code).inc()
-        histogram_of(route).observe(trio.current_time() - g.started)
+        count(response.status_code)
         return response
+
+    @app.teardown_request
+    async def leave(error: BaseException | None) -> None:
+        # What is raised is answered, and counted above, but for the cancellation with which the
+        # server ends a request whose client has gone.
+        if error is not None:
+            count(LEFT)
+
+
+def waits() -> None:
+    """Say of the request at hand that its client chooses how long it takes: it is only counted.
+
+    Among the others, with a minute where they take milliseconds, it would look like a slow daemon.
+    """
+    g.is_waiting = True

@@ -13,10 +13,9 @@ from daemon.conversion.order import Order
 from daemon.errors import BrowserEnded, Refused, UpstreamFailed
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.timing import histogram, timed
-from tests.fakes.scrape import observed
+from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:
-    from daemon.conversion.desk import Desk
     from tests.conversion.conftest import Ask, Bench, NewBench
 
 SUBMIT = 4.0
@@ -35,16 +34,6 @@ def bench(new_bench: NewBench) -> Bench:
 
 async def convert(bench: Bench, *numbers: int) -> None:
     await bench.convert(*(bench.link(number) for number in numbers))
-
-
-def counted(desk: Desk) -> dict[str, float]:
-    """How many links were answered, by their code."""
-    (family,) = desk.answered.collect()
-    return {
-        sample.labels["code"]: sample.value
-        for sample in family.samples
-        if sample.name == "smartlinkd_links_total"
-    }
 
 
 async def test_a_submit_and_what_follows_are_timed(
@@ -121,7 +110,7 @@ async def test_links_are_counted_by_what_came_of_them(
     desk = await bench.open(nursery)
     await bench.convert(bench.link(1), "https://example.org/")
     await bench.convert(bench.link(1))
-    assert counted(desk) == {"0": 2, "10": 1}
+    assert counted(desk.answered) == {"0": 2, "10": 1}
     nursery.cancel_scope.cancel()
 
 
@@ -142,7 +131,7 @@ async def test_the_links_of_an_order_that_is_refused_are_counted(
     desk = await bench.open(nursery)
     with pytest.raises(type(refusal)):
         await convert(bench, 1, 2)
-    assert counted(desk) == {code: 2}
+    assert counted(desk.answered) == {code: 2}
     nursery.cancel_scope.cancel()
 
 
@@ -159,7 +148,7 @@ async def test_the_links_of_an_order_that_comes_again_are_counted_with_its_last_
     order = Order((bench.link(1), bench.link(2)), (), bench.cookie, waits=waits)
     with pytest.raises(BrowserEnded):
         await desk.convert(order)
-    assert counted(desk) == counts
+    assert counted(desk.answered) == counts
     nursery.cancel_scope.cancel()
 
 

@@ -1,8 +1,8 @@
-"""What a histogram would show at the next scrape."""
+"""What a histogram or a counter would show at the next scrape."""
 
 from __future__ import annotations
 
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 
 def observed(histogram: Histogram) -> dict[str, tuple[float, float]]:
@@ -17,3 +17,13 @@ def observed(histogram: Histogram) -> dict[str, tuple[float, float]]:
             elif sample.name.endswith("_sum"):
                 sums[labels] = sample.value
     return {labels: (count, sums[labels]) for labels, count in counts.items()}
+
+
+def counted(counter: Counter) -> dict[str, float]:
+    """How often it happened, by label."""
+    return {
+        ",".join(sample.labels.values()): sample.value
+        for family in counter.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }

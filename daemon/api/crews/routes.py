@@ -12,6 +12,7 @@ from typing import Final
 import trio
 from quart import Response, request
 
+from daemon.api import measure
 from daemon.api.crews import answers, events
 from daemon.api.crews.schemas import (
     MAX_WAIT,
@@ -53,13 +54,6 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
     """Add these operations to `api`, whose paths have the parameter `crew`, served by `app`."""
     executor = crews.executor
-
-    async def wait(caller: Caller, kickoff_id: str, seconds: float) -> Execution:
-        """As the executor has it, or until the server stops."""
-        with trio.CancelScope() as waiting:
-            async with background(partial(_cancel_at, app.stopping, waiting)):
-                return await executor.wait(caller, kickoff_id, seconds)
-        return await executor.execution(caller, kickoff_id)
 
     async def admit() -> Caller:
         return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
@@ -122,7 +116,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds and not executor.has_surely_ended(caller, kickoff_id):
-                found = await wait(caller, kickoff_id, seconds)
+                found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
@@ -212,6 +206,17 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
             message="not approved: the crew is told so, with the feedback",
             kickoff_id=found.id,
         )
+
+
+async def _wait(
+    crews: CrewServices, stopping: trio.Event, caller: Caller, kickoff_id: str, seconds: float
+) -> Execution:
+    """As the executor has it, or until the server stops."""
+    measure.waits()
+    with trio.CancelScope() as waiting:
+        async with background(partial(_cancel_at, stopping, waiting)):
+            return await crews.executor.wait(caller, kickoff_id, seconds)
+    return await crews.executor.execution(caller, kickoff_id)
 
 
 async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:

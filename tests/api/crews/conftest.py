@@ -278,6 +278,7 @@ class House:
     own: Address
     tokens: Mapping[str, str]
     crew_tokens: CrewTokens
+    metrics: Metrics
     stop: trio.Event = field(default_factory=trio.Event)
 
     @property
@@ -411,7 +412,7 @@ async def opened(
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}
         shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
         plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield House(at_main, at_own, plain, tokens, stop)
+        yield House(at_main, at_own, plain, tokens, metrics, stop)
 
 
 @asynccontextmanager
