@@ -37,8 +37,8 @@ def measure(app: GuardedQuart, metrics: Metrics) -> None:
     @app.teardown_request
     async def leave(error: BaseException | None) -> None:
         # What is raised is answered, and counted above, but for the cancellation with which the
-        # server ends a request whose client has gone.
-        if error is not None:
+        # server ends a request whose client has gone; that may be before it was begun with.
+        if error is not None and "started" in g:
             count(LEFT)
 
 
