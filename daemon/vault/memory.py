@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,7 +33,9 @@ class Record(BaseModel):
     account_name: str
     synced_at: datetime
 
-    @property
+    # Cached: every conversion asks for it. It goes with the record, and is in neither its text nor
+    # what is kept of it for the next process.
+    @cached_property
     def cookie(self) -> Cookie:
         return parse_cookie(self.cookie_text)
 

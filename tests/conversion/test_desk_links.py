@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +14,8 @@ from daemon.conversion.order import Converted, Failed
 from daemon.errors import Invalid
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
+from daemon.vault import memory
+from daemon.vault.actor import Vault
 from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -334,3 +338,39 @@ async def test_links_are_submitted_in_the_order_of_the_request(
     await bench.convert(*map(bench.link, range(1, 11)))
     made = [product for submit in bench.links.submits for product in submit.products]
     assert made == list(map(bench.item, range(1, 11)))
+
+
+async def test_the_stored_cookie_is_parsed_and_hashed_once(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have 64 KB, and each of a request's links asks for it several times."""
+    vault = Vault()
+    await nursery.start(vault.run)
+    await bench.open(nursery, remember=0, products_remember=0)
+    await vault.store(bench.cookie.header(), "Shop")
+    parsed = counted(monkeypatch, memory, "parse_cookie")
+    hashed = counted(monkeypatch, hashlib, "sha256")
+    for _ in range(2):
+        record = await vault.current()
+        assert record is not None
+        links = map(bench.link, range(1, 16))
+        assert await bench.codes(*links, cookie=record.cookie) == [0] * 15
+    assert len(bench.links.submits) == 6
+    assert parsed == [bench.cookie.header()]
+    assert hashed == [bench.cookie.header().encode()]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+    """What a function is called with from now on."""
+    calls: list[object] = []
+    called = getattr(module, name)
+
+    def call(argument: object) -> object:
+        calls.append(argument)
+        return called(argument)
+
+    monkeypatch.setattr(module, name, call)
+    return calls

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import pprint
+import sys
 import traceback
 from collections.abc import Iterator
+from unicodedata import category
 
 import pytest
 
@@ -69,6 +71,19 @@ def test_the_digest_is_that_of_the_whole_cookie() -> None:
     assert parse_cookie("b=2 ;a=1").digest == hashlib.sha256(b"b=2; a=1").hexdigest()
 
 
+@pytest.mark.parametrize("text", ["a=1", "a=1; SPC_U=12345"])
+def test_a_cookie_is_hashed_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie, hashed, sha256 = parse_cookie(text), [], hashlib.sha256
+
+    def hash_it(content: bytes) -> object:
+        hashed.append(content)
+        return sha256(content)
+
+    monkeypatch.setattr(hashlib, "sha256", hash_it)
+    assert len({(cookie.digest, cookie.account) for _ in range(3)}) == 1
+    assert hashed == [text.encode()]
+
+
 @pytest.mark.parametrize("other", ["a=1", "a=1; b=3", "b=2; a=1", "a=1; b=2; c="])
 def test_cookies_that_differ_at_all_have_other_digests(other: str) -> None:
     assert parse_cookie(other).digest != parse_cookie("a=1; b=2").digest
@@ -86,6 +101,7 @@ def test_without_a_user_id_the_account_is_the_digest(text: str) -> None:
 
 def test_cookies_are_equal_when_their_pairs_are() -> None:
     one, same, other = parse_cookie("a=1;b=2"), parse_cookie("a=1; b=2"), parse_cookie("a=1")
+    assert one.digest  # kept in the one and not in the same: they are equal all the same
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
@@ -135,6 +151,21 @@ def test_nothing_but_parts_without_a_name_is_no_cookie(text: str) -> None:
 def test_control_characters_are_refused_wherever_they_are(text: str, char: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds a control character"):
         parse_cookie(text.format(char))
+
+
+def test_control_characters_are_those_that_unicode_calls_so() -> None:
+    whole = [char for char in map(chr, range(sys.maxunicode + 1)) if category(char) != "Cs"]
+    assert {char for char in whole if is_refused(f"a=b{char}c")} == {
+        char for char in whole if category(char) == "Cc"
+    }
+
+
+def is_refused(text: str) -> bool:
+    try:
+        parse_cookie(text)
+    except Invalid:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("char", [" ", "~", "\u00a0", "ÿ"])
@@ -198,7 +229,8 @@ def test_a_refusal_shows_nothing_of_the_cookie(number: int) -> None:
 
 
 def test_a_cookie_shows_nothing_of_its_values() -> None:
-    cookie = parse_cookie(f"a=1; b={SECRET}")
+    cookie = parse_cookie(f"a=1; SPC_U={SECRET}")
+    assert cookie.account == SECRET  # which is kept in it
     for shown in (repr(cookie), str(cookie), f"{cookie}", f"{[cookie]}", pprint.pformat(cookie)):
         assert SECRET not in shown
         assert "Cookie" in shown

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import pprint
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,7 +155,21 @@ def test_a_write_that_fails_keeps_the_old_record_and_leaks_nothing(
 
 
 def test_a_record_holds_its_parsed_cookie() -> None:
-    assert record(cookie_text="a=1; b=2").cookie.get("b") == "2"
+    stored = record(cookie_text="a=1; b=2")
+    assert stored.cookie.get("b") == "2"
+    assert stored.cookie is stored.cookie
+
+
+def test_the_parsed_cookie_goes_with_its_record(memory: RecordMemory) -> None:
+    """And is neither kept with it elsewhere, nor what tells it from another one."""
+    stored = record()
+    text = stored.model_dump_json()
+    cookie = weakref.ref(stored.cookie)
+    assert stored == record()
+    assert stored.model_dump_json() == text
+    memory.write(stored)
+    del stored
+    assert cookie() is None
 
 
 def test_a_record_cannot_be_changed() -> None:
@@ -164,6 +179,7 @@ def test_a_record_cannot_be_changed() -> None:
 
 def test_a_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
     stored = record()
+    assert stored.cookie.get("SPC_EC") == SECRET  # it is parsed by now
     for shown in (repr(stored), str(stored), f"{stored}", f"{[stored]}", pprint.pformat(stored)):
         assert SECRET not in shown
         assert "Shop" in shown
