@@ -48,12 +48,13 @@ DISPOSE_PATIENCE = 2.0
 class Place:
     """Where a piece of work is done: which cookie's context, and which of its tabs.
 
-    `open_tab` makes a new tab ready for work, once for all the work it will see. `at_once` pieces
-    of work may use the tab at the same time.
+    `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a new tab
+    ready for work, once for all the work it will see. `at_once` pieces of work may use the tab at
+    the same time.
     """
 
     key: str
-    cookies: Sequence[CookieParam] = field(repr=False)
+    cookies: Callable[[], Sequence[CookieParam]] = field(repr=False)
     tab: str
     open_tab: Callable[[Page], Awaitable[None]]
     at_once: int = 1
@@ -132,7 +133,8 @@ class Contexts:
             if warm.context is None:
                 async with self._starts:
                     with self._spoiling(warm):
-                        warm.context = await BrowserContext.create(self._connection, place.cookies)
+                        cookies = place.cookies()
+                        warm.context = await BrowserContext.create(self._connection, cookies)
             return warm.context
 
     async def _page(self, warm: _Warm, tab: _Tab, place: Place) -> Page | None:

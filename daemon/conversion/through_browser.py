@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Literal, TypeVar
 
 import trio
@@ -173,4 +174,4 @@ def _place(
         with opening():
             await portal.open_links_page(page, market)
 
-    return Place(cookie.digest, jar(market, cookie), tab, open_tab, at_once)
+    return Place(cookie.digest, partial(jar, market, cookie), tab, open_tab, at_once)

@@ -31,7 +31,7 @@ def place(
     at_once: int = 1,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
 ) -> Place:
-    return Place(key, [CookieParam(name="n", value=key)], tab, open_tab, at_once)
+    return Place(key, lambda: [CookieParam(name="n", value=key)], tab, open_tab, at_once)
 
 
 class Job:

@@ -44,7 +44,7 @@ async def nothing(_: object) -> None:
 
 
 def place(key: str = "a") -> Place:
-    return Place(key, [], "tab", nothing)
+    return Place(key, list, "tab", nothing)
 
 
 def look(browser: Browser) -> BrowserStatus:

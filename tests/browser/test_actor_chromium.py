@@ -66,7 +66,10 @@ def place(site: Any, key: str = "a") -> Place:
     async def open_tab(page: Page) -> None:
         await page.goto(site.url())
 
-    return Place(key, [CookieParam(name="key", value=key, url=site.url())], "tab", open_tab)
+    def cookies() -> list[CookieParam]:
+        return [CookieParam(name="key", value=key, url=site.url())]
+
+    return Place(key, cookies, "tab", open_tab)
 
 
 async def cookie(page: Page) -> object:

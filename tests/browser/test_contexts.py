@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from daemon.browser.contexts import (
     DISPOSE_PATIENCE,
     STARTS_AT_ONCE,
     Contexts,
+    Place,
 )
 from daemon.browser.errors import Disconnected, SessionGone
 from daemon.browser.page import CookieParam
@@ -28,6 +30,26 @@ async def test_a_tab_is_opened_once_and_used_again(
     assert first is second
     assert first.opened == 1
     assert first.context.cookies == [CookieParam(name="n", value="a")]
+
+
+async def test_cookies_are_laid_out_once_for_each_context(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
+    laid_out: list[str] = []
+
+    def where(tab: str) -> Place:
+        def cookies() -> list[CookieParam]:
+            laid_out.append(tab)
+            return []
+
+        return replace(place(tab=tab), cookies=cookies)
+
+    pages = [await desk.do(where(tab)) for tab in ("links", "products", "links")]
+    assert laid_out == ["links"]
+    job = await desk.begin(where("links"))
+    await finish(job, SessionGone("it crashed"))
+    assert await desk.do(where("products")) not in pages
+    assert laid_out == ["links", "products"]
 
 
 async def test_the_work_s_value_is_returned(contexts: Contexts, autojump_clock: MockClock) -> None:

@@ -50,7 +50,7 @@ async def nothing(_: object) -> None:
     pass
 
 
-PLACE = Place("key", [], "tab", nothing)
+PLACE = Place("key", list, "tab", nothing)
 
 
 class Life:

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from daemon.browser.contexts import Place
 from daemon.browser.errors import NavigationFailed
+from daemon.conversion import through_browser
 from daemon.conversion.desk import PRODUCT_PATIENCE
 from daemon.conversion.sources import READ_WITHIN
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
@@ -92,6 +93,28 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     with pytest.raises(HumanCheck):
         await links.create(COOKIE, [Product(7, 1)], (), wanted)
     assert browser.page.told == told
+
+
+async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    laid_out: list[str] = []
+    monkeypatch.setattr(through_browser, "jar", lambda *_: laid_out.append("jar"))
+    places: list[Place] = []
+
+    class Warm:
+        async def use(self, place: Place, _job: object) -> None:
+            places.append(place)
+
+    browser: Any = Warm()
+    links = BrowserLinks(browser, market("vn"), method="form")
+    await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
+    products = BrowserProducts(browser, market("vn"), method="fetch", default_cap=1)
+    await products.read(COOKIE, Product(7, 1))
+    assert laid_out == []
+    for place in places:
+        place.cookies()
+    assert laid_out == ["jar", "jar"]
 
 
 @pytest.mark.parametrize("method", ["fetch", "page"])

@@ -57,9 +57,12 @@ def test_who_opens_a_tab_leaves(
     async def open_tab(page: Page) -> None:
         await page.evaluate("() => 1")
 
+    def cookies() -> list[CookieParam]:
+        return [CookieParam(name="n", value="v")]
+
     async def scenario(strike: Strike, here: tuple[Contexts, Machine]) -> None:
         contexts, machine = here
-        place = Place(str(next(numbers)), [CookieParam(name="n", value="v")], "tab", open_tab)
+        place = Place(str(next(numbers)), cookies, "tab", open_tab)
         async with trio.open_nursery() as others:
             for _ in range(company):
                 others.start_soon(contexts.use, place, job)

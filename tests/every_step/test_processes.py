@@ -139,7 +139,7 @@ def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) ->
         generation = Generation(settings)
         async with trio.open_nursery() as nursery:
             await nursery.start(generation.run)
-            assert await generation.use(Place("key", (), "tab", nothing_to_do), look) == 7
+            assert await generation.use(Place("key", tuple, "tab", nothing_to_do), look) == 7
             generation.retire()
 
     assert strike_real(body, stride=23) > 50
