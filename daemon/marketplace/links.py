@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
-from daemon.marketplace.markets import Market, covers, host_and_port, is_plain_host
+from daemon.marketplace.markets import Market, covers, is_plain_host, own_host_and_port
 
 # Longer than any product link seen, with its slug percent-encoded from a three-byte alphabet.
 MAX_LINK = 4096
@@ -137,7 +137,8 @@ def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | N
     if isinstance(address, NotALink):
         return address
     here = (address.host, address.port)
-    short_origin = next((url for url in market.short_urls if host_and_port(url) == here), None)
+    short_urls = (url for url in market.short_urls if own_host_and_port(url) == here)
+    short_origin = next(short_urls, None)
     of_shop = covers(market.shop_url, *here)
     if not of_shop and short_origin is None:
         return NotALink("its host is none of this market's")
@@ -147,7 +148,7 @@ def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | N
     if inner is not None and wrappers_left:
         return _find(inner, market, wrappers_left - 1)
     if short_origin is not None:
-        both = host_and_port(market.shop_url) == here
+        both = own_host_and_port(market.shop_url) == here
         return _on_short_host(address, short_origin, also_shop=both)
     return _Place(address, market.shop_url, code=None)
 

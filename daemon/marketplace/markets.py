@@ -15,6 +15,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 # A host name in the letters the DNS knows. `xn--` labels are refused by `is_plain_host`: no market
@@ -124,16 +125,23 @@ def covers(origin_url: str, host: str, port: int | None) -> bool:
     A sub-domain is what ends with a dot and the whole host: `evil-shopee.vn` is none of
     `shopee.vn`. An address in digits has no sub-domains.
     """
-    own, own_port = host_and_port(origin_url)
+    own, own_port = own_host_and_port(origin_url)
     if port != own_port:
         return False
-    return host == own or (not _is_ip(own) and host.endswith(f".{own}"))
+    return host == own or (host.endswith(f".{own}") and not _is_ip(own))
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:
     """The host of a well-formed URL, and its port when one is written out."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port
+
+
+@lru_cache(maxsize=64)
+def own_host_and_port(origin_url: str) -> tuple[str, int | None]:
+    """The same of a market's own origin: there are few, and each link is held against all of them.
+    For no other URL, since it is kept."""
+    return host_and_port(origin_url)
 
 
 def _is_ip(host: str) -> bool:
