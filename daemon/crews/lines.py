@@ -264,7 +264,8 @@ class Lines:
 
     async def kickoff(self, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
         """See `Executor.kickoff`."""
-        if (earlier := await self._created_by(caller, key)) is not None:
+        straight = self._goes_straight_in(caller.crew, kickoff)
+        if not straight and (earlier := await self._created_by(caller, key)) is not None:
             return earlier
         crew = self._catalog.crew(caller.crew)
         missing = crew.missing(kickoff.inputs)
@@ -328,18 +329,29 @@ class Lines:
 
     # Work
 
+    def _goes_straight_in(self, crew: str, kickoff: Kickoff) -> bool:
+        """Nothing is in its way to the journal, which looks up there what its key stands for: to
+        ask before could be a second wait for the disk. What is to be refused, or to wait, is asked
+        for first: it may not be new."""
+        found = self._catalog.crews.get(crew)
+        if found is None or found.missing(kickoff.inputs):
+            return False
+        return self._lines[crew].door.value > 0
+
     async def _enter(
         self, line: Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None
     ) -> str:
         """Put a new execution into the journal, then into its line. Closes the door behind it."""
         try:
-            self._catalog.crew(line.crew.name)  # it may be another catalog by now
-            if line.full and (earlier := await self._created_by(caller, key)) is not None:
-                return earlier  # by the one that took the last place just now
+            crew = line.crew.name
+            no_way = line.full or crew not in self._catalog.crews  # it may be another one by now
+            if no_way and (earlier := await self._created_by(caller, key)) is not None:
+                return earlier  # by the one that took the last place just now, say
+            self._catalog.crew(crew)
             line.check_room()
             new = NewExecution(
                 id=str(uuid4()),
-                crew=line.crew.name,
+                crew=crew,
                 owner=caller.user,
                 created_at=self._workplace.wall(),
                 inputs=kickoff.inputs,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from pydantic import JsonValue
+from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import Caller, Input
-from daemon.errors import Unavailable, Unprocessable
+from daemon.crews.catalog import Catalog
+from daemon.crews.crew import BrokenCrew, Caller, Input
+from daemon.crews.lines import Lines
+from daemon.crews.workplace import Workplace
+from daemon.errors import Refused, Unavailable, Unprocessable
 from daemon.journal.model import State
 
 if TYPE_CHECKING:
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 WAITS = ("started", "call gate", "hear", "result ok")
 BODY: JsonValue = {"inputs": {"x": 1}}
+BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))
+HANG = 20.0  # seconds; what takes that long hangs
 
 
 async def test_the_same_again_is_the_same_execution(house: House) -> None:
@@ -70,6 +76,77 @@ async def test_the_same_again_needs_no_room_in_the_queue(
     with pytest.raises(Unavailable):
         await house.kickoff(key="other", body=BODY)
     assert await house.kickoff(*WAITS, key="k", body=BODY) == first
+
+
+async def test_a_kickoff_that_nothing_stands_in_the_way_of_is_one_visit_to_the_journal(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows there what the key stands for, and each visit may be a wait for the disk."""
+    asked: list[object] = []
+    monkeypatch.setattr(house.journal, "created_by", lambda *which: asked.append(which))
+    first = await house.kickoff(*WAITS, key="k", body=BODY)
+    assert await house.kickoff(*WAITS, key="k", body=BODY) == first
+    assert asked == []
+
+
+@pytest.mark.parametrize("now", ["broken", "gone", "wants more"])
+async def test_the_same_again_needs_no_crew_that_would_take_it(
+    open_house: OpenHouse, crew: MakeCrew, now: str
+) -> None:
+    house = await open_house(crew())
+    first = await house.kickoff(key="k", body=BODY)
+    catalogs = {
+        "broken": BROKEN,
+        "gone": Catalog({}),
+        "wants more": Catalog({"c": crew(inputs=(Input("topic"),))}),
+    }
+    await house.executor.take(catalogs[now])
+    with pytest.raises(Refused):
+        await house.kickoff(key="other", body=BODY)
+    with pytest.raises(Unprocessable, match="Idempotency-Key"):
+        await house.kickoff(key="k", body={"inputs": {"x": 2}})
+    assert await house.kickoff(key="k", body=BODY) == first
+
+
+async def test_the_same_again_on_its_way_in_as_its_crew_breaks(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await house.kickoff(key="k", body=BODY)
+    enter, may_enter, ids = Lines._enter, trio.Event(), list[str]()
+
+    async def enter_late(*arguments: Any) -> str:
+        await may_enter.wait()
+        return await enter(*arguments)
+
+    async def kick_off() -> None:
+        ids.append(await house.kickoff(key="k", body=BODY))
+
+    monkeypatch.setattr(Lines, "_enter", enter_late)
+    async with trio.open_nursery() as clients:
+        clients.start_soon(kick_off)
+        await wait_all_tasks_blocked()
+        clients.start_soon(house.executor.take, BROKEN)
+        await wait_all_tasks_blocked()
+        may_enter.set()
+    assert ids == [first]
+
+
+async def test_the_same_again_does_not_wait_for_those_at_the_door(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart the line may be taken up for a while, and just then clients ask again."""
+    first = await house.kickoff(key="k", body=BODY)
+
+    async def enter_never(*_: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Workplace, "enter", enter_never)
+    async with trio.open_nursery() as clients:
+        clients.start_soon(house.kickoff)
+        await wait_all_tasks_blocked()
+        with trio.fail_after(HANG):
+            assert await house.kickoff(key="k", body=BODY) == first
+        clients.cancel_scope.cancel()
 
 
 async def test_another_body_is_refused_and_nothing_is_created(house: House) -> None:
