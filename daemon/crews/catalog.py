@@ -4,10 +4,10 @@ The problem: what a crew needs to run is mostly not in the configuration: a prog
 with CrewAI in it, a project's files, an address that nobody else has. If that is looked at when the
 first kickoff comes, its client hears of the operator's mistake.
 
-The choice: all of it is looked at once, at the start (and by `check-config`), with the rights of
-whoever looks, which for the daemon are those its workers will have. A crew with a fault is kept as
-a `BrokenCrew` that says what is wrong; it takes nothing from the others. Where two crews want the
-same name, address or place at `/`, the one further up in the file has it.
+The choice: all of it is looked at once, at the start, at each reload, and by `check-config`, with
+the rights of whoever looks, which for the daemon are those its workers will have. A crew with a
+fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others. Where two
+crews want the same name, address or place at `/`, the one further up in the file has it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
 
 ADAPTER: Final = Path(__file__).with_name("crewai_adapter.py")
-# Seconds until a client may ask again for a broken crew: mending it takes a person, and a restart.
+# Seconds until a client may ask again for a broken crew: mending it takes a person, who then reloads
+# the daemon.
 RETRY_BROKEN: Final = 60
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on

@@ -142,8 +142,9 @@ class Lines:
                 run.leave_off()
 
     def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
-        """What becomes of executions whose crew cannot run: those that wait, and those that it runs
-        again, wait for a start at which a broken one is mended."""
+        """What becomes of executions whose crew cannot run. If it is broken, those that wait, and
+        interrupted ones that it runs again, stay until a start or a reload finds it mended; other
+        interrupted ones end. If it is gone, all end."""
         is_gone = self._catalog.is_gone(crew)
         begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
