@@ -59,7 +59,7 @@ QUEUE = 256
 """Kickoffs, stops and resumes that may wait, over all crews."""
 AT_ONCE = 512
 """Questions worked on at a time; no address serves more connections than that. Each may wait for
-the disk, or at a crew's door, and must not be what another crew's kickoff waits for."""
+the disk, or for the way into a crew's line, and no kickoff of another crew may wait for that."""
 
 
 class Executor:

@@ -21,7 +21,7 @@ class Line:
     crew: Crew
     waiting: dict[str, None] = field(default_factory=dict)
     running: dict[str, Run] = field(default_factory=dict)
-    door: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
+    way_in: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
     """Held from the look for room to the entry, so that the line has the order of the journal."""
     held: bool = False
     """Nothing more is started: its crew was broken, or taken out, by a reload."""

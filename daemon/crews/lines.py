@@ -123,7 +123,7 @@ class Lines:
             line = self._lines.get(name)
             if line is None:
                 line = self._lines[name] = Line(crew)
-                line.door.acquire_nowait()  # a kickoff comes after what has waited
+                line.way_in.acquire_nowait()  # a kickoff comes after what has waited
                 self._errands.start_soon(self._take_up_mended, line)
             line.crew, line.held = crew, False
             self._start_more(line)
@@ -191,7 +191,7 @@ class Lines:
     async def _take_up(
         self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
     ) -> None:
-        async with line.door:
+        async with line.way_in:
             task_status.started()
             for execution in executions:
                 if execution.state is not State.PENDING and not await self._again(
@@ -202,7 +202,8 @@ class Lines:
                 self._start_more(line)
 
     async def _take_up_mended(self, line: Line) -> None:
-        """Go on with what has waited for this crew since before it had a line. Closes its door."""
+        """Go on with what has waited for this crew since before it had a line. The way in is held
+        already, and let go of at the end."""
         try:
             await self._are_put_back(line.crew.name)
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
@@ -214,10 +215,10 @@ class Lines:
                     line.waiting[execution.id] = None
             self._start_more(line)
         finally:
-            line.door.release()
+            line.way_in.release()
 
     async def _close(self, line: Line) -> None:
-        async with line.door:
+        async with line.way_in:
             if line.crew.name in self._catalog.crews:
                 return  # put back, by a reload that came while this one waited
             line.held = True
@@ -228,9 +229,9 @@ class Lines:
         self._drop_if_over(line)
 
     def _drop_if_over(self, line: Line) -> None:
-        """Let go of the line of a crew that is gone, when nobody is in it, or at its door: who is,
-        would else be in a line that nobody knows should the crew be put back."""
-        over = not line.running and not line.waiting and line.door.value
+        """Let go of the line of a crew that is gone, when nobody is in it, or on the way in: who
+        is would else be in a line that nobody knows should the crew be put back."""
+        over = not line.running and not line.waiting and line.way_in.value
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
 
@@ -276,7 +277,7 @@ class Lines:
                 details={"missing_inputs": list(missing)},
             )
         line = self._lines[crew.name]
-        await line.door.acquire()
+        await line.way_in.acquire()
         # What is in the journal has to be in the line: who gives up here takes nothing back. Not a
         # shield: behind it, a journal that is being restarted would be waited for for ever.
         entering = Request[Lines, str](
@@ -342,7 +343,8 @@ class Lines:
     async def _enter(
         self, line: Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None
     ) -> str:
-        """Put a new execution into the journal, then into its line. Closes the door behind it."""
+        """Put a new execution into the journal, then into its line. The way in is held already, and
+        let go of at the end."""
         try:
             crew = line.crew.name
             no_way = line.full or crew not in self._catalog.crews  # it may be another one by now
@@ -361,12 +363,12 @@ class Lines:
             )
             return await self._enter_new(line, new, key)
         finally:
-            line.door.release()
+            line.way_in.release()
             self._drop_if_over(line)
 
     async def _enter_new(self, line: Line, new: NewExecution, key: IdempotencyKey | None) -> str:
-        # Its turn is now, or nobody's who is not in the line: the door is ours. One write for both,
-        # for each of them is a wait for the disk.
+        # Its turn is now, or nobody's who is not in the line: the way in is ours. One write for
+        # both, for each of them is a wait for the disk.
         turn = None if line.waiting else self._turn(line)
         entry = None if turn is None else begun(about(new), new.created_at)
         try:
@@ -397,7 +399,7 @@ class Lines:
         with trio.move_on_after(TO_END) as patience:
             await self._are_put_back(crew)
             if (line := self._lines.get(crew)) is not None:
-                async with line.door:
+                async with line.way_in:
                     pass
         if patience.cancelled_caught:
             raise Unavailable(
