@@ -29,8 +29,8 @@ from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
 
 ADAPTER: Final = Path(__file__).with_name("crewai_adapter.py")
-# Seconds until a client may ask again for a broken crew: mending it takes a person, who then reloads
-# the daemon.
+# Seconds until a client may ask again for a broken crew: mending it takes a person, who then
+# reloads the daemon.
 RETRY_BROKEN: Final = 60
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on

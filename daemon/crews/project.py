@@ -44,11 +44,11 @@ MOST_PARTS: Final = 64  # of a key of pyproject.toml
 
 Parse = Callable[[str], object]
 
-# What the crew itself will read, where it is there. Of a folder, also what is in it.
 # Names with dots between. Possessive, and no name begins after a backslash, since each place is
 # tried as a beginning.
 _NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOO_DEEP = re.compile(rf"(?<![\w\\-])(?:{_NAME}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
+# What the crew itself will read, where it is there. Of a folder, also what is in it.
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
 
