@@ -80,11 +80,10 @@ class SecondStep:
 
 @dataclass(frozen=True)
 class Session:
-    """A session token that is good. `expires` is in Unix seconds."""
+    """What a session token says that is good."""
 
     jti: str
     epoch: str
-    expires: int
 
 
 @dataclass
@@ -162,7 +161,7 @@ class Doorkeeper:
         claims = self._tokens.read(token, "session", now=self._wall_clock())
         if not self._saved.admits(jti=claims.jti, epoch=claims.epoch):
             raise refusal("session")
-        return Session(claims.jti, claims.epoch, claims.exp)
+        return Session(claims.jti, claims.epoch)
 
     async def second_factor_enabled(self) -> bool:
         return self._saved.second_factor is not None

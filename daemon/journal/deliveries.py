@@ -112,7 +112,7 @@ def due(
     # an entry of the index, and no row.
     rows = connection.execute(
         f"""
-        SELECT deliveries.number AS delivery, id, crew, attempts, next_at, last_error, body,
+        SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
                kind, url, webhooks.events, credential
         FROM first_deliveries AS first INDEXED BY first_deliveries_due
         CROSS JOIN deliveries ON deliveries.number = first.delivery
@@ -271,7 +271,6 @@ def _delivery(row: sqlite3.Row, seal: Seal) -> Delivery:
         body=row["body"],
         attempts=row["attempts"],
         next_at=moment(row["next_at"]),
-        last_error=row["last_error"],
     )
 
 

@@ -74,7 +74,7 @@ _MOMENTS: Final = ("started_at", "finished_at")
 # The columns of a `Summary`.
 _SUMMARY: Final = (
     "sequence, id, crew, owner, status, error, current_task, completed_tasks, total_tasks, "
-    "created_at, started_at, finished_at, last_event"
+    "created_at, started_at, finished_at"
 )
 
 _Columns = dict[str, str | int | None]
@@ -217,7 +217,6 @@ def read(
         webhooks=deliveries.targets_in_force(connection, seal, row["sequence"], execution_id),
         result=row["result"],
         result_json=decode(row["result_json"]),
-        token_usage=cast("dict[str, JsonValue] | None", decode(row["token_usage"])),
         tasks=tuple(_task(task["record"]) for task in tasks),
         last_step=decode(row["last_step"]),
     )
@@ -373,7 +372,6 @@ def _summary_fields(row: sqlite3.Row) -> dict[str, Any]:
         "started_at": optional_moment(row["started_at"]),
         "finished_at": optional_moment(row["finished_at"]),
         "sequence": row["sequence"],
-        "last_event": row["last_event"],
     }
 
 

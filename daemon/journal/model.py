@@ -121,8 +121,6 @@ class Summary:
     finished_at: datetime | None
     sequence: int
     """Its place in the order of creation, over all crews; never used twice."""
-    last_event: int
-    """The number of its newest event, 0 when it has none."""
 
     @property
     def state(self) -> State:
@@ -139,7 +137,6 @@ class Execution(Summary):
     webhooks: tuple[WebhookTarget, ...] = field(repr=False)
     result: str | None = field(repr=False)
     result_json: JsonValue = field(repr=False)
-    token_usage: dict[str, JsonValue] | None
     tasks: tuple[TaskRecord, ...] = field(repr=False)
     """The completed ones, in the order of their completion."""
     last_step: JsonValue = field(repr=False)
@@ -199,10 +196,7 @@ class NewDelivery:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A webhook call that is still to be made.
-
-    `attempts` counts the failed ones, `last_error` is why the latest failed.
-    """
+    """A webhook call that is still to be made. `attempts` counts the failed ones."""
 
     id: int
     execution_id: str
@@ -211,7 +205,6 @@ class Delivery:
     body: bytes = field(repr=False)
     attempts: int
     next_at: datetime
-    last_error: str | None
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
         assert execution is not None
         made = execution.status is Status.RUNNING
         due = await journal.due_deliveries(given.created_at, 100)
-        assert execution.completed_tasks == execution.last_event == made
+        assert execution.completed_tasks == made
         assert len(await journal.events(given.id, after=0, limit=10)) == made
         assert [call.body for call in due].count(given.id.encode()) == made
         seen.add((made, scope.cancelled_caught))

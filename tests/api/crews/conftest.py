@@ -238,13 +238,11 @@ def execution(**different: Any) -> Execution:
         "started_at": begun,
         "finished_at": ended,
         "sequence": 1,
-        "last_event": 0,
         "inputs": {},
         "meta": None,
         "webhooks": (),
         "result": None,
         "result_json": None,
-        "token_usage": None,
         "tasks": (),
         "last_step": None,
     }

@@ -303,13 +303,11 @@ def test_what_calls_say_of_an_execution() -> None:
         started_at=None,
         finished_at=None,
         sequence=1,
-        last_event=0,
         inputs={},
         meta={"m": 1},
         webhooks=(STEP,),
         result=None,
         result_json=None,
-        token_usage=None,
         tasks=(),
         last_step=None,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -180,6 +181,7 @@ async def receiver(open_receiver: Callable[..., Awaitable[Receiver]]) -> Receive
 class Desk:
     """A journal on disk, and the webhooks part over it."""
 
+    path: Path
     journal: Journal
     nursery: trio.Nursery
     _began: float = field(default_factory=trio.current_time)
@@ -221,6 +223,12 @@ class Desk:
             pass
         return found
 
+    def last_error(self) -> str:
+        """Why the one call that waits failed."""
+        with closing(sqlite3.connect(self.path)) as other_program:
+            (why,) = other_program.execute("SELECT last_error FROM deliveries").fetchone()
+        return str(why)
+
     async def done(self) -> None:
         await self.until(lambda waiting: not waiting)
 
@@ -247,6 +255,7 @@ class Desk:
 async def desk(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
     kept = Retention(age=timedelta(days=30), count=1000)
-    journal = Journal(tmp_path / "journal.db", key=SecretBytes(b"k" * 32), retention=kept)
+    path = tmp_path / "journal.db"
+    journal = Journal(path, key=SecretBytes(b"k" * 32), retention=kept)
     await nursery.start(journal.run)
-    return Desk(journal, nursery)
+    return Desk(path, journal, nursery)
