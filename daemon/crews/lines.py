@@ -456,4 +456,4 @@ class Lines:
 def _give_back(turn: ComingUp | None) -> None:
     """Nobody has made use of it."""
     if turn is not None:
-        turn.is_up()
+        turn.up()

@@ -227,7 +227,7 @@ class Run:
                 self._kicked_off = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
-            self._coming_up.is_up()
+            self._coming_up.up()
         finally:
             self.ended.set()
 
@@ -312,7 +312,7 @@ class Run:
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
-            self._coming_up.is_started(worker.activity)
+            self._coming_up.started(worker.activity)
             self._workplace.has_waited(self._crew.name, self._kicked_off)
             self._stage, self._held_up = self._talk, False
             self._talk.deadline, self._start.deadline = deadline, inf
@@ -353,7 +353,7 @@ class Run:
             self._hands = hands
             try:
                 async for message in worker.messages:
-                    self._coming_up.is_up()
+                    self._coming_up.up()
                     await self._take([message, *worker.at_hand(MOST_TOGETHER - 1)], worker)
             finally:
                 self._hands = None  # before the nursery closes: it takes nobody from then on

@@ -62,7 +62,7 @@ class Starts:
 
     def begin(self, crew: str) -> ComingUp:
         """One of that crew comes up, from now on until it is said to be up."""
-        one = ComingUp(crew, self._is_up)
+        one = ComingUp(crew, self._note_up)
         self._coming.append(one)
         if len(self._coming) >= MOST:
             self._full.set()
@@ -77,9 +77,9 @@ class Starts:
             await trio.sleep(LOOK_EVERY)
             for one in list(self._coming):
                 if one.takes_its_time():
-                    one.is_up()
+                    one.up()
 
-    def _is_up(self, one: ComingUp) -> None:
+    def _note_up(self, one: ComingUp) -> None:
         if one in self._coming:
             self._coming.remove(one)
             self._make_known()
@@ -88,13 +88,13 @@ class Starts:
 class ComingUp:
     """A worker that comes up. Made by `Starts.begin()`."""
 
-    def __init__(self, crew: str, is_up: Callable[[ComingUp], None]) -> None:
+    def __init__(self, crew: str, note_up: Callable[[ComingUp], None]) -> None:
         self.crew = crew
-        self._is_up = is_up
+        self._note_up = note_up
         self._until = trio.current_time() + SILENCE
         self._processes: Looked | None = None
 
-    def is_started(self, processes: Looked) -> None:
+    def started(self, processes: Looked) -> None:
         """Its program runs, as these."""
         self._processes = processes
 
@@ -104,6 +104,6 @@ class ComingUp:
             return True
         return self._processes is not None and self._processes.is_idle()
 
-    def is_up(self) -> None:
-        """Or has ended: the next may begin. Nothing happens when that is said again."""
-        self._is_up(self)
+    def up(self) -> None:
+        """It has come up, or has ended, so the next may begin. Saying so again does nothing."""
+        self._note_up(self)

@@ -234,7 +234,7 @@ class Journal:
     async def look_at_disk(self) -> None:
         """Somebody else has met a full one. If it is the journal's, that is told."""
         if not await on_thread(has_room, self._path.parent):
-            self._disk.is_full()
+            self._disk.note_full()
 
     async def pause(self, seconds: float) -> None:
         """Wait before another try: so long, or until a disk that was full has room."""
@@ -257,7 +257,7 @@ class Journal:
         try:
             return await self.mailbox.ask(work)
         except DiskFull:
-            self._disk.is_full()
+            self._disk.note_full()
             raise
 
     async def _prune_regularly(self) -> None:
@@ -276,4 +276,4 @@ class Journal:
             await trio.sleep(LOOK_EVERY)
             with suppress(Unavailable):
                 if await self._do(Store.has_room):
-                    self._disk.has_room()
+                    self._disk.note_room()

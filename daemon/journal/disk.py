@@ -61,7 +61,7 @@ class Disk:
         """Wait until it is full."""
         await self._full.wait()
 
-    def is_full(self) -> None:
+    def note_full(self) -> None:
         """A write was refused for it."""
         if not self._full.is_set():
             self._full.set()
@@ -69,7 +69,7 @@ class Disk:
             logger.error(text, self._folder, extra=Event.DISK_FULL())
             self._tell(True)
 
-    def has_room(self) -> None:
+    def note_room(self) -> None:
         """A write was made again, and there is room for more."""
         if self._full.is_set():
             self._full = trio.Event()

@@ -31,7 +31,7 @@ class Herd:
 
     def begin(self, crew: str = "c") -> tuple[ComingUp, Process]:
         one, process = self.starts.begin(crew), Process()
-        one.is_started(process)
+        one.started(process)
         return one, process
 
     def _count(self) -> None:
@@ -63,7 +63,7 @@ async def test_so_many_come_up_and_the_next_when_one_is_up(herd: Herd) -> None:
     (first, _), _ = herd.begin(), herd.begin()
     assert not herd.starts.has_room("c")
     assert herd.known == 0
-    first.is_up()
+    first.up()
     assert herd.starts.has_room("c")
     assert herd.known == 1
 
@@ -73,7 +73,7 @@ async def test_one_of_each_crew_may_always_come_up(herd: Herd) -> None:
     assert herd.starts.has_room("other")
     herd.begin("other")
     assert not herd.starts.has_room("other")
-    first.is_up()  # of three that were coming, which was one too many
+    first.up()  # of three that were coming, which was one too many
     assert not herd.starts.has_room("c")
     assert not herd.starts.has_room("other")
     assert herd.starts.has_room("third")
@@ -82,8 +82,8 @@ async def test_one_of_each_crew_may_always_come_up(herd: Herd) -> None:
 
 async def test_that_one_is_up_counts_once(herd: Herd) -> None:
     (first, _), _ = herd.begin(), herd.begin()
-    first.is_up()
-    first.is_up()
+    first.up()
+    first.up()
     herd.begin()
     assert herd.known == 1
     assert not herd.starts.has_room("c")
@@ -102,7 +102,7 @@ async def test_who_is_idle_is_let_be(herd: Herd, mock_clock: MockClock) -> None:
 async def test_nobody_looks_while_there_is_room(herd: Herd, mock_clock: MockClock) -> None:
     (_, alone), (other, _) = herd.begin(), herd.begin()
     await wait_all_tasks_blocked()
-    other.is_up()
+    other.up()
     await passes(mock_clock, LOOK_EVERY)  # the look that was due may be had
     looks = alone.looks
     await passes(mock_clock, 10 * LOOK_EVERY)
@@ -118,7 +118,7 @@ async def test_they_are_looked_at_when_one_of_too_many_is_up(
     (first, _), (_, idle) = herd.begin(), herd.begin()
     herd.begin("other")
     await passes(mock_clock, LOOK_EVERY)
-    first.is_up()
+    first.up()
     await passes(mock_clock, LOOK_EVERY)
     idle.idle = True
     await passes(mock_clock, LOOK_EVERY)
