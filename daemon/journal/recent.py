@@ -63,7 +63,7 @@ class Recent:
         self._size -= self._sizes.pop(execution_id, 0)
 
     def clear(self) -> None:
-        """Any of them may be."""
+        """Forget all: any of them may be about to be changed."""
         self._kept.clear()
         self._sizes.clear()
         self._size = 0

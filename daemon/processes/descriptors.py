@@ -18,7 +18,7 @@ ENOUGH: Final = 8192
 
 
 def allow_enough() -> None:
-    """From here on, or as many as may be had."""
+    """Raise the limit to `ENOUGH`, or as far as the hard limit lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -146,7 +146,8 @@ def main(descriptors: list[int], wake: int) -> None:
 
 
 def let_go(lifeline: int) -> None:
-    """Of that, of the command's streams and of its folder; of the channel it has, at the start."""
+    """Let go of the lifeline, the command's streams and its folder. The channel was closed when
+    the command had started."""
     os.close(lifeline)
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(CHANNEL):

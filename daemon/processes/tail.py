@@ -85,5 +85,5 @@ class Tails:
                     self.drop(tail)
 
     def close(self) -> None:
-        """Of the pipes, none is closed by this."""
+        """Stop following. The pipes stay open."""
         self._ready.close()
