@@ -113,7 +113,8 @@ def _settings(draft: Draft) -> Settings:
     for name, model in SECTIONS.items():
         given = draft.tables.get(name)
         try:
-            # Defaults are not checked in either case, but here without what would check them.
+            # Without a table all are defaults, which are not checked in either case. To construct
+            # them does not make what a table is checked by (see `Section`).
             sections[name] = model.model_validate(given) if given else model.model_construct()
         except ValidationError as error:
             draft.problems += from_pydantic(error, name, TABLES, draft.name, draft.remedy)

@@ -49,8 +49,8 @@ class Line:
 
     @property
     def _to_be_had(self) -> int:
-        """Places that are free (who waits for one has to come up, and others do at the moment), and
-        those of what has ended, and whose worker has yet to go. Who comes for one takes none in the
-        queue: else a client that asks for one after the other would find it full."""
+        """Places that newcomers get besides those of the queue. They are free, though a worker may
+        have to wait until it can come up; or their execution has ended, and its worker has yet to
+        go. Otherwise a client that kicks off one after the other would find the queue full."""
         busy = sum(not run.is_leaving for run in self.running.values())
         return max(0, self.crew.max_running - busy)

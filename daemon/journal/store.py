@@ -294,8 +294,8 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, with SQLite's errors told in the journal's words; raw where it is shared,
-        since they come again.
+        """The connection, with SQLite's errors told in the journal's words. Raw in a transaction
+        that several share: each of them is then done again by itself, and its error comes again.
         """
         if self._shared:
             yield self._connection
@@ -306,7 +306,8 @@ class Store:
             told = explained(error, self._path)
             if told is None:
                 raise
-            # Of the module's own errors the text repeats the content.
+            # An error without a code is the sqlite3 module's own. Its text repeats what was read,
+            # and a log would show it.
             raise told from (error if hasattr(error, "sqlite_errorcode") else None)
         except (Damaged, NotSealed) as error:
             raise damaged(self._path, str(error)) from error
