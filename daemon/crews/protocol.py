@@ -38,7 +38,7 @@ VERSION: Final = 1
 # every text that has no smaller bound of its own: a task's output, the result.
 MAX_LINE: Final = 1024 * 1024
 # What an execution may come to in all, for each message and each byte is kept on disk.
-MAX_EVENTS: Final = 10_000
+MAX_MESSAGES: Final = 10_000
 MAX_OUTPUT: Final = 16 * 1024 * 1024
 # Calls that wait for their result at the same time: each costs the daemon a task.
 MAX_WAITING_CALLS: Final = 16
@@ -93,7 +93,7 @@ class Started(Message):
     """It runs. `total_tasks` when it knows how many there will be."""
 
     type: Literal["started"] = "started"
-    total_tasks: Annotated[int, Field(ge=0, le=MAX_EVENTS)] | None = None
+    total_tasks: Annotated[int, Field(ge=0, le=MAX_MESSAGES)] | None = None
 
 
 class TaskStarted(Message):
@@ -285,7 +285,7 @@ class Conversation:
     def __init__(self, *, max_output: int = MAX_OUTPUT) -> None:
         self.final: Result | Failed | None = None
         self._left_bytes = self._max_output = max_output
-        self._left_events = MAX_EVENTS
+        self._left_messages = MAX_MESSAGES
         self._started = False
         self._open_tasks: set[str] = set()
         self._all_tasks: set[str] = set()
@@ -299,7 +299,7 @@ class Conversation:
         if isinstance(message, ProtocolFault):
             return message
         self._left_bytes -= len(line)
-        self._left_events -= 1
+        self._left_messages -= 1
         reason = self._too_much() or self._out_of_place(message)
         if reason is not None:
             return ProtocolFault(reason, line)
@@ -317,8 +317,8 @@ class Conversation:
                 raise ValueError(f"no question of the worker's waits for this {answer.type}")
 
     def _too_much(self) -> str | None:
-        if self._left_events < 0:
-            return f"an execution may have {MAX_EVENTS} messages, this is one more"
+        if self._left_messages < 0:
+            return f"an execution may have {MAX_MESSAGES} messages, this is one more"
         if self._left_bytes < 0:
             return f"an execution's messages may have {self._max_output} bytes in all, this is over"
         return None

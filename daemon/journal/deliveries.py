@@ -36,7 +36,7 @@ MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""
 MAX_AUTH: Final = 16 * 1024
 """Bytes of an Authorization header; servers take less."""
-MAX_EVENTS: Final = 256 * 1024
+MAX_WANTED_BYTES: Final = 256 * 1024
 """Bytes of the types of events that a target wants: a hundred of 200 characters of any kind."""
 MAX_TARGETS: Final = 64
 """Targets of an execution that are in force or still waited for."""
@@ -254,7 +254,7 @@ def _add_target(
             in_force,
             target.kind,
             text("webhook url", target.url, MAX_URL),
-            encode("webhook events", list(target.events), limit=MAX_EVENTS),
+            encode("webhook events", list(target.events), limit=MAX_WANTED_BYTES),
             credential,
         ),
     ).lastrowid

@@ -183,7 +183,7 @@ def test_the_bounds_are_the_protocols() -> None:
     assert [getattr(crewai_adapter, name) for name in names] == [
         getattr(protocol, name) for name in names
     ]
-    bounds = (protocol.MAX_EVENTS, protocol.MAX_OUTPUT)
+    bounds = (protocol.MAX_MESSAGES, protocol.MAX_OUTPUT)
     assert all(map(int.__lt__, crewai_adapter.STEPS_UNTIL, crewai_adapter.CALLS_UNTIL))
     assert all(map(int.__lt__, crewai_adapter.CALLS_UNTIL, bounds))
     assert crewai_adapter.NAME <= protocol.MAX_NAME

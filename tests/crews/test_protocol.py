@@ -9,9 +9,9 @@ import pytest
 
 from daemon.crews.protocol import (
     MAX_ERROR,
-    MAX_EVENTS,
     MAX_ID,
     MAX_LINE,
+    MAX_MESSAGES,
     MAX_NAME,
     MAX_TEXT,
     Failed,
@@ -179,8 +179,8 @@ def test_a_text_may_have_its_bound_and_no_more(
 
 
 def test_the_number_of_tasks_has_its_bound() -> None:
-    assert parse(line("started", total_tasks=MAX_EVENTS)) == Started(total_tasks=MAX_EVENTS)
-    assert "`total_tasks`" in fault(line("started", total_tasks=MAX_EVENTS + 1))
+    assert parse(line("started", total_tasks=MAX_MESSAGES)) == Started(total_tasks=MAX_MESSAGES)
+    assert "`total_tasks`" in fault(line("started", total_tasks=MAX_MESSAGES + 1))
 
 
 def test_a_line_may_have_its_bound_and_no_more() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from daemon.crews.protocol import (
-    MAX_EVENTS,
+    MAX_MESSAGES,
     MAX_WAITING_CALLS,
     Conversation,
     Failed,
@@ -185,7 +185,7 @@ def test_an_answer_without_a_question_is_an_error_of_ours() -> None:
 def test_an_execution_has_so_many_messages() -> None:
     conversation = Conversation()
     conversation.hear(STARTED)
-    for _ in range(MAX_EVENTS - 1):
+    for _ in range(MAX_MESSAGES - 1):
         assert not isinstance(conversation.hear(STEP), ProtocolFault)
     assert conversation.hear(STEP) == ProtocolFault(
         "an execution may have 10000 messages, this is one more", STEP

@@ -16,9 +16,9 @@ import daemon
 from daemon.crews.ends import ExitedWithoutResult
 from daemon.crews.protocol import (
     MAX_ERROR,
-    MAX_EVENTS,
     MAX_ID,
     MAX_LINE,
+    MAX_MESSAGES,
     MAX_NAME,
     MAX_TEXT,
     MAX_WAITING_CALLS,
@@ -134,7 +134,7 @@ def test_each_message_is_there_with_its_fields(model: type[Message]) -> None:
 
 
 @pytest.mark.parametrize(
-    "bound", [MAX_LINE, MAX_EVENTS, MAX_ID, MAX_NAME, MAX_TEXT, MAX_ERROR, MAX_WAITING_CALLS]
+    "bound", [MAX_LINE, MAX_MESSAGES, MAX_ID, MAX_NAME, MAX_TEXT, MAX_ERROR, MAX_WAITING_CALLS]
 )
 def test_each_bound_is_there(bound: int) -> None:
     assert re.search(rf"\b{bound:,}\b".replace(",", " "), PAGE)
