@@ -95,16 +95,16 @@ def make_desk(
     pauses: Pauses,
 ) -> Desk:
     """The conversion desk over the sources that are configured."""
-    place = _market(settings)
+    marketplace = _market(settings)
     for pause in pauses.kept:
         tell = notifier.account_was_told if pause.told else notifier.account_changed
         tell(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
-            market=place,
-            links=_link_source(settings, http, place, browser),
-            products=_product_source(settings, http, place, browser),
-            resolver=HttpResolver(http, place),
+            market=marketplace,
+            links=_link_source(settings, http, marketplace, browser),
+            products=_product_source(settings, http, marketplace, browser),
+            resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
             account_changed=notifier.account_changed,
             paused=pauses.kept,
@@ -177,41 +177,43 @@ def _market(settings: Settings) -> Market:
     )
 
 
-def _ports_of(place: Market) -> set[int | None]:
+def _ports_of(marketplace: Market) -> set[int | None]:
     """Those that its pages are at, and the standard ones, where their pictures are."""
-    urls = (place.portal_url, place.shop_url, *place.short_urls)
+    urls = (marketplace.portal_url, marketplace.shop_url, *marketplace.short_urls)
     return {*STANDARD_PORTS, *(host_and_port(url)[1] for url in urls)}
 
 
 def _link_source(
-    settings: Settings, http: PlainHttp, place: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
-        return OpenApiLinks(_open_api(settings, http, place))
-    return BrowserLinks(browser, place, method=settings.marketplace.method)
+        return OpenApiLinks(_open_api(settings, http, marketplace))
+    return BrowserLinks(browser, marketplace, method=settings.marketplace.method)
 
 
 def _product_source(
-    settings: Settings, http: PlainHttp, place: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
         case "open_api":
-            api = _open_api(settings, http, place)
+            api = _open_api(settings, http, marketplace)
             return ApiProducts(partial(api.product, default_cap=default_cap))
         case "third_party":
             estimates = settings.third_party
-            return ApiProducts(ThirdParty(http, place, estimates.url, estimates.fields).product)
+            return ApiProducts(
+                ThirdParty(http, marketplace, estimates.url, estimates.fields).product
+            )
         case "portal" if browser is not None:
             return BrowserProducts(
-                browser, place, method=settings.products.method, default_cap=default_cap
+                browser, marketplace, method=settings.products.method, default_cap=default_cap
             )
         case _:
             return None
 
 
-def _open_api(settings: Settings, http: PlainHttp, place: Market) -> OpenApi:
-    return OpenApi(http, place, settings.open_api.app_id, settings.open_api.secret)
+def _open_api(settings: Settings, http: PlainHttp, marketplace: Market) -> OpenApi:
+    return OpenApi(http, marketplace, settings.open_api.app_id, settings.open_api.secret)
 
 
 def _limits(settings: Settings) -> DeskLimits:
