@@ -19,7 +19,7 @@ import trio
 from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
-from daemon.conversion.line import READS_AT_ONCE, Line, Lines, SubIds
+from daemon.conversion.line import Line, Lines, SubIds
 from daemon.conversion.order import (
     Converted,
     Entry,
@@ -31,7 +31,13 @@ from daemon.conversion.order import (
 )
 from daemon.conversion.pauses import Pause
 from daemon.conversion.sharing import Remembered, Shared
-from daemon.conversion.sources import LinkSource, ProductSource, Resolver, Wanted
+from daemon.conversion.sources import (
+    READS_AT_ONCE,
+    LinkSource,
+    ProductSource,
+    Resolver,
+    Wanted,
+)
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode

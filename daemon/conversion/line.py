@@ -28,7 +28,7 @@ from typing import TypeVar
 import trio
 
 from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
-from daemon.conversion.sources import Wanted
+from daemon.conversion.sources import READS_AT_ONCE, Wanted
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
@@ -50,9 +50,6 @@ of the refusal."""
 LEAST_TIME = 0.5
 """Seconds that whoever waits for a link still has to have when its submit begins. A portal that is
 well answers within it."""
-
-READS_AT_ONCE = 3
-"""Products read at the same time for an account: about as many as its owner would have open."""
 
 
 TicketKey = tuple[str | None, SubIds, Product]

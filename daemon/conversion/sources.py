@@ -14,6 +14,9 @@ from daemon.marketplace.links import Product, Short
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
 
+READS_AT_ONCE = 3
+"""Products read at the same time for an account: about as many as its owner would have open."""
+
 Wanted = Callable[[], None]
 """Asked before anything goes upstream, which may be long after the work has begun: the browser may
 have been starting. Raises what has come in the way since, `HumanCheck` for an account that was

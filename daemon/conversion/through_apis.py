@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from daemon.conversion.line import READS_AT_ONCE
-from daemon.conversion.sources import Wanted
+from daemon.conversion.sources import READS_AT_ONCE, Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import NotThere

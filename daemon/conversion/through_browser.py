@@ -14,8 +14,7 @@ from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from daemon.browser.page import Page
-from daemon.conversion.line import READS_AT_ONCE
-from daemon.conversion.sources import READ_WITHIN, Wanted
+from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, Wanted
 from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row

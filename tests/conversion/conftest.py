@@ -15,10 +15,9 @@ import pytest
 import trio
 
 from daemon.conversion.desk import Desk, DeskSetup
-from daemon.conversion.line import READS_AT_ONCE
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
-from daemon.conversion.sources import READ_WITHIN, Wanted
+from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, Wanted
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode

@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from daemon.conversion.account import Account, Standing
-from daemon.conversion.line import READS_AT_ONCE, Line
+from daemon.conversion.line import Line
+from daemon.conversion.sources import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
