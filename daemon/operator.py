@@ -139,7 +139,7 @@ class Operator:
         executor: Executor,
         url: str,
         crew_urls: Mapping[str, str],
-        cookie_kept: Callable[[], bool] = lambda: False,
+        cookie_kept: Callable[[], bool],
     ) -> None:
         """`url` is the daemon's main address; `crew_urls` are those that crews have of their own,
         by name. `cookie_kept` tells whether somebody keeps the stored cookie over a restart.
@@ -233,20 +233,22 @@ class Operator:
         )
 
     def _crew_reports(self) -> list[CrewReport]:
+        catalog, loads = self._executor.catalog, self._executor.load()
         return [
-            *(
-                self._crew_report(c.name, "ready", c.users)
-                for c in self._executor.catalog.crews.values()
-            ),
-            *(self._crew_report(c.name, "broken", c.users) for c in self._executor.catalog.broken),
+            *(self._crew_report(c.name, "ready", c.users, loads) for c in catalog.crews.values()),
+            *(self._crew_report(c.name, "broken", c.users, loads) for c in catalog.broken),
         ]
 
     def _crew_report(
-        self, name: str | None, state: Literal["ready", "broken"], users: Sequence[str]
+        self,
+        name: str | None,
+        state: Literal["ready", "broken"],
+        users: Sequence[str],
+        loads: Mapping[str, CrewLoad],
     ) -> CrewReport:
         # nobody can call the nameless
         address = None if name is None else f"{self._url}/crews/{name}"
-        load = self._executor.load().get(name or "", CrewLoad(running=0, waiting=0))
+        load = loads.get(name or "", CrewLoad())
         return CrewReport(
             name=name,
             state=state,

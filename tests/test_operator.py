@@ -109,6 +109,7 @@ class Parts:
             ),
             url="http://127.0.0.1:8787",
             crew_urls={"mail": "http://127.0.0.1:9000"},
+            cookie_kept=lambda: False,
         )
 
     def _snapshot(self) -> list[ChildSnapshot]:

@@ -72,8 +72,8 @@ class CrewLoad:
     """How many executions of a crew run, or have ended and their worker has yet to go; and how many
     wait for their turn."""
 
-    running: int
-    waiting: int
+    running: int = 0
+    waiting: int = 0
 
 
 class Lines:

@@ -6,7 +6,6 @@ dashboard as by any other client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -60,13 +59,9 @@ class CrewTokenResponse(Body):
     token: str
 
 
-_NO_LOAD = CrewLoad(running=0, waiting=0)
-
-
 def add(api: Api, guards: Guards, services: CrewServices) -> None:
     """Add these operations to `api`."""
     catalog, tokens, executor = services.catalog, services.tokens, services.executor
-    addresses = _Addresses(catalog.default, services.own_addresses)
 
     @api.operation("GET", "/api/crews", access=guards.session, ok=CrewsResponse)
     async def crews(_: Session) -> CrewsResponse:
@@ -78,10 +73,10 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         return CrewsResponse(
             crews=[
                 *(
-                    _runnable(crew, addresses, load.get(crew.name, _NO_LOAD))
+                    _runnable(crew, services, load.get(crew.name, CrewLoad()))
                     for crew in catalog.crews.values()
                 ),
-                *(_broken(crew, addresses) for crew in catalog.broken),
+                *(_broken(crew, services) for crew in catalog.broken),
             ]
         )
 
@@ -114,27 +109,21 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         return CrewTokenResponse(token=token.get_secret_value())
 
 
-class _Addresses:
-    """Where crews answer."""
-
-    def __init__(self, default: str | None, own: Mapping[str, str]) -> None:
-        self.default = default
-        self._own = own
-
-    def of(self, name: str) -> list[str]:
-        """The base addresses of a crew, the one that every crew has first."""
-        return [
-            f"/crews/{name}",
-            *(["/"] if name == self.default else []),
-            *([self._own[name]] if name in self._own else []),
-        ]
+def _base_urls(name: str, services: CrewServices) -> list[str]:
+    """Where a crew answers: first the address that every crew has."""
+    own = services.own_addresses
+    return [
+        f"/crews/{name}",
+        *(["/"] if name == services.catalog.default else []),
+        *([own[name]] if name in own else []),
+    ]
 
 
-def _runnable(crew: Crew, addresses: _Addresses, load: CrewLoad) -> CrewEntry:
+def _runnable(crew: Crew, services: CrewServices, load: CrewLoad) -> CrewEntry:
     return CrewEntry(
         name=crew.name,
-        default=crew.name == addresses.default,
-        base_urls=addresses.of(crew.name),
+        default=crew.name == services.catalog.default,
+        base_urls=_base_urls(crew.name, services),
         inputs=[_input(each) for each in crew.inputs],
         users=list(crew.users),
         problems=[],
@@ -143,11 +132,11 @@ def _runnable(crew: Crew, addresses: _Addresses, load: CrewLoad) -> CrewEntry:
     )
 
 
-def _broken(crew: BrokenCrew, addresses: _Addresses) -> CrewEntry:
+def _broken(crew: BrokenCrew, services: CrewServices) -> CrewEntry:
     return CrewEntry(
         name=crew.name,
-        default=crew.name is not None and crew.name == addresses.default,
-        base_urls=[] if crew.name is None else addresses.of(crew.name),
+        default=crew.name is not None and crew.name == services.catalog.default,
+        base_urls=[] if crew.name is None else _base_urls(crew.name, services),
         inputs=[],
         users=list(crew.users),
         problems=[str(problem) for problem in crew.problems],
