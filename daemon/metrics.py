@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from daemon.browser.actor import Browser
 from daemon.crews.executor import Executor
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 from daemon.timing import SECONDS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

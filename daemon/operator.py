@@ -19,7 +19,7 @@ from daemon.crews.executor import Executor
 from daemon.crews.lines import CrewLoad
 from daemon.crews.tokens import CrewTokens
 from daemon.errors import Invalid, Unavailable
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 from daemon.vault.actor import Vault
 from daemon.vault.memory import Record
 from daemon.wire import Body, Timestamp

@@ -61,10 +61,11 @@ from daemon.service_manager.reporter import EXTENSION, GRACE, Reporter
 from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
 from daemon.supervision.actor import Queue
+from daemon.supervision.child import ChildSnapshot, ChildSpec
 from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 

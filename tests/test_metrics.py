@@ -22,7 +22,7 @@ from daemon.crews.webhooks.actor import Timings as WebhookTimings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status
 from daemon.metrics import Metrics
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 
 RETENTION = Retention(timedelta(days=1), 1)
 

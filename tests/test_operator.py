@@ -31,7 +31,7 @@ from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.marketplace.links import Product, Short
 from daemon.marketplace.markets import market
 from daemon.operator import Operator
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import desk_limits

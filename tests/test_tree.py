@@ -28,7 +28,8 @@ from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
 from daemon.state import StateUnusable
-from daemon.supervision.supervisor import ChildSpec, Escalated
+from daemon.supervision.child import ChildSpec
+from daemon.supervision.supervisor import Escalated
 from tests.config_file import write_config
 
 HASH = hash_password("correct horse")

@@ -19,8 +19,9 @@ from daemon.operator import StatusReport
 from daemon.service_manager.link import Link
 from daemon.service_manager.status_line import ending_line, status_line
 from daemon.service_manager.watchdog import Watchdog
+from daemon.supervision.child import ChildSnapshot
 from daemon.supervision.groups import sole_error
-from daemon.supervision.supervisor import ChildSnapshot, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

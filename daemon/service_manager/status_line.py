@@ -7,7 +7,7 @@ from typing import Final
 
 from daemon.conversion.account import Standing
 from daemon.operator import NOT_USED_YET, AccountReport, BrowserReport, PartReport, StatusReport
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 
 TELLER: Final = "service manager"
 """The part that tells it."""

@@ -31,27 +31,10 @@ from math import inf
 import trio
 
 from daemon.logs import Event, acting_as
-from daemon.supervision.child import (
-    Child,
-    ChildSnapshot,
-    ChildSpec,
-    Closable,
-    StartFunction,
-    State,
-)
+from daemon.supervision.child import Child, ChildSnapshot, ChildSpec, State
 from daemon.supervision.groups import describe, sole_error
 from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
 from daemon.supervision.pulse import Pulse, Vital
-
-__all__ = [
-    "ChildSnapshot",
-    "ChildSpec",
-    "Closable",
-    "Escalated",
-    "StartFunction",
-    "State",
-    "Supervisor",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from daemon import tree
+from daemon.supervision.child import ChildSpec, StartFunction
 from daemon.supervision.policy import Backoff, Intensity
-from daemon.supervision.supervisor import ChildSpec, StartFunction, Supervisor
+from daemon.supervision.supervisor import Supervisor
 from tests.faults import stage
 
 RESTARTED = 0.5

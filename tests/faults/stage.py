@@ -46,8 +46,9 @@ from daemon.sandbox.session import cookie_header
 from daemon.sandbox.state import State
 from daemon.service_manager.given import NOTHING
 from daemon.service_manager.link import Link
+from daemon.supervision.child import ChildSnapshot
 from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import ChildSnapshot, Escalated, Supervisor
+from daemon.supervision.supervisor import Escalated, Supervisor
 from daemon.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet

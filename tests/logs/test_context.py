@@ -17,8 +17,9 @@ from daemon.errors import Invalid
 from daemon.logs import Together, Work, acting_as, new_request_id, working_for, works
 from daemon.logs.context import MOST
 from daemon.supervision.actor import ActorRestarting, Mailbox
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("daemon.test")
 

@@ -18,8 +18,9 @@ from daemon.logs import Event
 from daemon.notify.actor import ATTEMPTS, Notifier
 from daemon.notify.notice import DISTANCE, MOST_ACCOUNTS, Place
 from daemon.notify.ways import NotTold, Way
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = AccountState(Standing.PAUSED, NOON, "a human check")

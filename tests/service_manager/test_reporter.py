@@ -16,9 +16,10 @@ from daemon.service_manager.given import Given
 from daemon.service_manager.link import Link
 from daemon.service_manager.messenger import Messenger
 from daemon.service_manager.reporter import EXTENSION, GRACE, LOOK_EVERY, MARGIN, Reporter
+from daemon.supervision.child import ChildSpec, State
 from daemon.supervision.policy import Intensity
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import ChildSpec, Escalated, State, Supervisor
+from daemon.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager

@@ -17,7 +17,7 @@ from daemon.operator import (
     StatusReport,
 )
 from daemon.service_manager.status_line import ending_line, status_line
-from daemon.supervision.supervisor import ChildSnapshot, State
+from daemon.supervision.child import ChildSnapshot, State
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)

@@ -21,9 +21,10 @@ from daemon.journal.model import Delivery, WebhookTarget
 from daemon.logs import Event
 from daemon.service_manager.watchdog import LOOKS, Watchdog
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Vital
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 WITHIN = 20.0
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
+from daemon.supervision.child import ChildSpec, Closable
 from daemon.supervision.policy import Restart
-from daemon.supervision.supervisor import ChildSpec, Closable, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 
 class Child:

@@ -30,8 +30,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.supervision.actor import ActorGone, Mailbox
+from daemon.supervision.child import ChildSnapshot, ChildSpec, State
 from daemon.supervision.policy import Backoff, Intensity, Restart, Strategy
-from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, Escalated, State, Supervisor
+from daemon.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

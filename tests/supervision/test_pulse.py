@@ -12,9 +12,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.errors import Refused
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff, Intensity, Strategy
 from daemon.supervision.pulse import Pulse, Vital
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

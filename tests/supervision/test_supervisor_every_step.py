@@ -13,8 +13,9 @@ import pytest
 import trio
 
 from daemon.supervision.actor import ActorGone, Mailbox
+from daemon.supervision.child import ChildSpec, State
 from daemon.supervision.policy import Backoff, Intensity, Strategy
-from daemon.supervision.supervisor import ChildSpec, State, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.every_step.driver import AtEveryStep

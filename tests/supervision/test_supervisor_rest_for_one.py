@@ -9,8 +9,9 @@ import trio
 from trio.testing import MockClock
 
 from daemon.supervision.actor import ActorGone, Mailbox
+from daemon.supervision.child import ChildSpec, State
 from daemon.supervision.policy import Backoff, Intensity, Restart, Strategy
-from daemon.supervision.supervisor import ChildSpec, Escalated, State, Supervisor
+from daemon.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

@@ -10,8 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from daemon.supervision.child import ChildSnapshot, ChildSpec, State
 from daemon.supervision.policy import Backoff, Intensity, Restart
-from daemon.supervision.supervisor import ChildSnapshot, ChildSpec, State, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

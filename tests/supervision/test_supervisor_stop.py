@@ -11,8 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from daemon.supervision.actor import ActorGone, Mailbox
+from daemon.supervision.child import ChildSpec, State
 from daemon.supervision.policy import Backoff, Restart
-from daemon.supervision.supervisor import ChildSpec, State, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

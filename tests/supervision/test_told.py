@@ -13,9 +13,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.logs import Event, Work, working_for
 from daemon.logs.context import InContext
 from daemon.supervision.actor import Mailbox
+from daemon.supervision.child import ChildSpec, State
 from daemon.supervision.policy import Backoff, Strategy
 from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import ChildSpec, State, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

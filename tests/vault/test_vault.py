@@ -10,8 +10,9 @@ from trio.testing import MockClock
 
 from daemon.errors import Invalid, Unavailable
 from daemon.supervision.actor import ActorRestarting
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 from daemon.vault.actor import MAX_ACCOUNT_NAME, Vault
 from tests.shortage import Shortage
 

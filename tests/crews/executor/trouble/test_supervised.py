@@ -11,8 +11,9 @@ from trio.testing import wait_all_tasks_blocked
 from daemon.crews.lines import INTERRUPTED, Lines
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, State, Status
+from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff, Strategy
-from daemon.supervision.supervisor import ChildSpec, Supervisor
+from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse
