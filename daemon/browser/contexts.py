@@ -13,7 +13,7 @@ nothing by leaving.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,7 +22,7 @@ import trio
 
 from daemon.browser.cdp import Connection
 from daemon.browser.errors import BrowserFailed
-from daemon.browser.page import BrowserContext, CookieParam, Page
+from daemon.browser.page import BrowserContext, Page
 from daemon.errors import Refused
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Place:
     """
 
     key: str
-    cookies: Callable[[], Sequence[CookieParam]] = field(repr=False)
+    cookies: Callable[[], Sequence[Mapping[str, object]]] = field(repr=False)
     tab: str
     open_tab: Callable[[Page], Awaitable[None]]
     at_once: int = 1

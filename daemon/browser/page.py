@@ -25,7 +25,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, cast
 
 import trio
 from pydantic import JsonValue
@@ -65,17 +65,6 @@ _CONTEXT_LOST = (
 )
 
 
-class CookieParam(TypedDict, total=False):
-    """One cookie for a context, as CDP's Network.CookieParam. Without `domain` it is host-only."""
-
-    name: str
-    value: str
-    url: str
-    domain: str
-    path: str
-    secure: bool
-
-
 class BrowserContext:
     """A set of tabs with cookies and storage of their own, in memory only. `create()` makes one."""
 
@@ -86,8 +75,11 @@ class BrowserContext:
         self._browser.on("Target.targetCreated", self._close_popup)
 
     @classmethod
-    async def create(cls, connection: Connection, cookies: Sequence[CookieParam]) -> BrowserContext:
-        """A new context that holds `cookies` before any page of it exists.
+    async def create(
+        cls, connection: Connection, cookies: Sequence[Mapping[str, object]]
+    ) -> BrowserContext:
+        """A new context that holds `cookies` (CDP's Network.CookieParam) before any page of it
+        exists.
 
         Raises ProtocolError, and leaves no context, when Chromium takes one of the cookies for
         invalid. When the caller goes away meanwhile the context is disposed of, at the latest when
@@ -148,7 +140,7 @@ class BrowserContext:
         except PageGone:
             return
 
-    async def _set_up(self, cookies: Sequence[CookieParam]) -> None:
+    async def _set_up(self, cookies: Sequence[Mapping[str, object]]) -> None:
         here = {"browserContextId": self._id}
         await self._browser.call(
             "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}

@@ -10,7 +10,6 @@ from trio.testing import wait_all_tasks_blocked
 
 from daemon.browser.contexts import Contexts, Place
 from daemon.browser.errors import BrowserFailed
-from daemon.browser.page import CookieParam
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedPage
@@ -31,7 +30,7 @@ def place(
     at_once: int = 1,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
 ) -> Place:
-    return Place(key, lambda: [CookieParam(name="n", value=key)], tab, open_tab, at_once)
+    return Place(key, lambda: [{"name": "n", "value": key}], tab, open_tab, at_once)
 
 
 class Job:

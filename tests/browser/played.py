@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -10,7 +10,6 @@ import trio
 
 from daemon.browser.chromium import LaunchSettings, SandboxState
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
-from daemon.browser.page import CookieParam
 
 
 class PlayedChromium:
@@ -86,7 +85,7 @@ class PlayedPage:
 
 
 class PlayedContext:
-    def __init__(self, chromium: PlayedChromium, cookies: Sequence[CookieParam]) -> None:
+    def __init__(self, chromium: PlayedChromium, cookies: Sequence[Mapping[str, object]]) -> None:
         self.chromium = chromium
         self.cookies = cookies
 
@@ -96,7 +95,7 @@ class PlayedContext:
 
     @classmethod
     async def create(
-        cls, connection: PlayedChromium, cookies: Sequence[CookieParam]
+        cls, connection: PlayedChromium, cookies: Sequence[Mapping[str, object]]
     ) -> PlayedContext:
         context = cls(connection, cookies)
         await _made(connection, context, connection.contexts)

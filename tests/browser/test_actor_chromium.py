@@ -21,7 +21,7 @@ from daemon.browser.chromium import LaunchSettings
 from daemon.browser.contexts import DISPOSE_PATIENCE, Place
 from daemon.browser.errors import NavigationFailed, SessionGone
 from daemon.browser.generation import GenerationSettings
-from daemon.browser.page import CookieParam, Page
+from daemon.browser.page import Page
 from daemon.supervision.policy import Backoff
 
 pytestmark = pytest.mark.chromium
@@ -66,8 +66,8 @@ def place(site: Any, key: str = "a") -> Place:
     async def open_tab(page: Page) -> None:
         await page.goto(site.url())
 
-    def cookies() -> list[CookieParam]:
-        return [CookieParam(name="key", value=key, url=site.url())]
+    def cookies() -> list[dict[str, object]]:
+        return [{"name": "key", "value": key, "url": site.url()}]
 
     return Place(key, cookies, "tab", open_tab)
 

@@ -16,7 +16,6 @@ from daemon.browser.contexts import (
     Place,
 )
 from daemon.browser.errors import Disconnected, SessionGone
-from daemon.browser.page import CookieParam
 from tests.browser.errands import LIMIT, Desk, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ async def test_a_tab_is_opened_once_and_used_again(
     first, second = await desk.do(place()), await desk.do(place())
     assert first is second
     assert first.opened == 1
-    assert first.context.cookies == [CookieParam(name="n", value="a")]
+    assert first.context.cookies == [{"name": "n", "value": "a"}]
 
 
 async def test_cookies_are_laid_out_once_for_each_context(

@@ -20,7 +20,7 @@ from daemon.browser.errors import (
     ScriptFailed,
     SessionGone,
 )
-from daemon.browser.page import BrowserContext, CookieParam, Page
+from daemon.browser.page import BrowserContext, Page
 
 pytestmark = pytest.mark.chromium
 
@@ -219,7 +219,7 @@ async def test_permissions_are_denied(page: Page, site: Any) -> None:
 async def test_two_tabs_of_a_context_are_both_visible_and_share_it(
     connection: Connection, site: Any
 ) -> None:
-    cookie = CookieParam(name="name", value="value", url=site.url())
+    cookie = {"name": "name", "value": "value", "url": site.url()}
     context = await BrowserContext.create(connection, [cookie])
     for _ in range(2):
         page = await context.new_page()
@@ -229,7 +229,7 @@ async def test_two_tabs_of_a_context_are_both_visible_and_share_it(
 
 
 async def test_two_contexts_share_nothing(connection: Connection, site: Any) -> None:
-    cookie = CookieParam(name="name", value="value", url=site.url())
+    cookie = {"name": "name", "value": "value", "url": site.url()}
     await BrowserContext.create(connection, [cookie])
     other = await (await BrowserContext.create(connection, [])).new_page()
     await other.goto(site.put("/here"))
@@ -253,9 +253,9 @@ async def test_two_contexts_share_nothing(connection: Connection, site: Any) -> 
     ids=["address", "host", "domain", "__Host- address", "__Host- host"],
 )
 async def test_cookies_are_where_they_belong_before_the_first_page(
-    host: str, cookie: CookieParam, arrives_at: set[str], connection: Connection, site: Any
+    host: str, cookie: dict[str, object], arrives_at: set[str], connection: Connection, site: Any
 ) -> None:
-    placed = CookieParam(name="n", value="v", url=site.url(host=host), path="/")
+    placed = {"name": "n", "value": "v", "url": site.url(host=host), "path": "/"}
     placed.update(cookie)
     page = await (await BrowserContext.create(connection, [placed])).new_page()
     visible_at, sent_to = set(), set()
@@ -273,7 +273,7 @@ async def test_a_cookie_that_chromium_refuses_leaves_no_context_and_is_not_shown
     connection: Connection, site: Any
 ) -> None:
     contexts = await connection.browser.call("Target.getBrowserContexts")
-    bad = CookieParam(name="n", value="secret;secret", url=site.url())
+    bad = {"name": "n", "value": "secret;secret", "url": site.url()}
     with pytest.raises(ProtocolError, match="Invalid cookie fields") as refused:
         await BrowserContext.create(connection, [bad])
     assert "secret" not in str(refused.value)

@@ -18,7 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.browser import generation
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.contexts import Contexts, Place
-from daemon.browser.page import CookieParam, Page
+from daemon.browser.page import Page
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, World, got_its_own, was_told
@@ -57,8 +57,8 @@ def test_who_opens_a_tab_leaves(
     async def open_tab(page: Page) -> None:
         await page.evaluate("() => 1")
 
-    def cookies() -> list[CookieParam]:
-        return [CookieParam(name="n", value="v")]
+    def cookies() -> list[dict[str, object]]:
+        return [{"name": "n", "value": "v"}]
 
     async def scenario(strike: Strike, here: tuple[Contexts, Machine]) -> None:
         contexts, machine = here
