@@ -146,10 +146,6 @@ class Chromium:
         await self._process.wait()
         return _ended_at_once(self._process)
 
-    def kill(self) -> None:
-        """SIGKILL to its main process. What is left of it is gone when the block is left."""
-        self._process.kill()
-
     async def memory(self) -> int:
         """Bytes of memory that all its processes use, shared pages divided among their users.
 

@@ -21,7 +21,7 @@ from pydantic import SecretBytes, SecretStr
 from daemon.auth.passwords import check_hash
 from daemon.auth.state import parse_signing_secret
 from daemon.marketplace import markets
-from daemon.marketplace.products import FIELD_NAMES
+from daemon.marketplace.products import FIELD_NAMES, PLACEHOLDER
 
 Network = IPv4Network | IPv6Network
 
@@ -43,7 +43,6 @@ _EXTENSION = re.compile(
     r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
 _PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
-_PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
 
 
 class Fault(ValueError):  # noqa: N818 - a finding, told as a `Problem`
@@ -281,7 +280,7 @@ def url_template(value: object) -> str:
     if given == "":
         return ""
     behind = _whole_url(given)
-    found, rest = set(_PLACEHOLDER.findall(behind)), _PLACEHOLDER.sub("", behind)
+    found, rest = set(PLACEHOLDER.findall(behind)), PLACEHOLDER.sub("", behind)
     if not found & {"item_id", "url"} or "{" in rest or "}" in rest:
         raise Fault("must hold {item_id} or {url}, maybe {shop_id}, and no other braces")
     return given

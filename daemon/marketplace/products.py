@@ -71,6 +71,8 @@ class ProductData(BaseModel):
 
 FIELD_NAMES = tuple(field.alias or name for name, field in ProductData.model_fields.items())
 """The fields by their names on the wire."""
+PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
+"""Where the address of an estimate service names the product (`third_party.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ by field, as an estimate, and never added up or corrected here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +15,7 @@ from daemon.marketplace import links
 from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from daemon.marketplace.markets import Market
 from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
-from daemon.marketplace.products import FIELD_NAMES, ProductData, link_of
+from daemon.marketplace.products import FIELD_NAMES, PLACEHOLDER, ProductData, link_of
 from daemon.marketplace.values import (
     as_text,
     half_up,
@@ -32,7 +31,6 @@ from daemon.marketplace.values import (
 DEADLINE = 8.0  # seconds; a link waits for no product data much longer
 MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
 
-_PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
 _REFUSED = (401, 403, 429)
 
 
@@ -80,7 +78,7 @@ class ThirdParty:
             "shop_id": str(product.shop_id),
             "url": quote(product.url(self._market), safe=""),
         }
-        return _PLACEHOLDER.sub(lambda match: values[match[1]], self._url_template)
+        return PLACEHOLDER.sub(lambda match: values[match[1]], self._url_template)
 
     def _read(self, reply: Reply, product: links.Product) -> ProductData:
         if reply.status in _REFUSED:

@@ -203,7 +203,7 @@ async def test_killed_it_fails_what_is_under_way_at_once(settings: LaunchSetting
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_is_disconnected, page)
                 await page.evaluate("() => 1")  # and by now the other one is under way
-                chromium.kill()
+                os.kill(chromium.pid, signal.SIGKILL)
             assert (await chromium.wait()).signal == signal.SIGKILL
             assert "the connection to the browser has ended" in await connection.wait_closed()
             await _is_disconnected(page)
