@@ -21,10 +21,10 @@ from functools import partial
 
 import trio
 
+from daemon.background import background
 from daemon.browser.cdp import Session
 from daemon.browser.errors import CallTimedOut, ProtocolError, shown, without_query
 from daemon.browser.events import Events, JsonObject
-from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
 

@@ -38,6 +38,7 @@ from urllib.parse import urlsplit
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
+from daemon.background import background
 from daemon.browser.errors import (
     BrowserFailed,
     CallTimedOut,
@@ -50,7 +51,6 @@ from daemon.browser.errors import (
 from daemon.browser.events import Event, Events, JsonObject
 from daemon.errors import leaves
 from daemon.halves import load_json
-from daemon.processes.background import background
 
 logger = logging.getLogger(__name__)
 

@@ -38,6 +38,7 @@ from pathlib import Path
 
 import trio
 
+from daemon.background import background
 from daemon.crews.channel import Channel
 from daemon.crews.ends import End, ProtocolBroken, silent_end
 from daemon.crews.protocol import (
@@ -53,7 +54,6 @@ from daemon.crews.protocol import (
     quoted,
 )
 from daemon.processes.activity import Activity
-from daemon.processes.background import background
 from daemon.processes.guarded import Guarded, Limits, guarded
 from daemon.processes.guardian import CHANNEL
 from daemon.processes.hiding import Hiding

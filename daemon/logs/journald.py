@@ -30,7 +30,7 @@ from typing import Final, TextIO
 from daemon.errors import leaves
 from daemon.logs.formats import LONGEST_VALUE, JsonLines, code, context, cut, message, trace
 from daemon.logs.lines import Lines, NeverWaitingHandler
-from daemon.processes.sealed import sealed_file
+from daemon.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import trio
 
+from daemon.background import background
 from daemon.browser.errors import BrowserFailed
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.session import PARTS_OF_SIGNS, Sign, sign_of_url
-from daemon.processes.background import background
 
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import trio
 
-from daemon.processes.background import background
+from daemon.background import background
 from daemon.processes.guardian import Order, remove_folder
 from daemon.processes.guardians import Guardian, Guardians, guardians
 from daemon.processes.tail import Tail

@@ -38,10 +38,10 @@ from typing import NamedTuple
 
 import trio
 
-from daemon.processes.background import background
+from daemon.background import background
 from daemon.processes.guardian import Order, is_closed
-from daemon.processes.sealed import sealed_file
 from daemon.processes.tail import Tails
+from daemon.sealed import sealed_file
 
 logger = logging.getLogger(__name__)
 

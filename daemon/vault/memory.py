@@ -17,7 +17,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from daemon.errors import Invalid
-from daemon.processes.sealed import is_sealed, sealed_file
+from daemon.sealed import is_sealed, sealed_file
 from daemon.vault.cookie import Cookie, parse_cookie
 
 MAX_RECORD = 256 * 1024

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 import trio
 
+from daemon.background import background
 from daemon.browser import chromium as chromium_module
 from daemon.browser import generation
 from daemon.browser.cdp import Connection, converse
 from daemon.browser.chromium import PORT_FILE, Chromium, SandboxState
 from daemon.browser.errors import Disconnected
-from daemon.processes.background import background
 from daemon.processes.guarded import ExitStatus
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from daemon.processes.background import background
+from daemon.background import background
 from daemon.sandbox import spoil
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.portal import portal_app

@@ -26,9 +26,9 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from daemon.background import background
 from daemon.crews import worker as worker_module
 from daemon.processes import guarded as guarded_module
-from daemon.processes.background import background
 from daemon.processes.guardian import Order
 from daemon.processes.tail import Tails
 from tests.fakes.gate import Gate

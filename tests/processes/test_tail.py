@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.processes.background import background
+from daemon.background import background
 from daemon.processes.tail import Tail, Tails
 
 

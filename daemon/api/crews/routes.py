@@ -34,6 +34,7 @@ from daemon.api.crews.targets import targets
 from daemon.api.guards import bearer
 from daemon.api.openapi import Access, Api
 from daemon.api.services import CrewServices
+from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
 from daemon.crews.crew import Caller
 from daemon.crews.following import Following
@@ -42,7 +43,6 @@ from daemon.crews.run import Feedback
 from daemon.errors import NotFound
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
-from daemon.processes.background import background
 from daemon.serving import GuardedQuart
 
 STOPPING: Final = LONGEST_GRACE + 30.0
