@@ -51,6 +51,12 @@ class Subject:
         context = await BrowserContext.create(self.connection, cookies)
         return await context.new_page()
 
+    def kill(self) -> None:
+        if isinstance(self.process, Process):
+            self.process.kill()
+        else:
+            os.kill(self.process.pid, signal.SIGKILL)
+
     async def stop(self) -> None:
         if isinstance(self.process, Process):
             self.process.browser.stop()

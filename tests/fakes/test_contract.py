@@ -115,7 +115,7 @@ async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_is_disconnected, page)
         await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
-        subject.process.kill()
+        subject.kill()
     with trio.fail_after(SOON):
         assert (await subject.process.wait()).signal == 9
         await subject.connection.wait_closed()
