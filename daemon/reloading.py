@@ -34,6 +34,7 @@ from trio.from_thread import check_cancelled
 
 from daemon import logs
 from daemon.auth.actor import Auth
+from daemon.background import background
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
@@ -43,7 +44,6 @@ from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
 from daemon.parts import Crews, retention
-from daemon.processes.background import background
 from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import EXTENSION
 from daemon.supervision.actor import ActorGone

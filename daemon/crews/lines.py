@@ -338,7 +338,7 @@ class Lines:
         found = self._catalog.crews.get(crew)
         if found is None or found.missing(kickoff.inputs):
             return False
-        return self._lines[crew].door.value > 0
+        return self._lines[crew].way_in.value > 0
 
     async def _enter(
         self, line: Line, caller: Caller, kickoff: Kickoff, key: IdempotencyKey | None

@@ -37,7 +37,7 @@ async def test_cookies_are_laid_out_once_for_each_context(
     laid_out: list[str] = []
 
     def where(tab: str) -> Place:
-        def cookies() -> list[CookieParam]:
+        def cookies() -> list[dict[str, object]]:
             laid_out.append(tab)
             return []
 
