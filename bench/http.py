@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from bench.daemons import Daemon, daemon, link, until
+import httpx
+
+from bench.daemons import PATIENCE, Daemon, daemon, link, until
 from bench.load import Answered, LoadFailed, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
@@ -28,15 +30,23 @@ from daemon.sandbox.session import cookie_header
 from tests.soak.programs import Program, sandbox
 
 OURS, QUART, FASTAPI, BUSY = "smartlinkd", "Quart-Trio as shipped", "FastAPI on uvicorn", "at work"
+CREW: Final = "bench"
+REFUSED: Final = 403
+"""Of whoever has no token."""
 QUESTIONS: Final = {
     "health": "/api/health",
     "login-protected": "/api/crews",
     "cookie": "/api/sync-cookie",
 }
+AS_MEANT: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "health": lambda body: body["browserReady"] is True,
+    "login-protected": lambda body: [crew["name"] for crew in body["crews"]] == [CREW],
+    "cookie": lambda body: bool(body["cookie"]),
+}
+"""Whether a question's answer is the one that is meant to be measured."""
 CONNECTIONS: Final = 16
 GOAL: Final = Goal(at_least=1.0)
 GOAL_P99: Final = Goal(at_most=1.0)
-CREW: Final = "bench"
 AT_WORK: Final = 8
 """Executions of a crew that run while the daemon is asked; beside them it converts links."""
 WORKER: Final = """
@@ -59,6 +69,8 @@ def row_6(plan: Plan) -> Row:
             QUART: {"Authorization": f"Bearer {new_token()}"},
             FASTAPI: {"Authorization": f"Bearer {new_token()}"},
         }
+        for side, url in addresses.items():
+            check_answers(url, headers[side])
         found: dict[str, dict[str, list[Answered]]] = {}
         for question, path in QUESTIONS.items():
             requests = {side: Request(url + path, headers[side]) for side, url in addresses.items()}
@@ -104,6 +116,18 @@ def _p99s(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tup
         Series(side, "s", [one.p99 for one in answered[side]]) for side in (ours, theirs)
     )
     return first, second
+
+
+def check_answers(url: str, headers: Mapping[str, str]) -> None:
+    """Raises `LoadFailed` unless a server answers each question as it is meant to, and lets in
+    nobody without a token: what it does fast is to be what it is asked for."""
+    with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as http:
+        if (status := http.get(QUESTIONS["login-protected"]).status_code) != REFUSED:
+            raise LoadFailed(f"{url}: {status} without a token")
+        for question, path in QUESTIONS.items():
+            answer = http.get(path, headers=headers)
+            if answer.status_code != 200 or not AS_MEANT[question](answer.json()):
+                raise LoadFailed(f"{url}: {question}: {answer.status_code}")
 
 
 def _measured(

@@ -21,10 +21,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from bench.asking import Asking
 from bench.daemons import Daemon, chromium, daemon, link
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import Order, Scripted, scripted
+from bench.stage import ask_daemon, daemon_client
 from daemon.sandbox.session import cookie_header
 from tests.soak.memory import memory_of
 from tests.soak.programs import sandbox
@@ -99,11 +99,9 @@ def _work(
 
 
 def _convert(served: Daemon, orders: Sequence[Order]) -> None:
-    with Asking(served.url, {"Authorization": f"Bearer {served.token}"}) as asking:
-        for links, sub_ids in orders:
-            mapping = asking.post("/api/convert", {"links": links, "subIds": sub_ids})["mapping"]
-            if any(entry["failCode"] != 0 for entry in mapping.values()):
-                raise ValueError(f"{links} became {mapping}")
+    with daemon_client(served) as asking:
+        for order in orders:
+            ask_daemon(asking, order)
 
 
 def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:

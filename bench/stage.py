@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from bench.asking import Asking
 from bench.daemons import Daemon, daemon, free_port, link
@@ -99,7 +99,14 @@ def daemon_client(served: Daemon) -> Asking:
 
 
 def ask_daemon(served: Asking, order: Order) -> None:
+    """Raises `ValueError` unless each of its links became a short one of its own."""
     links, sub_ids = order
-    mapping = served.post("/api/convert", {"links": links, "subIds": sub_ids})["mapping"]
-    if not all(entry["failCode"] == 0 for entry in mapping.values()):
+    answer = served.post("/api/convert", {"links": links, "subIds": sub_ids})
+    check_converted(links, answer["mapping"])
+
+
+def check_converted(links: Sequence[str], mapping: Mapping[str, Any]) -> None:
+    """Raises `ValueError` unless `mapping` has exactly these, each with a short link of its own."""
+    made = {entry["shortLink"] for entry in mapping.values() if entry["failCode"] == 0} - {""}
+    if mapping.keys() != set(links) or len(made) != len(links):
         raise ValueError(f"{links} became {mapping}")

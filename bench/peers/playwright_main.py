@@ -78,7 +78,8 @@ class _Load:
 
 
 def _check(links: Sequence[str], rows: Sequence[Row]) -> None:
-    if len(rows) != len(links) or not all(row["shortLink"] for row in rows):
+    made = {row["shortLink"] for row in rows if row["shortLink"]}
+    if not len(rows) == len(made) == len(links):
         raise ValueError(f"{links} became {rows}")
 
 
