@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
+from statistics import median
 from typing import Final
 
 import httpx
 
+from bench.asking import Asking
 from bench.daemons import Daemon, daemon, link
 from bench.kept import execution_id, keep
 from bench.load import Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.program import SH
+from bench.stage import check_converted
+from daemon.journal.recent import MOST as IN_MEMORY
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookie_header
 from tests.config_file import Tables
@@ -32,27 +36,48 @@ GOAL: Final = Goal(at_most=1.2)
 CONVERSIONS: Final = 5
 EXECUTIONS: Final = 2
 """One after the other, in each round."""
+STATUSES: Final = 100
+"""Of as many executions, in each round."""
+STRIDE: Final = 7919
+"""From one to the next, so that they are spread over the file; a prime number, so that none is
+asked for again before all the others."""
 PATIENCE: Final = 60.0
 
 
 def row_9(plan: Plan) -> Row:
     """Measure it."""
-    few, *many = STORED
-    comparisons = []
+    comparisons: list[Comparison] = []
     with _side_by_side(plan) as stored:
         for name, measure in _questions().items():
-            sides = {str(number): partial(measure, one) for number, one in stored.items()}
-            for warm_up in sides.values():
-                warm_up()
-            plan.tell(name)
-            found = interleave(sides, plan.rounds(25, 2))
-            comparisons += [_compared(name, found, number, few) for number in many]
+            comparisons += _beside_the_least(plan, name, measure, stored)
+        too_many = {number: one for number, one in stored.items() if number > IN_MEMORY}
+        comparisons += _beside_the_least(
+            plan, "status of one execution after another", _one_after_another, too_many
+        )
     return Row(
         9,
         "whether it gets slower by what is stored",
         comparisons,
-        [f"beside the same with {few} stored executions, remembered links and products"],
+        [
+            "beside the same with the fewest stored executions, remembered links and products",
+            "status of an execution: of one and the same, which is answered from memory; of one "
+            f"after another: with more than are kept there ({IN_MEMORY}), so each is read from "
+            "the disk",
+        ],
     )
+
+
+def _beside_the_least(
+    plan: Plan, name: str, measure: Callable[[_Stored], float], stored: Mapping[int, _Stored]
+) -> Iterator[Comparison]:
+    sides = {str(number): partial(measure, one) for number, one in stored.items()}
+    for warm_up in sides.values():
+        warm_up()
+    plan.tell(name)
+    found = interleave(sides, plan.rounds(25, 2))
+    few, *many = stored
+    for number in many:
+        yield _compared(name, found, number, few)
 
 
 @dataclass
@@ -64,6 +89,7 @@ class _Stored:
     token: str
     number: int
     items: Iterator[int] = field(default_factory=partial(count, 1000))
+    places: Iterator[int] = field(default_factory=count)
 
     def request(self, path: str, status: int) -> Request:
         token = self.token if path.startswith("/crews/") else self.served.token
@@ -91,6 +117,19 @@ def _asked(one: _Stored, path: str, status: int = 200) -> float:
     return load([one.request(path, status)], connections=1, seconds=0.25).p50
 
 
+def _one_after_another(one: _Stored) -> float:
+    taken = []
+    with Asking(one.served.url, {"Authorization": f"Bearer {one.token}"}) as asking:
+        for place in islice(one.places, STATUSES):
+            path = f"/crews/{CREW}/status/{execution_id(1 + place * STRIDE % one.number)}"
+            began = time.perf_counter()
+            found = asking.get(path)
+            taken.append(time.perf_counter() - began)
+            if len(found["tasks"]) != 1:
+                raise RuntimeError(f"not as it was stored: {found}")
+    return median(taken)
+
+
 def _conversion(one: _Stored) -> float:
     with one.served.client() as http:
         http.get("/livez")
@@ -98,8 +137,7 @@ def _conversion(one: _Stored) -> float:
         for _ in range(CONVERSIONS):
             text = link(one.portal, next(one.items))
             answer = http.post("/api/convert", json={"links": [text]}).raise_for_status()
-            if not answer.json()["mapping"][text].get("shortLink"):
-                raise RuntimeError(f"not converted: {answer.text}")
+            check_converted([text], answer.json()["mapping"])
         return (time.perf_counter() - began) / CONVERSIONS
 
 

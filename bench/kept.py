@@ -12,6 +12,7 @@ from typing import Final
 
 from daemon.journal.schema import open_database
 
+TASK: Final = '{"task_id":"write","name":"write","output":"done","execution_time":1.5}'
 EVENTS: Final = 4
 """Of each execution: as many as one with a single task has, without its steps."""
 
@@ -33,17 +34,23 @@ def keep(state: Path, crew: str, executions: int) -> None:
         )
         connection.execute(
             "INSERT INTO executions (id, crew, owner, state, status, created_at, started_at, "
-            "finished_at, total_tasks, completed_tasks, last_event, result) " + numbers + "SELECT "
+            "finished_at, total_tasks, completed_tasks, tasks_size, last_event, result) "
+            + numbers
+            + "SELECT "
             "printf('%08x-0000-4000-8000-%012x', n, n), ?, '', 'SUCCESS', 'completed', "
             "(unixepoch() - ? + n) * 1000000, (unixepoch() - ? + n) * 1000000, "
-            "(unixepoch() - ? + n) * 1000000, 1, 1, ?, "
+            "(unixepoch() - ? + n) * 1000000, 1, 1, ?, ?, "
             "'A post of some length: ' || hex(zeroblob(200)) "
             "FROM numbers",
-            (crew, executions, executions, executions, EVENTS),
+            (crew, executions, executions, executions, len(TASK), EVENTS),
         )
         connection.execute(
             "INSERT INTO kickoffs (execution, inputs) "
             'SELECT sequence, \'{"topic":"bench"}\' FROM executions'
+        )
+        connection.execute(
+            "INSERT INTO tasks (execution, number, record) SELECT sequence, 1, ? FROM executions",
+            (TASK,),
         )
         connection.execute(
             "INSERT INTO events (execution, number, timestamp, type, data) "
