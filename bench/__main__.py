@@ -1,6 +1,7 @@
 """`./run bench`: measure everything, tell it in ratios, leave the figures and plots in a folder.
 
-Exit codes: 0 all goals are met; 1 one is missed, or a row could not be measured.
+Exit codes: 0 all goals are met; 1 one is missed, or a row could not be measured; 128 and a signal's
+number when it was ended by one.
 
 Rows are measured one after the other, each with programs of its own, because two at once would
 measure each other. A row that fails is told at the end with its traceback in the results, and the
@@ -24,6 +25,7 @@ from typing import Final
 from bench import report, versions
 from bench.daemons import new_folder
 from bench.measure import Plan, Row
+from tests.soak.programs import ending_signals
 
 ROWS: Final = {
     1: "bench.conversions:row_1",
@@ -52,7 +54,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a glance: too few rounds to go by")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
+    for one in ending_signals():
+        signal.signal(one, _end)
     chosen.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     failures: dict[int, str] = {}
@@ -67,6 +70,14 @@ def main() -> int:
     results = report.results(rows, failures, versions.found(), quick=chosen.quick)
     print(f"\n{report.summary(results)}\n\nreport: {report.write(results, chosen.out)}")
     return 0 if report.all_met(results) else 1
+
+
+def _end(number: int, _frame: object) -> None:
+    """End all that was started, one after the other. A second signal would leave some of it, and
+    a terminal that is closed sends two."""
+    for one in ending_signals():
+        signal.signal(one, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _measured(number: int, *, quick: bool) -> Row:

@@ -293,7 +293,12 @@ def _promises_alone(folder: Path) -> Iterator[_Asked]:
     with (
         (home / "log").open("wb") as log,
         subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            process_group=0,
         ) as process,
     ):
         assert process.stdout is not None
@@ -340,7 +345,7 @@ def _redis(running: ExitStack, folder: Path) -> str:
     words = ["--port", "0", "--unixsocket", str(path), "--dir", str(folder), "--save", ""]
     durable = ["--appendonly", "yes", "--appendfsync", "always"]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(["redis-server", *words, *durable], stdout=log)
+        process = subprocess.Popen(["redis-server", *words, *durable], stdout=log, process_group=0)
 
     def stop() -> None:
         process.terminate()

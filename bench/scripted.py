@@ -114,6 +114,7 @@ def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Itera
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            process_group=0,
         )
     try:
         yield Scripted(process, log)

@@ -175,7 +175,10 @@ def _alone(folder: Path) -> float:
     log = folder / "log"
     words = [sys.executable, "-m", "bench.peers.health_alone", str(port)]
     began = time.perf_counter()
-    with log.open("wb") as errors, subprocess.Popen(words, stderr=errors) as process:
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(words, stderr=errors, process_group=0) as process,
+    ):
         try:
             until(lambda: _answer(port, "GET", "/api/health"), log, every=LOOK_EVERY)
             return time.perf_counter() - began

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 import trio
 
 from tests.soak import plot, report
-from tests.soak.programs import ROOT
+from tests.soak.programs import ROOT, ending_signals
 from tests.soak.running import Soak, soak
 from tests.soak.samples import Sample
 
@@ -63,7 +62,7 @@ def _run(result: Soak, folder: Path) -> int:
 async def _until_told(run: Callable[[], Awaitable[None]]) -> bool:
     """Run it, but no longer than until somebody wants it to end; whether that was so."""
     early = True
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
 
             async def wait_for_signal() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -53,6 +54,7 @@ class NotStarted(Exception):  # noqa: N818 - it names what happened
 class Program:
     """A Python module as a process. What it writes is in `log` and `output`.
 
+    A terminal's signals are not for it: whoever started it ends it in its turn (`ending_signals`).
     Of the environment it has the path, a place for its temporary files, and `also`.
     """
 
@@ -73,6 +75,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
+                process_group=0,
             )
 
     def wait_for(self, pattern: str, file: Path) -> re.Match[str]:
@@ -92,6 +95,15 @@ class Program:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+
+
+def ending_signals() -> list[signal.Signals]:
+    """By which a run of such programs is to end: Ctrl-C, a kill, a terminal that is closed.
+
+    What is ignored stays so: the last one by nohup(1), the first by a shell without job control.
+    """
+    each = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [one for one in each if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 @contextmanager
