@@ -4,16 +4,15 @@ Beside two trivial apps that answer the same bodies, one on what the daemon stan
 hypercorn, as shipped) and one on what is fast (FastAPI on uvicorn, with uvloop and httptools). The
 daemon's answers go through its guards and its supervisor's parts; theirs are constants.
 
-Server and load have a processor each where there are two. The questions: `/api/health`; one that
-wants a session token, which both check (`/api/crews`); one for the cookie.
+Server and load have a processor each where there are two; who asks for conversions meanwhile is a
+process of its own, on the load's. The questions: `/api/health`; one that wants a session token,
+which both check (`/api/crews`); one for the cookie.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any, Final
 
 import httpx
 
-from bench.daemons import PATIENCE, Daemon, daemon, link, until
+from bench.converting import converting
+from bench.daemons import PATIENCE, Daemon, daemon, until
 from bench.load import Answered, LoadFailed, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
@@ -157,15 +157,6 @@ def _while_at_work(
 def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
     """Crews that talk, and conversions one after the other."""
     token = served.crew_token(CREW)
-    over = threading.Event()
-
-    def convert() -> None:
-        item = 1000 * number
-        with served.client() as http:
-            while not over.is_set():
-                item += 1
-                http.post("/api/convert", json={"links": [link(portal, item)]}).raise_for_status()
-
     with served.client() as http:
         http.headers["Authorization"] = f"Bearer {token}"
         ids = [
@@ -184,13 +175,9 @@ def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
             if (now := state(one)) != "RUNNING":
                 raise LoadFailed(f"the crew's execution {one} is {now}")
         try:
-            with ThreadPoolExecutor(1) as thread:
-                converting = thread.submit(convert)
-                try:
-                    yield
-                finally:
-                    over.set()
-            converting.result()  # nothing was measured beside work that failed
+            log = served.folder / f"converting-{number}"
+            with converting(served.url, served.token, portal, 100_000 * number, log):
+                yield
         finally:
             for one in ids:
                 http.post(f"/crews/{CREW}/stop/{one}").raise_for_status()
