@@ -5,7 +5,7 @@ number when it was ended by one.
 
 Rows are measured one after the other, each with programs of its own, because two at once would
 measure each other. A row that fails is told at the end with its traceback in the results, and the
-others are measured all the same.
+others are measured all the same. After each row what there is by then is in the results.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a glance: too few rounds to go by")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
+    # Before anything is measured, and before `_end`, which cannot end a run of trio's.
+    found = versions.found()
     for one in ending_signals():
         signal.signal(one, _end)
     chosen.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     failures: dict[int, str] = {}
-    for number in chosen.only:
+    for place, number in enumerate(chosen.only, start=1):
         try:
             rows.append(_measured(number, quick=chosen.quick))
         except Exception:  # noqa: BLE001 - whatever it is, the other rows are not to blame
@@ -67,8 +69,10 @@ def main() -> int:
             print(failures[number], file=sys.stderr, flush=True)
         else:
             print(report.text([rows[-1]]), flush=True)
-    results = report.results(rows, failures, versions.found(), quick=chosen.quick)
-    print(f"\n{report.summary(results)}\n\nreport: {report.write(results, chosen.out)}")
+        is_last = place == len(chosen.only)
+        results = report.results(rows, failures, found, quick=chosen.quick, complete=is_last)
+        report.save(results, chosen.out)
+    print(f"\n{report.summary(results)}\n\nreport: {report.draw(results, chosen.out)}")
     return 0 if report.all_met(results) else 1
 
 

@@ -24,12 +24,19 @@ PAGE: Final = "report.html"
 
 
 def results(
-    rows: Sequence[Row], failures: Mapping[int, str], versions: Mapping[str, str], *, quick: bool
+    rows: Sequence[Row],
+    failures: Mapping[int, str],
+    versions: Mapping[str, str],
+    *,
+    quick: bool,
+    complete: bool,
 ) -> Json:
-    """All that was found, as it is written down."""
+    """All that was found, as it is written down. It is `complete` when no row is left to be
+    measured."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
+        "complete": complete,
         "versions": dict(versions),
         "rows": [row.told() for row in rows],
         "failures": {str(number): text for number, text in failures.items()},
@@ -60,9 +67,15 @@ def summary(found: Json) -> str:
     return "\n".join(lines)
 
 
-def write(found: Json, folder: Path) -> Path:
-    """results.json and report.html; where the latter is."""
-    (folder / RESULTS).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+def save(found: Json, folder: Path) -> None:
+    """results.json: the one before, or this one, and never a part."""
+    new = folder / f"{RESULTS}.new"
+    new.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    new.replace(folder / RESULTS)
+
+
+def draw(found: Json, folder: Path) -> Path:
+    """report.html; where it is."""
     page = folder / PAGE
     page.write_text(_page(found), encoding="utf-8")
     return page

@@ -1,4 +1,8 @@
-"""What was measured with what: packages, programs, machine. A ratio is true of these alone."""
+"""What was measured with what: packages, programs, machine. A ratio is true of these alone.
+
+It is looked at before anything is measured: afterwards the load is the rows' own, and the commit
+may be another one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from bench.daemons import chromium
+from bench.daemons import chromium, unsandboxed
 
 PACKAGES: Final = (
     "trio",
@@ -33,14 +37,16 @@ DEADLINE: Final = 20.0
 
 def found() -> dict[str, str]:
     """Names and versions; what is not there is left out."""
+    load, _, _ = os.getloadavg()  # of the last minute, without what is run here
     return {
         "smartlinkd": _said("git", "describe", "--always", "--dirty"),
         "python": platform.python_version(),
         **{name: told for name in PACKAGES if (told := _package(name))},
         **{name: told for name, words in PROGRAMS.items() if (told := _said(*words))},
+        "Chromium's sandbox": "off" if unsandboxed() else "on",
         "kernel": platform.release(),
         "machine": f"{os.cpu_count()} x {_processor()}",
-        "load before": f"{os.getloadavg()[2]:.1f}",
+        "load before": f"{load:.1f}",
     }
 
 

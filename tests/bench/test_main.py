@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -47,6 +48,14 @@ def test_what_was_started_is_ended_by_the_run_alone(tmp_path: Path, number: sign
         process.send_signal(number)
     assert process.returncode == 128 + number
     assert (tmp_path / "log").read_text(encoding="utf-8") == UP + ENDED
+
+
+def test_what_was_measured_before_is_kept(tmp_path: Path) -> None:
+    with run(tmp_path) as (process, _):
+        process.terminate()
+    kept = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert [row["number"] for row in kept["rows"]] == [1]
+    assert not kept["complete"]
 
 
 def test_a_closed_terminal_does_not_end_one_that_is_to_go_on_without(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ VERSIONS = {"python": "3.11", "odd <one>": "1"}
 
 
 def test_a_missed_goal_is_named_with_its_ratio() -> None:
-    found = report.results([MET, MISSED], {}, VERSIONS, quick=False)
+    found = report.results([MET, MISSED], {}, VERSIONS, quick=False, complete=True)
     assert report.summary(found) == (
         "0 of 1 goals met\n"
         "  missed: slow: 2 times a peer (1.88 … 2.62, 2 rounds), goal: at most 1.5"
@@ -44,7 +44,7 @@ def test_a_missed_goal_is_told_from_one_that_is_below_the_floor(least: float, wo
     )
     goal = Goal(at_most=1.5)
     row = Row(3, "three", [Comparison("slow", ours, theirs, goal=goal, floor=floor)])
-    found = report.results([row], {}, VERSIONS, quick=False)
+    found = report.results([row], {}, VERSIONS, quick=False, complete=True)
     assert report.summary(found) == (
         f"0 of 1 goals met\n  {word}: slow: 2 times a peer (2 … 2, 1 rounds), goal: at most 1.5, "
         f"floor: {least:g}"
@@ -53,10 +53,10 @@ def test_a_missed_goal_is_told_from_one_that_is_below_the_floor(least: float, wo
 
 
 def test_a_row_that_failed_is_no_success() -> None:
-    found = report.results([MET], {2: "Traceback"}, VERSIONS, quick=False)
+    found = report.results([MET], {2: "Traceback"}, VERSIONS, quick=False, complete=True)
     assert "row 2 could not be measured" in report.summary(found)
     assert not report.all_met(found)
-    assert report.all_met(report.results([MET], {}, VERSIONS, quick=False))
+    assert report.all_met(report.results([MET], {}, VERSIONS, quick=False, complete=True))
 
 
 def test_no_bare_time_is_printed() -> None:
@@ -66,9 +66,18 @@ def test_no_bare_time_is_printed() -> None:
 
 
 def test_the_files_hold_the_figures(tmp_path: Path) -> None:
-    page = report.write(report.results([], {3: "<Traceback>"}, VERSIONS, quick=True), tmp_path)
-    told = page.read_text(encoding="utf-8")
+    found = report.results([], {3: "<Traceback>"}, VERSIONS, quick=True, complete=False)
+    told = report.draw(found, tmp_path).read_text(encoding="utf-8")
     assert "&lt;Traceback&gt;" in told
     assert "odd &lt;one&gt; 1" in told
+    report.save(found, tmp_path)
     kept = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert (kept["quick"], kept["versions"]) == (True, VERSIONS)
+    assert (kept["quick"], kept["complete"], kept["versions"]) == (True, False, VERSIONS)
+
+
+def test_the_figures_before_are_never_written_over(tmp_path: Path) -> None:
+    before = report.results([MET], {}, VERSIONS, quick=False, complete=False)
+    report.save(before, tmp_path)
+    with (tmp_path / "results.json").open(encoding="utf-8") as opened:
+        report.save({**before, "rows": []}, tmp_path)
+        assert json.load(opened) == before
