@@ -5,8 +5,10 @@ them stands the daemon with the guardian of its Chromium, and the server that gu
 by. Both sides run at the same time, and are looked at in turns, at rest: what programs share is
 divided among all that share it, so it counts for as much on both sides.
 
-Of each process the proportional set size counts. Where the kernel does not show it, which takes the
-right to look into a process that hides from its own user's others, what it shares with nobody.
+Of each process the proportional set size counts. The kernel may not show it of all of them, which
+takes the right to look into a process that hides from its own user's others, as the daemon does.
+Then the anonymous pages count, on both sides and of all: one side by the one and one by the other
+could not be compared.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +29,7 @@ from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interlea
 from bench.scripted import Order, Scripted, scripted
 from bench.stage import ask_daemon, daemon_client
 from daemon.sandbox.session import cookie_header
-from tests.soak.memory import memory_of
+from tests.soak.memory import fields
 from tests.soak.programs import sandbox
 from tests.soak.samples import children
 
@@ -38,6 +41,8 @@ REST: Final = 10.0
 QUICK_REST: Final = 2.0
 """Seconds in which nothing is asked before anybody looks: Chromium tidies up when it is idle."""
 LOOK_EVERY: Final = 0.2
+ENDED: Final = (FileNotFoundError, ProcessLookupError)
+"""What it means for a process that is looked at."""
 
 OURS, OUR_CHROMIUM = "daemon", "daemon's Chromium"
 THEIRS, THEIR_CHROMIUM = "Playwright", "Playwright's Chromium"
@@ -47,6 +52,25 @@ FLAT: Final = Goal(at_most=1.05)
 """After a thousand conversions beside after the first hundred."""
 
 Sizes = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What counts as a process's size."""
+
+    file: str
+    field: str
+    told: str
+
+
+PSS: Final = Measure(
+    "smaps_rollup", "Pss", "What programs share is divided among those who share it (PSS)."
+)
+ANONYMOUS: Final = Measure(
+    "status",
+    "RssAnon",
+    "Of all programs the anonymous pages (RssAnon): PSS is not shown of all of them to this user.",
+)
 
 
 def row_7(plan: Plan) -> Row:
@@ -60,7 +84,8 @@ def row_7(plan: Plan) -> Row:
         scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
         orders: Iterator[Order] = (([link(portal, item)], []) for item in count(1_000_000))
         scripts.convert("kept", "form", [])  # the script opens its page when it begins
-        look = partial(_look, plan, served.pid, scripts.pid)
+        measure = measure_of([served.pid, scripts.pid])
+        look = partial(_look, plan, measure, served.pid, scripts.pid)
         idle = look("idle")
         _work(plan, few, orders, served, scripts)
         warm = look(f"after {few}")
@@ -75,6 +100,7 @@ def row_7(plan: Plan) -> Row:
             *_grown(few, many, warm, worked, NO_GOAL if plan.quick else FLAT),
         ],
         [
+            measure.told,
             "Without Chromium: the daemon, Chromium's guardian and the server of guardians; "
             "Playwright's script and driver.",
             "Idle, either has one page open: the script its portal's, from its start; the daemon "
@@ -104,14 +130,25 @@ def _convert(served: Daemon, orders: Sequence[Order]) -> None:
             ask_daemon(asking, order)
 
 
-def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:
+def measure_of(roots: Sequence[int]) -> Measure:
+    """One that is shown of all these processes, and of all below them."""
+    for pid in chain.from_iterable(map(_tree, roots)):
+        with suppress(*ENDED):
+            try:
+                fields(f"/proc/{pid}/{PSS.file}")
+            except PermissionError:
+                return ANONYMOUS
+    return PSS
+
+
+def _look(plan: Plan, measure: Measure, ours: int, theirs: int, what: str) -> Sizes:
     """Megabytes of each part, some times over, once all is at rest."""
     time.sleep(QUICK_REST if plan.quick else REST)  # nothing tells that garbage is collected
     sides: dict[str, Callable[[], float]] = {
-        OURS: partial(_size, ours, browser=False),
-        THEIRS: partial(_size, theirs, browser=False),
-        OUR_CHROMIUM: partial(_size, ours, browser=True),
-        THEIR_CHROMIUM: partial(_size, theirs, browser=True),
+        OURS: partial(size, measure, ours, browser=False),
+        THEIRS: partial(size, measure, theirs, browser=False),
+        OUR_CHROMIUM: partial(size, measure, ours, browser=True),
+        THEIR_CHROMIUM: partial(size, measure, theirs, browser=True),
     }
     found: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(plan.rounds(7, 3)):
@@ -122,17 +159,19 @@ def _look(plan: Plan, ours: int, theirs: int, what: str) -> Sizes:
     return found
 
 
-def _size(root: int, *, browser: bool) -> float:
-    """Megabytes of a process and all below it: of Chromium's processes, or of the others."""
+def size(measure: Measure, root: int, *, browser: bool) -> float:
+    """Megabytes of a process and all below it: of Chromium's processes, or of the others.
+
+    Raises `PermissionError` for one of which the measure is not shown.
+    """
     program = os.fsencode(chromium())
     total = 0.0
     for pid in _tree(root):
-        with suppress(OSError):  # it has ended
+        with suppress(*ENDED):
             # Its own children write their words anew, with spaces between them.
             if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(program) is browser:
-                sizes = memory_of(pid)
-                total += sizes["pss"] or sizes["private"]
-    return total / 1000
+                total += fields(f"/proc/{pid}/{measure.file}").get(measure.field, 0)
+    return total * 1024 / 1e6
 
 
 def _tree(root: int) -> Iterator[int]:

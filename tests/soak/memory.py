@@ -20,18 +20,19 @@ _KIB: Final = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 def memory_of(pid: int | str) -> dict[str, float]:
     """Of the process `pid`, or "self". Raises `OSError` for one that has ended."""
     try:
-        found = _read(f"/proc/{pid}/smaps_rollup")
+        found = fields(f"/proc/{pid}/smaps_rollup")
         sizes = {
             "rss": found["Rss"],
             "pss": found["Pss"],
             "private": found["Private_Dirty"],
         }
     except PermissionError:
-        found = _read(f"/proc/{pid}/status")
+        found = fields(f"/proc/{pid}/status")
         sizes = {"rss": found["VmRSS"], "pss": 0, "private": found["RssAnon"]}
     return {name: size * 1.024 for name, size in sizes.items()}
 
 
-def _read(path: str) -> dict[str, int]:
+def fields(path: str) -> dict[str, int]:
+    """What stands there by name, in kB as the kernel has them: 1024 bytes."""
     text = Path(path).read_text(encoding="utf-8")
     return {name: int(number) for name, number in _KIB.findall(text)}
