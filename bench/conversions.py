@@ -46,7 +46,8 @@ def row_1(plan: Plan) -> Row:
             "in the same round; Chromium's own part is in it on both sides.",
             "The daemon is asked over HTTP; the scripts are called in their own process.",
             "The floor: one message for each submit over the websocket of a kept page, sent by a "
-            "program that does nothing else and hears of nothing else.",
+            "program that does nothing else and hears of nothing else, in a Chromium with the "
+            "daemon's flags.",
         ],
     )
 

@@ -61,6 +61,11 @@ def summary(found: Json) -> str:
         f"  {'missed' if one['within_reach'] else 'out of reach'}: {one['name']}: {_shown(one)}"
         for one in missed
     ]
+    lines += [
+        f"  below its floor, which is none: {one['name']}: {_shown(one)}"
+        for one in _comparisons(found)
+        if one["least"] is not None and one["ratio"]["median"] < one["least"]
+    ]
     lines += [f"  row {number} could not be measured" for number in found["failures"]]
     if found["quick"]:
         lines.append("  a glance only (--quick): too few rounds to go by")

@@ -94,7 +94,7 @@ class Scripted:
 def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Iterator[Scripted]:
     """The process, in a folder that it makes, with its browser up.
 
-    `port` is where the browser is to listen for who has no pipe to it: the script `bare`.
+    `port` is where another browser listens, that of the script `bare`.
     """
     folder.mkdir()
     settings = {

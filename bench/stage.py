@@ -2,8 +2,9 @@
 
 What is converted is never asked for twice, so nothing that the daemon remembers helps it. Product
 data is off: the scripts read none. Both sides use the same Chromium and the same portal, each with
-an account of its own, by which the portal tells their submits apart. A script is called in its own
-process and is not served to anybody, while the daemon is asked over HTTP, with its token checked.
+an account of its own, by which the portal tells their submits apart; the floor has a Chromium of
+its own, with the daemon's flags. A script is called in its own process and is not served to
+anybody, while the daemon is asked over HTTP, with its token checked.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from itertools import count, islice
 from typing import Any, Final, Literal
 
 from bench.asking import Asking
-from bench.daemons import Daemon, daemon, free_port, link
+from bench.bare import bare
+from bench.daemons import Daemon, daemon, link
 from bench.measure import Plan
 from bench.scripted import Order, Script, Scripted, scripted
+from daemon.browser.chromium import FLAGS
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from tests.config_file import Tables
@@ -71,8 +74,9 @@ def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Stage]:
             served = programs.enter_context(daemon(folder, portal, _tables(method)))
             served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header(DEFAULT_ACCOUNT)})
             daemons[method] = served
-        folder, port = plan.folder / "playwright", free_port()
-        scripts = programs.enter_context(scripted(folder, portal, port=port))
+        floor = programs.enter_context(bare(plan.folder / "bare", FLAGS))
+        folder = plan.folder / "playwright"
+        scripts = programs.enter_context(scripted(folder, portal, port=floor.port))
         yield Stage(portal, Links(portal), daemons, scripts)
 
 

@@ -6,35 +6,25 @@ and a first page has run its script: the least that anybody with a browser has t
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bench.asking import Asking
-from bench.daemons import (
-    PATIENCE,
-    browser_flags,
-    chromium,
-    configure,
-    daemon,
-    free_port,
-    start,
-    until,
-)
+from bench.bare import LOOK_EVERY, answer, bare
+from bench.daemons import configure, daemon, free_port, start, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.recovering import HEALTHY
 from bench.stage import daemon_client
+from daemon.browser.chromium import FLAGS as DAEMONS_FLAGS
 from daemon.sandbox.batch import Origins
 from tests.config_file import Tables
 from tests.soak.programs import sandbox
@@ -44,10 +34,8 @@ ALONE, REPLACED = "the libraries alone", "a bare Chromium in the place of one th
 GOAL: Final = Goal(at_most=1.25)
 FIRST_ANSWER: Final = 0.5
 """Seconds from the process's start until it answers."""
-LOOK_EVERY: Final = 0.01
-"""Seconds: what is measured here takes some twenty times as long and more, and who looks more often
-takes a processor from it."""
-USER: Final = "nobody"
+FLAGS: Final = ("--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu")
+"""Of a bare Chromium, as anybody starts it. The floor's has those of the daemon's."""
 PAGE: Final = "data:text/html,<script>document.title='it%20works'</script>"
 
 
@@ -121,7 +109,8 @@ def row_5(plan: Plan) -> Row:
         [
             f"{HEALTHY:g} s count as healthy, shipped it is a minute: until then the daemon waits "
             "before it starts another one",
-            "the floor: a bare Chromium is killed, and another one started at once",
+            "the floor: a bare Chromium with the daemon's flags is killed, and another one started "
+            "at once",
         ],
     )
 
@@ -135,12 +124,10 @@ def _daemon_start(folder: Path, portal: Origins) -> tuple[float, float]:
     began = time.perf_counter()
     program = start(folder, config)
     try:
-        until(
-            lambda: _answer(port, "GET", "/api/health") is not None, program.log, every=LOOK_EVERY
-        )
+        until(lambda: answer(port, "GET", "/api/health") is not None, program.log, every=LOOK_EVERY)
         answered = time.perf_counter() - began
         until(
-            lambda: (_answer(port, "GET", "/api/health") or {}).get("browserReady"),
+            lambda: (answer(port, "GET", "/api/health") or {}).get("browserReady"),
             program.log,
             every=LOOK_EVERY,
         )
@@ -180,7 +167,7 @@ def _alone(folder: Path) -> float:
         subprocess.Popen(words, stderr=errors, process_group=0) as process,
     ):
         try:
-            until(lambda: _answer(port, "GET", "/api/health"), log, every=LOOK_EVERY)
+            until(lambda: answer(port, "GET", "/api/health"), log, every=LOOK_EVERY)
             return time.perf_counter() - began
         finally:
             process.kill()
@@ -188,81 +175,33 @@ def _alone(folder: Path) -> float:
 
 def _bare_start(folder: Path) -> float:
     """Seconds until a first page of a Chromium has run its script."""
-    with _bare(folder) as (_, took):
+    with _first_page(folder, FLAGS) as (_, took):
         return took
 
 
 def _bare_replaced(folder: Path) -> float:
     """The same from the end of another one, of which much has still to end."""
     folder.mkdir()
-    with _bare(folder / "first") as (first, _):
+    with _first_page(folder / "first", DAEMONS_FLAGS) as (first, _):
         began = time.perf_counter()
         first.kill()
         first.wait()
-        with _bare(folder / "second"):
+        with _first_page(folder / "second", DAEMONS_FLAGS):
             took = time.perf_counter() - began
     shutil.rmtree(folder, ignore_errors=True)
     return took
 
 
 @contextmanager
-def _bare(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+def _first_page(
+    folder: Path, flags: Sequence[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """A Chromium; and how many seconds it took until a first page of its had run its script."""
-    folder.mkdir()
-    profile = folder / "profile"
-    profile.mkdir()
-    other = _other_user()
-    if other is not None:
-        os.chown(profile, other.pw_uid, other.pw_gid)
-    port = profile / "DevToolsActivePort"
-    flags = ["--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"]
-    # The daemon's has its sandbox, too, wherever there can be one.
-    sandbox_flags = [] if other is not None else browser_flags()
-    words = [str(chromium()), *flags, f"--user-data-dir={profile}", *sandbox_flags]
-    log = folder / "log"
-    began = time.perf_counter()
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            words,
-            env={"PATH": os.defpath, "HOME": str(profile), "TMPDIR": str(profile)},
-            cwd=profile,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-            user=None if other is None else other.pw_uid,
-            group=None if other is None else other.pw_gid,
-        )
+    with bare(folder, flags) as one:
 
-    def wait_for(met: Callable[[], object]) -> None:
-        until(met, log, every=LOOK_EVERY)
+        def titles() -> list[str]:
+            return [page["title"] for page in answer(one.port, "GET", "/json") or []]
 
-    try:
-        wait_for(lambda: port.exists() and port.read_text(encoding="utf-8").count("\n") == 1)
-        at = int(port.read_text(encoding="utf-8").split()[0])
-        wait_for(lambda: _answer(at, "GET", "/json/version") is not None)
-        _answer(at, "PUT", f"/json/new?{PAGE}")
-        wait_for(lambda: "it works" in [it["title"] for it in _answer(at, "GET", "/json") or []])
-        yield process, time.perf_counter() - began
-    finally:
-        with suppress(ProcessLookupError):  # all of it has ended
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _other_user() -> pwd.struct_passwd | None:
-    """Who a browser of root's has to be, to have a sandbox."""
-    return pwd.getpwnam(USER) if os.geteuid() == 0 else None
-
-
-def _answer(port: int, method: str, path: str) -> Any:
-    """The JSON that is answered; None when nobody listens yet."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
-        connection.request(method, path)
-        return json.loads(connection.getresponse().read())
-    except (ConnectionError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
+        answer(one.port, "PUT", f"/json/new?{PAGE}")
+        until(lambda: "it works" in titles(), one.log, every=LOOK_EVERY)
+        yield one.process, time.perf_counter() - one.began

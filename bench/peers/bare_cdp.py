@@ -4,19 +4,20 @@ Nobody would do it like this. It enables nothing, so it hears neither of a redir
 of a page that is gone; it waits for its answer with a blocking read; and the form's answer it takes
 from under the page's feet. It shows what is left to save for anybody who has the page do it; so the
 few frames that it needs are written here, and no library's reading of them is in the measure.
+
+Its Chromium is its own, with the daemon's flags: it would be no floor in a slower one.
 """
 
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-from playwright.async_api import BrowserContext, Page
 
 from bench.peers.playwright_kept import CHUNK, FETCH, QUERY, Method, Row, rows_of
 
@@ -25,6 +26,12 @@ TEXT: Final = 0x81
 MASKED: Final = 0x80
 TWO_BYTES, EIGHT_BYTES = 126, 127
 PATIENCE: Final = 30.0
+
+SHOWN: Final = """\
+new Promise((resolve) => {
+  const look = () => document.querySelector("textarea") ? resolve() : setTimeout(look, 20);
+  look();
+})"""
 
 FORM: Final = """\
 async ({ links, subIds }) => {
@@ -57,8 +64,7 @@ async ({ links, subIds }) => {
 class Bare:
     """One account's page."""
 
-    def __init__(self, page: Page, method: Method, line: socket.socket) -> None:
-        self._page = page
+    def __init__(self, method: Method, line: socket.socket) -> None:
         self._function = FORM if method == "form" else FETCH
         self._line = line
         self._received = line.makefile("rb")
@@ -66,18 +72,16 @@ class Bare:
         self._world = ""
 
     @classmethod
-    async def open(cls, context: BrowserContext, portal: str, method: Method, port: int) -> Bare:
-        """`port` is where Chromium's DevTools listen, beside the pipe that Playwright has."""
-        page = await context.new_page()
-        await page.goto(f"{portal}/offer/custom_link", wait_until="domcontentloaded")
-        await page.locator("textarea").wait_for()
-        session = await context.new_cdp_session(page)
-        target = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
-        await session.detach()
-        bare = cls(page, method, socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+    def open(cls, portal: str, cookies: Mapping[str, str], method: Method, port: int) -> Bare:
+        """`port` is where DevTools listen, of a Chromium that Playwright does not know."""
+        target = _ask(port, "PUT", "/json/new?about:blank")["id"]
+        bare = cls(method, socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
         bare._open_websocket(f"/devtools/page/{target}", port)
-        found = bare._call("Runtime.evaluate", {"expression": "globalThis"})
-        bare._world = found["objectId"]
+        each = [{"name": name, "value": value, "url": portal} for name, value in cookies.items()]
+        bare._call("Network.setCookies", {"cookies": each})
+        bare._call("Page.navigate", {"url": f"{portal}/offer/custom_link"})
+        bare._evaluate(SHOWN)
+        bare._world = bare._evaluate("globalThis")["objectId"]
         return bare
 
     async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
@@ -96,7 +100,7 @@ class Bare:
                     "returnByValue": True,
                 },
             )
-            rows += rows_of(found["value"])
+            rows += rows_of(found["result"]["value"])
         return rows
 
     async def settle(self) -> None:
@@ -105,7 +109,6 @@ class Bare:
     async def close(self) -> None:
         self._received.close()
         self._line.close()
-        await self._page.close()
 
     def _open_websocket(self, path: str, port: int) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
@@ -118,8 +121,14 @@ class Bare:
         while self._received.readline().strip():
             pass
 
+    def _evaluate(self, expression: str) -> dict[str, Any]:
+        """The object that it results in, be it later."""
+        asked = {"expression": expression, "awaitPromise": True}
+        found: dict[str, Any] = self._call("Runtime.evaluate", asked)["result"]
+        return found
+
     def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The object that it results in."""
+        """What it results in."""
         self._number += 1
         text = json.dumps({"id": self._number, "method": method, "params": params}).encode()
         if len(text) < TWO_BYTES:
@@ -130,7 +139,7 @@ class Bare:
         while True:
             answer = json.loads(self._message())
             if answer.get("id") == self._number:
-                result: dict[str, Any] = answer["result"]["result"]
+                result: dict[str, Any] = answer["result"]
                 return result
 
     def _message(self) -> bytes:
@@ -140,3 +149,12 @@ class Bare:
         elif size == EIGHT_BYTES:
             (size,) = struct.unpack(">Q", self._received.read(8))
         return self._received.read(size)
+
+
+def _ask(port: int, method: str, path: str) -> Any:
+    """The JSON that DevTools answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request(method, path)
+    told = json.loads(connection.getresponse().read())
+    connection.close()
+    return told

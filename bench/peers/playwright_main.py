@@ -1,6 +1,6 @@
 """Runs the Playwright scripts, told what to do by lines of JSON, and takes the time in its own
 process: `python -m bench.peers.playwright_main '{"executable": …, "sandbox": …, "port": …,
-"portal": …, "cookies": {…}}'`. `port` is where Chromium listens for the script `bare`, or null.
+"portal": …, "cookies": {…}}'`. `port` is where the Chromium of the script `bare` listens, or null.
 
 A line is `{"script": "kept", "method": "form", "clients": [[[links, sub_ids], …], …], "seconds":
 null}`: orders for each of some clients that are at work at the same time, each doing its own in
@@ -15,7 +15,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from playwright.async_api import BrowserContext, async_playwright
@@ -33,10 +33,10 @@ LINE_LIMIT: Final = 16 * 1024 * 1024
 class _Scripts:
     """Those that were asked for, each set up once."""
 
-    def __init__(self, context: BrowserContext, portal: str, port: int | None) -> None:
+    def __init__(self, context: BrowserContext, settings: Mapping[str, Any]) -> None:
         self._context = context
-        self._portal = portal
-        self._port = port
+        self._settings = settings
+        self._portal = str(settings["portal"])
         self._open: dict[tuple[str, str], Script] = {}
 
     async def of(self, name: str, method: Method) -> Script:
@@ -49,9 +49,9 @@ class _Scripts:
             return Each(self._context, self._portal, method)
         if name == "kept":
             return await Kept.open(self._context, self._portal, method)
-        if self._port is None:
-            raise ValueError(f"port: is null, and {name} needs one where Chromium listens")
-        return await Bare.open(self._context, self._portal, method, self._port)
+        if (port := self._settings["port"]) is None:
+            raise ValueError(f"port: is null, and {name} needs one where its Chromium listens")
+        return Bare.open(self._portal, self._settings["cookies"], method, port)
 
     async def drop(self, name: str, method: Method) -> None:
         """For one that was left at its work: nobody knows what its page shows."""
@@ -107,7 +107,6 @@ async def main(settings: dict[str, Any]) -> None:
         browser = await playwright.chromium.launch(
             executable_path=settings["executable"],
             chromium_sandbox=settings["sandbox"],
-            args=[f"--remote-debugging-port={port}"] if (port := settings["port"]) else [],
         )
         context = await browser.new_context()
         await context.add_cookies(
@@ -116,7 +115,7 @@ async def main(settings: dict[str, Any]) -> None:
                 for name, value in settings["cookies"].items()
             ]
         )
-        scripts = _Scripts(context, settings["portal"], port)
+        scripts = _Scripts(context, settings)
         print(json.dumps({"version": browser.version}), flush=True)
         while line := await reader.readline():
             print(json.dumps(await _do(scripts, json.loads(line))), flush=True)

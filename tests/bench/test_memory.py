@@ -11,6 +11,7 @@ import pytest
 
 from bench import memory
 from bench.memory import ANONYMOUS, PSS, measure_of, size
+from tests.soak.memory import fields
 
 
 @pytest.fixture
@@ -30,14 +31,13 @@ def program() -> Iterator[int]:
 def hidden(program: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """The one below: to another user than root the kernel shows little of it."""
     _, below = memory._tree(program)
-    read = memory.fields
 
-    def fields(path: str) -> dict[str, int]:
+    def refused(path: str) -> dict[str, int]:
         if path == f"/proc/{below}/smaps_rollup":
             raise PermissionError(path)
-        return read(path)
+        return fields(path)
 
-    monkeypatch.setattr(memory, "fields", fields)
+    monkeypatch.setattr(memory, "fields", refused)
     return below
 
 

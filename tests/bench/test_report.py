@@ -52,6 +52,20 @@ def test_a_missed_goal_is_told_from_one_that_is_below_the_floor(least: float, wo
     assert not report.all_met(found)
 
 
+def test_what_is_below_its_floor_is_told_though_its_goal_is_met() -> None:
+    ours, theirs, floor = (
+        Series(name, "s", [value])
+        for name, value in (("ours", 1.0), ("a peer", 2.0), ("least", 1.1))
+    )
+    row = Row(3, "three", [Comparison("fast", ours, theirs, goal=Goal(at_most=1), floor=floor)])
+    found = report.results([row], {}, VERSIONS, quick=False, complete=True)
+    assert report.summary(found) == (
+        "1 of 1 goals met\n"
+        "  below its floor, which is none: fast: 0.5 times a peer (0.5 … 0.5, 1 rounds), "
+        "goal: at most 1, floor: 0.55"
+    )
+
+
 def test_a_row_that_failed_is_no_success() -> None:
     found = report.results([MET], {2: "Traceback"}, VERSIONS, quick=False, complete=True)
     assert "row 2 could not be measured" in report.summary(found)

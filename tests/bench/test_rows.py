@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import ROWS
+from bench.bare import Bare, bare
 from bench.daemons import new_folder
 from bench.measure import Plan
+from daemon.browser.chromium import FLAGS
 
 
 @pytest.fixture
@@ -21,10 +24,19 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.chromium
-def test_recovery_is_measured(folder: Path) -> None:
-    from bench.startup import row_5
+def test_recovery_is_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench import startup
 
-    (compared,) = row_5(Plan(folder, quick=True)).comparisons
+    flags: dict[str, Sequence[str]] = {}
+
+    def noting(place: Path, given: Sequence[str]) -> AbstractContextManager[Bare]:
+        flags[place.name] = given
+        return bare(place, given)
+
+    monkeypatch.setattr(startup, "bare", noting)
+    (compared,) = startup.row_5(Plan(folder, quick=True)).comparisons
+    assert flags == {"bare": startup.FLAGS, "first": FLAGS, "second": FLAGS}
+    assert compared.floor is not None
     assert len(compared.ours.values) == len(compared.theirs.values) > 1
     assert min(*compared.ours.values, *compared.theirs.values) > 0
 
