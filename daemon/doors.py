@@ -24,6 +24,7 @@ from daemon.errors import Invalid
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
 from daemon.serving import bind
+from daemon.serving.sockets import is_absent, tell_of_absence
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,11 @@ def _open(
                 "its unit and the configuration the same address",
                 *(setting, where, given[0].name, listening),
             )
+        for each in lent:
+            # The manager may have opened it for an address that comes later (FreeBind=).
+            address = each.getsockname()[0]
+            if is_absent(address):
+                tell_of_absence(setting, address)
     sockets: Sequence[socket] = (
         lent if given else bind(where.host, where.port, setting=setting, early=early)
     )

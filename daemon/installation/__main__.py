@@ -37,6 +37,7 @@ from daemon.config.values import bind as parse_bind
 from daemon.installation import beforehand, configuration, service, units
 from daemon.installation.place import Place, place_of
 from daemon.installation.service import NotInstalled
+from daemon.serving.sockets import is_absent
 
 TRIES = 3
 """Passwords that may be mistyped."""
@@ -161,7 +162,10 @@ def _ask() -> str | None:
 
 
 def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
-    """A socket unit takes not all that a configuration may have, and that has the last word."""
+    """A socket unit takes not all that a configuration may have, and that has the last word.
+
+    Raises `NotInstalled`.
+    """
     fault = beforehand.unfit(bind.host, bind.port)
     if fault:
         raise NotInstalled(f"server.bind {fault}: change it in {place.configuration}")
@@ -169,6 +173,12 @@ def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
         raise NotInstalled(
             f"--bind is {wish}, and server.bind is {bind} in {place.configuration}, which counts: "
             "change it there, or leave --bind out"
+        )
+    # The socket would open all the same (FreeBind=), and another machine may answer there.
+    if is_absent(bind.host):
+        raise NotInstalled(
+            f"server.bind is {bind}: this machine has no such address; give it that one, or change "
+            f"it in {place.configuration} to one that it has"
         )
 
 

@@ -60,8 +60,7 @@ def bind(
             except OSError as error:
                 if early and error.errno == errno.EADDRNOTAVAIL and _is_one(host):
                     listening.append(_listen(family, where, early=True))
-                    text = "%s: this machine has no address %s yet; it is served there once it has"
-                    logger.warning(text, setting, host)
+                    tell_of_absence(setting, host)
                 elif error.errno not in _NOT_HERE:
                     raise
                 else:
@@ -83,6 +82,23 @@ def _is_one(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_absent(address: str) -> bool:
+    """Whether this machine does not have this IP address, or not yet."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        return error.errno in _NOT_HERE
+    return False
+
+
+def tell_of_absence(setting: str, address: str) -> None:
+    """Log that nobody comes to this address of ours, and until when."""
+    text = "%s: this machine has no address %s yet; it is served there once it has"
+    logger.warning(text, setting, address)
 
 
 def _listen(

@@ -275,6 +275,9 @@ def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine
         ("[server]\nbind = 1\n", "server.bind"),
         ('[server]\nbind = "localhost:1"\n', "server.bind names a host"),
         ('[server]\nbind = "127.0.0.1:0"\n', "server.bind has port 0"),
+        # Whoever answers there (RFC 5737, RFC 3849), it is not this machine.
+        ('[server]\nbind = "192.0.2.1:1"\n', "is 192.0.2.1:1: this machine has no such address"),
+        ('[server]\nbind = "[2001:db8::1]:1"\n', "this machine has no such address"),
         ('[state]\ndirectory = "/srv/state"\n', "state.directory is /srv/state"),
     ],
 )

@@ -15,6 +15,7 @@ from daemon.doors import Doors, open_doors
 from daemon.errors import Invalid
 from daemon.service_manager.given import NAMELESS, Descriptor
 from daemon.service_manager.sockets import Sockets, agree, lend, sockets_among
+from daemon.serving import bind
 
 ANYWHERE = Bind("127.0.0.1", 0)
 
@@ -181,6 +182,19 @@ def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
             found = [each.fault for each in doors.exposed(settings)]
     where = f"while the daemon listens at http://{host}:"
     assert [where in each for each in found] == [True] * told
+
+
+def test_one_at_an_address_that_this_machine_does_not_have_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As the manager opens one with FreeBind=yes. 192.0.2.0/24 is nobody's (RFC 5737)."""
+    (theirs,) = bind("192.0.2.1", 0, early=True)
+    caplog.clear()
+    with theirs, open_doors(address_of(theirs), {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.main[0].getsockname() == theirs.getsockname()
+    assert caplog.messages == [
+        "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
+    ]
 
 
 def test_an_address_may_have_several(theirs: socket.socket) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from daemon.errors import Invalid
 from daemon.serving import bind
+from daemon.serving.sockets import is_absent
 
 
 def test_an_address_gives_one_listening_socket() -> None:
@@ -59,6 +60,16 @@ def test_also_at_one_of_a_link() -> None:
     (made,) = bind("fe80::dead%lo", 0, setting="crew c: bind", early=True)
     with made:
         assert made.getsockname() == ("fe80::dead", made.getsockname()[1], 0, 1)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "127.0.0.2"])
+def test_an_address_of_this_machine_is_there(address: str) -> None:
+    assert not is_absent(address)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
+def test_one_of_another_is_not(address: str) -> None:
+    assert is_absent(address)
 
 
 def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:

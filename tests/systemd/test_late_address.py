@@ -42,6 +42,9 @@ def test_it_is_served_as_soon_as_it_is_there(elsewhere: Service) -> None:
     run("systemctl", "start", *UNITS)
     until("it has started", elsewhere.is_active)
     assert elsewhere.health() == {}
+    told = f"server.bind: this machine has no address {ADDRESS} yet"
+    log = ("journalctl", "-u", "smartlinkd", "-o", "cat", f"_PID={elsewhere.pid}")
+    until("it is told", lambda: told in run(*log))
     run("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
     elsewhere.until_ready()
     token = elsewhere.crew_token(CREW)
