@@ -184,6 +184,10 @@ def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
 
 def _back(place: Place, before: Before, *, moved: bool) -> str:
     """Return to what was before, as far as that goes; how things are then, in a sentence."""
+    if _is_untouched(place, before):  # a start anew would interrupt what runs, for nothing
+        if before.there:
+            return f"The version before ({before.version}) was not touched."
+        return "Nothing was started. Mend what is said above, and run this again."
     faults = []
     for step in _steps_back(place, before, moved=moved):
         try:
@@ -197,6 +201,15 @@ def _back(place: Place, before: Before, *, moved: bool) -> str:
     if before.there:
         return f"The version before ({before.version}) is running again."
     return "It was stopped again. Mend what is said above, and run this again."
+
+
+def _is_untouched(place: Place, before: Before) -> bool:
+    """Whether all is there as it was, so that nothing was started either: that comes last."""
+    try:
+        found = (units.found(place), service.current(place))
+    except OSError:  # who cannot tell goes back
+        return False
+    return found == (before.units, before.version)
 
 
 def _steps_back(place: Place, before: Before, *, moved: bool) -> Iterator[Callable[[], object]]:

@@ -90,10 +90,11 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
         raise no_room()
 
     monkeypatch.setattr(service, "switch", switch)
-    how = "It was stopped again" if first else "is running again"
+    how = "Nothing was started" if first else "was not touched"
     with pytest.raises(NotInstalled, match=rf"(?s)No space left on device.*{how}"):
         machine.install()
     assert (service.current(machine.place), units.found(machine.place)) == before
+    assert machine.calls == []
 
 
 @pytest.mark.usefixtures("handlers")
@@ -258,6 +259,41 @@ def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
     assert {signal.getsignal(each) for each in installation.SIGNALS} == {signal.SIG_IGN}
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
+
+
+@pytest.mark.usefixtures("handlers")
+def test_one_that_comes_before_anything_is_changed_interrupts_nothing_that_runs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the sync may take long, and be what the owner grows tired of."""
+    (machine.place.units / "smartlinkd.service").write_text("of the version before")
+    before = units.found(machine.place)
+    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr("os.sync", lambda: signal.raise_signal(signal.SIGINT))
+    assert installation.main(["--units", str(SOURCE)]) == 128 + signal.SIGINT
+    told = f"The version before ({machine.place.versions / OLD}) was not touched.\n"
+    assert capsys.readouterr().err == f"{told}install: interrupted\n"
+    assert (machine.calls, machine.version()) == ([], OLD)
+    assert units.found(machine.place) == before
+
+
+def test_who_cannot_tell_whether_anything_was_changed_goes_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = units.found
+
+    def once(place: Place) -> units.Files:
+        monkeypatch.setattr(units, "found", unreadable)
+        return found(place)
+
+    def unreadable(_: Place) -> units.Files:
+        raise OSError(errno.EIO, "Input/output error", "smartlinkd.service")
+
+    monkeypatch.setattr(units, "found", once)
+    machine.fault = NotInstalled("it does not answer")
+    with pytest.raises(NotInstalled, match="is running again"):
+        machine.install()
+    assert (machine.calls, machine.version()) == ([f"start {NEW}", f"start {OLD}"], OLD)
 
 
 def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine) -> None:
