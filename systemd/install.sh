@@ -39,7 +39,10 @@ install_service() {
     "$VERSIONS"/*) die "this clone is in $VERSIONS, which is for what is installed; move it" ;;
     esac
     umask 022
-    need_chromium
+    # The configuration may name another one, or need none: in the end the new version tells.
+    get_chromium ||
+        say "there is no Chromium here: the service needs one (Google Chrome's, or the one" \
+            "that browser.executable names), unless links and products come from APIs alone"
     mkdir -p "$VERSIONS"
     begin_set_up "$VERSIONS"
     fresh=$(mktemp -d "$VERSIONS/$(date +%Y-%m-%d).XXXXXX")

@@ -258,6 +258,23 @@ def test_a_snap_is_none(clone: Clone) -> None:
     assert err.splitlines()[-1].endswith("install Google Chrome's own package")
 
 
+def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_need_none(
+    clone: Clone,
+) -> None:
+    script = clone.folder / "systemd/install.sh"
+    text = script.read_text().replace("/run/systemd/system", str(clone.folder))
+    script.write_text(text.replace("VERSIONS=/opt", f"VERSIONS={clone.folder}/opt"))
+    (clone.programs / CHROMIUM).unlink()
+    clone.put("apt-get", "exit 100")
+    clone.put("systemctl", "echo systemd 252")
+    (clone.programs / "mkdir").unlink()
+    clone.put("mkdir", 'note "mkdir $*"; exit 1')  # with which what follows begins
+    code, _, err = clone.run("install")
+    assert code == 1
+    assert err.splitlines()[-1].startswith("run: there is no Chromium here: ")
+    assert clone.calls() == [f"mkdir -p {clone.folder}/opt/smartlinkd"]
+
+
 def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:
     (clone.programs / CHROMIUM).unlink()
     clone.put("id", "echo 1000")
