@@ -1,12 +1,15 @@
 """The lines of docs/operating.md that touch secrets, run as they stand, on a machine of stand-ins.
 
-Its `sudo` alone can look into the folder of credentials, as on a real one.
+Its `sudo` alone can look into the folder of credentials, as on a real one, and it sets a umask of
+its own, as PAM has it do on some.
 """
 
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +44,7 @@ def run(tmp_path: Path, credentials: Path) -> Run:
     programs.mkdir()
     place = tmp_path / "etc/credentials"
     stand_ins = {
-        "sudo": f"mv '{credentials}' {place}\n"
+        "sudo": f"umask 022; mv '{credentials}' {place}\n"
         f"\"$@\"; code=$?\nmv {place} '{credentials}'; exit $code",
         "smartlinkd": 'read -r answer && echo "$answer"',
         "systemctl": f'echo "$*" >>{tmp_path}/calls',
@@ -78,3 +81,20 @@ def test_a_password_that_was_not_typed_well_leaves_the_old_one(
 def test_no_plain_secret_is_left_beside_encrypted_ones(run: Run, credentials: Path) -> None:
     assert run(commands("sudo sh -c 'shred"), "") == 0
     assert list(credentials.iterdir()) == []
+
+
+def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
+    machine = tmp_path / "machine"
+    for folder in ("etc/smartlinkd", "etc/systemd/system", "var/lib/private/smartlinkd"):
+        (machine / folder).mkdir(parents=True)
+    (machine / "etc/systemd/system/smartlinkd-research.socket").touch()
+    block = commands("sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh")
+    assert run(block.replace("-C /", f"-C {machine}").replace("cd /", f"cd {machine}"), "") == 0
+    archive = tmp_path / "etc/smartlinkd.tar.gz"
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    with tarfile.open(archive) as backup:
+        assert set(backup.getnames()) == {
+            "etc/smartlinkd",
+            "etc/systemd/system/smartlinkd-research.socket",
+            "var/lib/private/smartlinkd",
+        }
