@@ -52,6 +52,13 @@ class Credentials:
         """Whether this file is one of those that are guarded."""
         return self.guarded and path.is_relative_to(self.folder)
 
+    def in_use(self) -> bool:
+        """Whether anything is there; that it cannot be looked into, `find` tells."""
+        try:
+            return any(self.folder.iterdir())
+        except OSError:
+            return False
+
     def find(self, draft: Draft) -> dict[tuple[str, str], Path]:
         """The files of secrets by section and key. Adds a problem for each that is misnamed."""
         try:
@@ -86,7 +93,8 @@ def of_service(environ: Mapping[str, str]) -> tuple[Credentials, ...]:
 def beside(config: Path) -> tuple[Credentials, ...]:
     """Those that it would give to a service with this configuration.
 
-    Of a secret that is in both folders the plain one is looked at.
+    Of a secret that is in both folders the plain one is looked at. Which of them the unit names is
+    not known here: it is one.
     """
     there = (
         Credentials(config.parent / BESIDE, ""),

@@ -77,6 +77,7 @@ def read_secrets(draft: Draft, given: Sequence[Credentials]) -> None:
         if path.parent in encrypted:
             draft.put(section, key, credentials.stand_in(section, key))
             continue
+        _warn_if_passed_over(draft, name, path, given)
         try:
             draft.put(section, key, _read_secret(draft, name, path, given))
         except Fault as fault:
@@ -117,6 +118,17 @@ def _warn_if_open(
             # What is root's alone a service could not read: its user is another one.
             remedy += " if the daemon's user owns it, else make it a credential"
         draft.warnings.append(Problem(name, fault, remedy))
+
+
+def _warn_if_passed_over(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> None:
+    """Of a plain credential beside encrypted ones, which the service need not be given."""
+    if not any(path.parent == each.folder for each in given):
+        return
+    for each in given:
+        if each.encrypted and each.in_use():
+            fault = f"is a plain file, which a service that is given {each.folder} never sees"
+            remedy = f"encrypt it there, too (docs/operating.md), and remove {path}"
+            draft.warnings.append(Problem(name, fault, remedy))
 
 
 def _read_secret(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> str:

@@ -213,6 +213,34 @@ def test_of_a_plain_one_and_an_encrypted_one_the_plain_one_is_read(
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
+def test_a_plain_one_where_encrypted_ones_are_in_use_is_warned_of(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    """It looks as if it were in force, and the service never sees it."""
+    give({"auth.password_hash": HASH, "cookie.sync_key": KEY}, folder="credentials")
+    plain = config.parent / "credentials"
+    for path in plain.iterdir():
+        path.chmod(0o600)
+    assert load(config, {}, by_hand=True).warnings == ()
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    (plain / "auth.password_hash").unlink()
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert (warning.key, warning.fault, warning.remedy) == (
+        "credential cookie.sync_key",
+        f"is a plain file, which a service that is given {encrypted} never sees",
+        f"encrypt it there, too (docs/operating.md), and remove {plain}/cookie.sync_key",
+    )
+
+
+def test_what_is_no_credential_is_seen_beside_encrypted_ones(config: Path, encrypted: Path) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    key = config.parent / "key"
+    key.write_text(KEY)
+    key.chmod(0o600)
+    config.write_text(f"[cookie]\nsync_key_file = '{key}'\n")
+    assert load(config, {}, by_hand=True).warnings == ()
+
+
 def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     assert list(problems(config, give({}), by_hand=True)) == ["auth.password_hash"]
