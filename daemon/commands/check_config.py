@@ -18,7 +18,7 @@ from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
 from daemon.config import ConfigError, Problem, Settings
-from daemon.config.credentials import BESIDE
+from daemon.config.credentials import BESIDE, shown_to
 from daemon.config.crews import CrewEntry
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
@@ -80,7 +80,7 @@ def all_of(path: Path, wrong: ConfigError) -> ConfigError:
     blind = become_the_daemon(rest.state.directory)
     if blind and os.geteuid() == 0:
         return ConfigError(list(dict.fromkeys([*wrong.problems, *told_by_the_file(rest)])))
-    crews = tuple(_crew_read_again(entry, rest) for entry in rest.crews)
+    crews = tuple(_crew_read_again(path, entry, rest) for entry in rest.crews)
     broken = read_catalog(replace(rest, crews=crews)).broken
     of_crews = (each for crew in broken for each in crew.problems)
     return ConfigError(
@@ -90,7 +90,7 @@ def all_of(path: Path, wrong: ConfigError) -> ConfigError:
 
 def _read_again(path: Path, settings: Settings) -> Settings:
     """The settings without the crews whose own file the daemon cannot read."""
-    crews = tuple(_crew_read_again(entry, settings) for entry in settings.crews)
+    crews = tuple(_crew_read_again(path, entry, settings) for entry in settings.crews)
     problems = list(_unusable(path, settings))
     if problems:
         raise ConfigError([*problems, *(each for crew in crews for each in crew.problems)])
@@ -115,10 +115,12 @@ def _unusable(path: Path, settings: Settings) -> Iterator[Problem]:
             yield from _fault(f"{section}.{key}_file", named, remedy, settings)
 
 
-def _crew_read_again(entry: CrewEntry, settings: Settings) -> CrewEntry:
+def _crew_read_again(config: Path, entry: CrewEntry, settings: Settings) -> CrewEntry:
     if entry.section is None or entry.section.environment_file is None:
         return entry
     name, path = entry.key("environment_file"), entry.section.environment_file
+    if path.is_relative_to(shown_to(config)):
+        return entry  # the service can read that, from its next start on
     remedy = "let the daemon's user read it, or make it a credential (docs/operating.md)"
     return replace(entry, problems=(*entry.problems, *_fault(name, path, remedy, settings)))
 

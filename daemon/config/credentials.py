@@ -33,24 +33,36 @@ BESIDE = "credentials"
 """The folder beside the configuration that the unit has systemd pass on."""
 ENCRYPTED = f"{BESIDE}.encrypted"
 """The one beside it that docs/operating.md has the owner put in its place."""
+SHOWN = Path("/run/credentials")
+"""Where systemd shows each service its own, in a folder with the service's name."""
 
 
 @dataclass(frozen=True)
 class Credentials:
     """A folder of secrets; `prefix` is what all names of ours begin with in it.
 
+    `seen_in` is the folder in which the service sees them, with names that begin with `PREFIX`.
     `guarded` says that nobody else can read what is there, whatever the files' modes show, and
     `encrypted` that nobody can at all.
     """
 
     folder: Path
     prefix: str
+    seen_in: Path
     guarded: bool = False
     encrypted: bool = False
 
     def guards(self, path: Path) -> bool:
         """Whether this file is one of those that are guarded."""
         return self.guarded and path.is_relative_to(self.folder)
+
+    def behind(self, path: Path) -> Path | None:
+        """The file here, be it there or not, that the service sees at `path`; None when that is not
+        a place for one of ours."""
+        name = path.name.removeprefix(PREFIX)
+        if path.parent != self.seen_in or name == path.name:
+            return None
+        return self.folder / f"{self.prefix}{name}"
 
     def in_use(self) -> bool:
         """Whether anything is there; that it cannot be looked into, `find` tells."""
@@ -87,7 +99,7 @@ class Credentials:
 def of_service(environ: Mapping[str, str]) -> tuple[Credentials, ...]:
     """Those that the service manager gave to this process."""
     folder = environ.get("CREDENTIALS_DIRECTORY")
-    return (Credentials(Path(folder), PREFIX, guarded=True),) if folder else ()
+    return (Credentials(Path(folder), PREFIX, Path(folder), guarded=True),) if folder else ()
 
 
 def beside(config: Path) -> tuple[Credentials, ...]:
@@ -96,11 +108,17 @@ def beside(config: Path) -> tuple[Credentials, ...]:
     Of a secret that is in both folders the plain one is looked at. Which of them the unit names is
     not known here: it is one.
     """
+    seen_in = shown_to(config)
     there = (
-        Credentials(config.parent / BESIDE, ""),
-        Credentials(config.parent / ENCRYPTED, "", encrypted=True),
+        Credentials(config.parent / BESIDE, "", seen_in),
+        Credentials(config.parent / ENCRYPTED, "", seen_in, encrypted=True),
     )
     return tuple(each for each in there if each.folder.is_dir())
+
+
+def shown_to(config: Path) -> Path:
+    """Where the service of this configuration, in /etc/%N by its unit, sees what it is given."""
+    return SHOWN / f"{config.absolute().parent.name}.service"
 
 
 def stand_in(section: str, key: str) -> str:

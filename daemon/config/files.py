@@ -24,6 +24,7 @@ from daemon.config.crews import CrewDraft, drafts
 from daemon.config.draft import Draft, secret_keys
 from daemon.config.problems import MANY, Problem
 from daemon.config.values import Fault, optional_path
+from daemon.paths import mode_of
 
 LONGEST_FILE = 1024 * 1024  # bytes; a configuration of some hundred tables fits
 LONGEST_SECRET = 4096  # bytes; a secret is one line
@@ -98,19 +99,41 @@ def read_environments(draft: Draft, given: Sequence[Credentials]) -> None:
 def _read_environment(
     draft: Draft, crew: CrewDraft, path: Path, given: Sequence[Credentials]
 ) -> None:
+    name = crew.key("environment_file")
     try:
-        content, mode = read_file(path, LONGEST_ENVIRONMENT)
+        source = _source(path, given)
+        if any(each.encrypted and source.parent == each.folder for each in given):
+            return  # what is in it, the service alone is shown
+        content, mode = read_file(source, LONGEST_ENVIRONMENT)
         crew.variables = env_file.parse(content)
     except Fault as fault:
         crew.add("environment_file", fault.fault, fault.remedy)
         return
-    _warn_if_open(draft, crew.key("environment_file"), path, mode, given)
+    _warn_if_passed_over(draft, name, source, given)
+    _warn_if_open(draft, name, source, mode, given)
+
+
+def _source(path: Path, given: Sequence[Credentials]) -> Path:
+    """Where to read what the service sees at this path. Raises `Fault` for a credential that is not
+    there: what its owner made at that path, the next start would not leave there."""
+    places = [place for each in given if (place := each.behind(path))]
+    for place in places:
+        try:
+            if mode_of(place) is not None:
+                return place
+        except OSError:
+            return place  # why, is told by who opens it
+    if places:
+        name = path.name.removeprefix(credentials.PREFIX)
+        remedy = f"put {name} among the credentials, and restart: a reload sees no new ones"
+        raise Fault("names a credential that is not there", remedy)
+    return path
 
 
 def _warn_if_open(
     draft: Draft, name: str, path: Path, mode: int, given: Sequence[Credentials]
 ) -> None:
-    guarded = any(each.guards(path) for each in given)
+    guarded = any(each.guards(path) for each in given) or path.is_relative_to(credentials.SHOWN)
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not guarded:
         fault = f"is open to other users (mode {mode:04o})"
         remedy = f"chmod 600 {path}"

@@ -114,6 +114,21 @@ def test_a_crews_file_that_only_root_can_read_costs_that_crew_alone(secretive: P
     assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
 
 
+def test_a_credential_that_the_service_will_see_is_none_of_its_users_files(
+    secretive: Path,
+) -> None:
+    """It is where the service sees it from its next start on."""
+    folder = secretive.parent
+    (folder / "credentials").mkdir(mode=0o700)
+    (folder / "hash").rename(folder / "credentials/auth.password_hash")
+    (folder / "env").rename(folder / "credentials/a.env")
+    seen = f"/run/credentials/{folder.name}.service/smartlinkd_a.env"
+    text = secretive.read_text().replace("[auth]\npassword_hash_file", "#")
+    secretive.write_text(text.replace(f"{folder}/env", seen))
+    ended = by_root(secretive)
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 def test_a_configuration_that_only_root_can_read_is_told(secretive: Path) -> None:
     os.chown(secretive.parent / "hash", NOBODY, NOBODY)
     os.chown(secretive.parent / "env", NOBODY, NOBODY)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, load, state_directory
+from daemon.config import ConfigError, Settings, credentials, load, state_directory
 from daemon.config.draft import secret_keys
 
 HASH = hash_password("correct horse")
@@ -239,6 +239,107 @@ def test_what_is_no_credential_is_seen_beside_encrypted_ones(config: Path, encry
     key.chmod(0o600)
     config.write_text(f"[cookie]\nsync_key_file = '{key}'\n")
     assert load(config, {}, by_hand=True).warnings == ()
+
+
+# What crews are given besides
+
+
+def seen_by(unit: str, name: str = "smartlinkd_research.env") -> str:
+    return f"/run/credentials/{unit}.service/{name}"
+
+
+def crew_with(config: Path, environment_file: str) -> None:
+    config.write_text(
+        "[[crews]]\nname = 'research'\nrunner = 'command'\ncommand = ['/bin/true']\n"
+        f"environment_file = '{environment_file}'\n"
+    )
+
+
+def environment(settings: Settings) -> tuple[dict[str, str], list[str]]:
+    """The one crew's variables, and what is wrong with it."""
+    (crew,) = settings.crews
+    variables = crew.section.environment if crew.section else {}
+    found = {name: value.get_secret_value() for name, value in variables.items()}
+    return found, [f"{each.fault}; {each.remedy}" for each in crew.problems]
+
+
+NOT_THERE = (
+    "names a credential that is not there; put research.env among the credentials, and restart: "
+    "a reload sees no new ones"
+)
+
+
+def test_a_crews_file_that_the_service_will_see_is_read_from_the_folder(
+    config: Path, give: Give
+) -> None:
+    give({"auth.password_hash": HASH, "research.env": "KEY=hunter2"}, folder="credentials")
+    for path in (config.parent / "credentials").iterdir():
+        path.chmod(0o600)
+    crew_with(config, seen_by(config.parent.name))
+    settings = load(config, {}, by_hand=True)
+    assert environment(settings) == ({"KEY": "hunter2"}, [])
+    assert settings.warnings == ()
+
+
+def test_one_that_is_in_no_folder_is_told(config: Path, give: Give, encrypted: Path) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    crew_with(config, seen_by(config.parent.name))
+    assert environment(load(config, {}, by_hand=True)) == ({}, [NOT_THERE])
+
+
+def test_one_that_is_encrypted_is_no_fault(config: Path, encrypted: Path) -> None:
+    for name in ("auth.password_hash", "research.env"):
+        (encrypted / name).write_bytes(b"\0")
+    crew_with(config, seen_by(config.parent.name))
+    assert environment(load(config, {}, by_hand=True)) == ({}, [])
+
+
+def test_a_plain_one_that_the_service_never_sees_is_warned_of(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    give({"research.env": "KEY=x"}, folder="credentials")
+    (config.parent / "credentials/research.env").chmod(0o600)
+    crew_with(config, seen_by(config.parent.name))
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert warning.key == 'crew "research": environment_file'
+    assert f"given {encrypted} never sees" in warning.fault
+
+
+@pytest.mark.parametrize(
+    "named",
+    [seen_by("another"), seen_by("here", "research.env"), "/nowhere/smartlinkd_research.env"],
+)
+def test_what_another_service_sees_is_not_in_the_folder(
+    tmp_path: Path, config: Path, give: Give, named: str
+) -> None:
+    give({"auth.password_hash": HASH, "research.env": "KEY=x"}, folder="credentials")
+    crew_with(config, named.replace("/here.", f"/{tmp_path.name}."))
+    found, faults = environment(load(config, {}, by_hand=True))
+    assert found == {}
+    assert faults == ["does not exist; make that file, or correct the path"]
+
+
+def test_a_service_that_was_not_given_one_needs_a_restart(config: Path, give: Give) -> None:
+    environ = give({"smartlinkd_auth.password_hash": HASH})
+    crew_with(config, f"{config.parent}/given/smartlinkd_research.env")
+    assert environment(load(config, environ)) == ({}, [NOT_THERE])
+    (config.parent / "given/smartlinkd_research.env").write_text("KEY=x")
+    assert environment(load(config, environ)) == ({"KEY": "x"}, [])
+
+
+def test_what_systemd_shows_others_is_not_open_to_everybody(
+    config: Path, give: Give, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ACL's mask looks as if the group could read it."""
+    give({"auth.password_hash": HASH}, folder="credentials")
+    (config.parent / "credentials/auth.password_hash").chmod(0o600)
+    give({"their.env": "KEY=x"}, folder="their.service")
+    monkeypatch.setattr(credentials, "SHOWN", config.parent)
+    crew_with(config, f"{config.parent}/their.service/their.env")
+    settings = load(config, {}, by_hand=True)
+    assert environment(settings) == ({"KEY": "x"}, [])
+    assert settings.warnings == ()
 
 
 def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
