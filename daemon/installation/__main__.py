@@ -253,7 +253,7 @@ def _explain(place: Place, settings: Settings, *, ready: bool) -> None:
     elif ready:
         browser = "Chromium runs, in its sandbox"
     else:
-        browser = "Chromium is NOT ready yet: `sudo smartlinkd status` tells why"
+        browser = f"Chromium is NOT ready yet: `sudo smartlinkd status{option}` tells why"
     print(f"""
 {place.service} {__version__} is running at http://{settings.server.bind}; {browser}.
 

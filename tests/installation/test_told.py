@@ -148,8 +148,9 @@ def test_in_the_end_it_is_told_how_all_is(
 def test_the_commands_that_are_told_are_for_that_service(
     instance: str, name: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installation._explain(place_of(instance), settings({}), ready=True)
+    installation._explain(place_of(instance), settings({}), ready=False)
     said = capsys.readouterr().out
+    assert f"NOT ready yet: `sudo smartlinkd status{option}` tells why" in said
     assert f" sudo smartlinkd status{option}\n" in said
     assert f" journalctl -u {name}\n" in said
     assert f" /etc/{name}/config.toml   (then: sudo systemctl reload {name})\n" in said
