@@ -20,6 +20,7 @@ import ast
 import os
 import re
 import stat
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,7 +58,10 @@ def named_in(code: str) -> dict[str, str]:
     CrewAI does: by its attributes `agents_config`, `tasks_config`. The code is read, and not run.
     """
     try:
-        tree = ast.parse(code)
+        with warnings.catch_warnings():
+            # A warning of what is in it would be nameless, and in our log at each look.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # whoever runs it tells of it
         return {}
     named: dict[str, str] = {}
