@@ -64,7 +64,7 @@ def changes(old: Settings, new: Settings) -> Changes:
     # SECTIONS pairs the names with what they are of.
     settings = replace(old, **sections, crews=new.crews)  # type: ignore[arg-type]
     # What comes of the two together, which is in neither.
-    mixed = warnings(settings.server, settings.cookie, settings.marketplace)
+    mixed = warnings(settings)
     told = tuple(dict.fromkeys((*new.warnings, *mixed)))
     return Changes(replace(settings, warnings=told), tuple(taken), tuple(waiting))
 

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 from daemon.config.draft import Draft
 from daemon.config.problems import Problem
-from daemon.config.settings import Cookie, Marketplace, Server
+from daemon.config.settings import Cookie, Marketplace, Server, Settings
 from daemon.marketplace.markets import host_and_port
 
 
@@ -31,8 +31,20 @@ def conflicts(draft: Draft) -> Iterator[Problem]:
         yield from _needed(draft, ["products"], "third_party", ("url",))
 
 
-def warnings(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
-    """What works, and leaves the owner less protected than they may think."""
+def warnings(settings: Settings) -> Iterator[Problem]:
+    """What works, and leaves the owner less protected, or with less, than they may think."""
+    yield from _exposed(settings.server, settings.cookie, settings.marketplace)
+    left = "source" not in settings.products.model_fields_set
+    if left and settings.links.source == "open_api":
+        yield Problem(
+            "products.source",
+            'is left at "portal", which wants a Chromium, and a cookie: without one every product '
+            "is null, although links.source needs neither",
+            'set source in [products]: "open_api", or "portal" if that is what you want',
+        )
+
+
+def _exposed(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
     if not server.bind.loopback:
         yield from open_cookie(cookie, f"server.bind is {server.bind}")
     elif server.trusted_proxies:

@@ -129,5 +129,4 @@ def _settings(draft: Draft) -> Settings:
         of_crews = [problem for entry in entries for problem in entry.problems]
         rest = None if "state" in faulty else settings
         raise ConfigError(one_a_key([*draft.problems, *of_crews]), rest)
-    found = checks.warnings(settings.server, settings.cookie, settings.marketplace)
-    return replace(settings, warnings=(*draft.warnings, *found))
+    return replace(settings, warnings=(*draft.warnings, *checks.warnings(settings)))

@@ -1,4 +1,4 @@
-"""What works, and leaves the owner less protected than they may think."""
+"""What works, and leaves the owner less protected, or with less, than they may think."""
 
 from __future__ import annotations
 
@@ -34,5 +34,24 @@ HASH = hash_password("correct horse")
 def test_what_leaves_the_owner_exposed_is_a_warning(
     tables: dict[str, dict[str, object]], keys: list[str]
 ) -> None:
+    settings = build({**tables, "auth": {"password_hash": HASH}})
+    assert [warning.key for warning in settings.warnings] == keys
+
+
+@pytest.mark.parametrize(
+    ("links", "products", "keys"),
+    [
+        ({"source": "open_api"}, {}, ["products.source"]),
+        ({"source": "open_api"}, {"remember": 60}, ["products.source"]),
+        ({"source": "open_api"}, {"source": "portal"}, []),  # it is what the owner wants
+        ({"source": "open_api"}, {"source": "open_api"}, []),
+        ({}, {}, []),
+    ],
+)
+def test_products_that_would_be_null_for_want_of_a_cookie_are_a_warning(
+    links: dict[str, object], products: dict[str, object], keys: list[str]
+) -> None:
+    api = {"app_id": "1", "secret": "hunter2"}
+    tables = {"links": links, "products": products, "open_api": api}
     settings = build({**tables, "auth": {"password_hash": HASH}})
     assert [warning.key for warning in settings.warnings] == keys
