@@ -52,6 +52,9 @@ def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
 
 def read_secrets(draft: Draft, given: Sequence[Credentials]) -> None:
     """Put the content of each secret's file, or of its credential, into the secret's own key."""
+    for each in given:
+        if not each.guarded and not each.encrypted:
+            _warn_of_open_folder(draft, each.folder)
     # The first of them last, since it goes before the others.
     found = {place: path for each in reversed(given) for place, path in each.find(draft).items()}
     encrypted = [each.folder for each in given if each.encrypted]
@@ -141,6 +144,13 @@ def _warn_if_open(
             # What is root's alone a service could not read: its user is another one.
             remedy += " if the daemon's user owns it, else make it a credential"
         draft.warnings.append(Problem(name, fault, remedy))
+
+
+def _warn_of_open_folder(draft: Draft, folder: Path) -> None:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        fault = f"is open to other users (mode {mode:04o})"
+        draft.warnings.append(Problem(str(folder), fault, f"chmod 700 {folder}"))
 
 
 def _warn_if_passed_over(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> None:

@@ -39,7 +39,7 @@ def give(tmp_path: Path) -> Give:
 
     def given(files: Mapping[str, str], folder: str = "given") -> dict[str, str]:
         there = tmp_path / folder
-        there.mkdir()
+        there.mkdir(0o700)
         for name, content in files.items():
             (there / name).write_text(content)
             (there / name).chmod(0o440)  # how the mask of the manager's ACL shows
@@ -167,6 +167,19 @@ def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_giv
             f"chmod 600 {config.parent}/credentials/auth.password_hash",
         )
     ]
+
+
+def test_a_folder_that_is_open_to_others_is_warned_of(config: Path, give: Give) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    folder = config.parent / "credentials"
+    (folder / "auth.password_hash").chmod(0o600)
+    assert load(config, {}, by_hand=True).warnings == ()
+    folder.chmod(0o755)
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert str(warning) == (f"{folder}: is open to other users (mode 0755); chmod 700 {folder}")
+    environ = give({"smartlinkd_auth.password_hash": HASH})
+    (config.parent / "given").chmod(0o755)
+    assert load(config, environ).warnings == ()  # the manager's is guarded otherwise
 
 
 @pytest.fixture
