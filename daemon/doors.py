@@ -32,11 +32,13 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Doors:
     """Listening sockets; an address may have several. `crews` are by the crew's name, and
-    `crew_binds` what they were opened for."""
+    `crew_binds` what they were opened for. With `lent` it is the service manager who opened `main`.
+    """
 
     main: Sequence[socket]
     crews: Mapping[str, Sequence[socket]]
     crew_binds: Mapping[str, Bind]
+    lent: bool
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -74,7 +76,8 @@ def open_doors(
     with ExitStack() as opened:
         own = _open(main, given.main, "server.bind", opened)
         of_crews = _crew_doors(crews, given.crews, opened)
-        yield Doors(own, of_crews, {name: crews[name] for name in of_crews})
+        crew_binds = {name: crews[name] for name in of_crews}
+        yield Doors(own, of_crews, crew_binds, lent=bool(given.main))
 
 
 def _open(
@@ -91,7 +94,8 @@ def _open(
             listening = ", ".join(_url(each) for each in lent)
             logger.warning(
                 "%s is %s, but the service manager's socket %r listens at %s, which counts: give "
-                "its unit and the configuration the same address",
+                "its unit and the configuration the same address (server.bind's socket has it from "
+                "`sudo ./run install`)",
                 *(setting, where, given[0].name, listening),
             )
         for each in lent:

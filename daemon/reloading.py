@@ -151,6 +151,11 @@ class Reloader:
         self._owed = None
         for warning in (*settings.warnings, *self._doors.exposed(settings)):
             logger.warning("%s", warning)
+        if self._doors.lent and "server.bind" in found.waiting:
+            logger.warning(
+                "the service manager holds the address, so no restart changes server.bind: "
+                "`sudo ./run install` does"
+            )
         _tell(found, catalog, self._moved(catalog))
 
     def _moved(self, catalog: Catalog) -> list[str]:

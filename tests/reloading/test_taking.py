@@ -20,6 +20,7 @@ from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
 from daemon.errors import Unavailable
 from daemon.journal import actor as journal
+from daemon.service_manager.given import Descriptor, Given
 from daemon.supervision.supervisor import Supervisor
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
 
@@ -65,6 +66,20 @@ async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_
         daemon.write(cookie={"open_to": ["0.0.0.0/0"]})
         said = await daemon.hang_up()
         assert "WARNING: cookie.open_to: lets other machines read and replace the cookie" in said
+
+
+@pytest.mark.parametrize("lent", [True, False])
+async def test_an_address_that_the_service_manager_holds_wants_more_than_a_restart(
+    daemon: Daemon, lent: bool
+) -> None:
+    daemon.write()
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        descriptors = (Descriptor("http", os.dup(theirs.fileno())),) if lent else ()
+        async with running(daemon, Given(descriptors=descriptors)):
+            daemon.write(server={"bind": "127.0.0.2:0"})
+            said = await daemon.hang_up()
+    assert "WARNING: these changes need a restart: server.bind" in said
+    assert ("so no restart changes server.bind: `sudo ./run install` does" in said) is lent
 
 
 async def test_what_runs_goes_on(daemon: Daemon) -> None:

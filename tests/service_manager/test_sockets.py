@@ -159,6 +159,7 @@ def test_another_address_than_configured_is_told_with_which_one_counts(
     assert record.levelname == "WARNING"
     told = f"'http' listens at http://127.0.0.1:{port}, which counts"
     assert f"server.bind is 127.0.0.1:1, but the service manager's socket {told}" in caplog.text
+    assert "`sudo ./run install`" in caplog.text
 
 
 @pytest.mark.parametrize(
