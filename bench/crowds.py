@@ -120,6 +120,8 @@ def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -
 
     def client(asking: Asking, orders: Sequence[Order]) -> None:
         for order in orders:
+            if leaving.is_set():
+                return
             try:
                 one = timed(asking, partial(ask_daemon, order=order))
             except OSError:
@@ -134,10 +136,12 @@ def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -
     connections = [daemon_client(served) for _ in clients]
     with ThreadPoolExecutor(len(clients)) as threads:
         working = [threads.submit(client, *pair) for pair in zip(connections, clients, strict=True)]
-        wait(working, seconds, FIRST_EXCEPTION)
-        leaving.set()
-        for connection in connections:
-            connection.leave()
+        try:
+            wait(working, seconds, FIRST_EXCEPTION)
+        finally:  # also of a run that is ended: all of them would be seen to their ends
+            leaving.set()
+            for connection in connections:
+                connection.leave()
     for connection in connections:
         connection.close()
     for work in working:

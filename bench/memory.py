@@ -5,10 +5,9 @@ them stands the daemon with the guardian of its Chromium, and the server that gu
 by. Both sides run at the same time, and are looked at in turns, at rest: what programs share is
 divided among all that share it, so it counts for as much on both sides.
 
-Of each process the proportional set size counts. The kernel may not show it of all of them, which
-takes the right to look into a process that hides from its own user's others, as the daemon does.
-Then the anonymous pages count, on both sides and of all: one side by the one and one by the other
-could not be compared.
+Of each process the proportional set size counts. The kernel shows it only to who may look into a
+process, and the daemon hides from its own user's other processes. Where it is not shown of one of
+them, the anonymous pages count, of all and on both sides: else the two could not be compared.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def summary(found: Json) -> str:
         for one in missed
     ]
     lines += [
-        f"  below its floor, which is none: {one['name']}: {_shown(one)}"
+        f"  faster than its floor, which is none then: {one['name']}: {_shown(one)}"
         for one in _comparisons(found)
         if one["least"] is not None and one["ratio"]["median"] < one["least"]
     ]

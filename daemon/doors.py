@@ -95,7 +95,7 @@ def _open(
             logger.warning(
                 "%s is %s, but the service manager's socket %r listens at %s, which counts: give "
                 "its unit and the configuration the same address (server.bind's socket has it from "
-                "`sudo ./run install`)",
+                "`sudo ./run install`, an instance's with its --instance NAME)",
                 *(setting, where, given[0].name, listening),
             )
         for each in lent:

@@ -8,8 +8,8 @@ The choice: all or nothing, then part by part. A file that the daemon would not 
 which a crew could not run that can run now, is told in the log and changes nothing. That is also
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
-takes what is its own, in one step. A full disk may hold up a step, but not the next SIGHUP: what
-lets somebody in no more is in force as soon as it is read, and the rest is begun anew. What needs a
+takes what is its own, in one step. While a step waits, for the disk say, another SIGHUP is read:
+whom that shuts out is out at once, and the steps begin again with the newer file. What needs a
 restart (`daemon/config/changes.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import trio
+from pydantic import SecretStr
 from trio.from_thread import check_cancelled
 
 from daemon import logs
@@ -87,18 +88,22 @@ class Reloader:
         self._settings = settings
         self._takers = takers
         self._doors = doors
+        self._catalog = takers.crews.executor.catalog  # that is in force as a whole
         self._owed: tuple[Changes, Catalog] | None = None
         """What was read and is in force in part."""
+        self._password: SecretStr | None = None
+        """The hash of one that is to be taken."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Reload at every SIGHUP. Several that come during one reading are one more."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
             async for _ in signals:
-                with self._takers.link.reloading():
-                    await self._read()
-                    while await self._is_interrupted(signals):
+                another = True
+                while another:
+                    with self._takers.link.reloading():
                         await self._read()
+                        another = await self._is_interrupted(signals)
 
     async def _is_interrupted(self, signals: AsyncIterator[int]) -> bool:
         """Take up what is owed. True when another SIGHUP has come before all of it was."""
@@ -121,7 +126,7 @@ class Reloader:
             self._takers.link.extend(longest_look(found.settings) + EXTENSION)
             # Who ends the daemon does not wait for an interpreter that hangs.
             catalog = await on_thread(read_catalog, found.settings, check_cancelled)
-            _check_still_runs(self._takers.crews.executor.catalog, catalog)
+            _check_still_runs(self._catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
             return
@@ -130,23 +135,26 @@ class Reloader:
             logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
         # First what lets nobody in, whatever the disk or a worker has the rest wait for.
-        crews = self._takers.crews
         self._settings = found.settings
         self._owed = (found if self._owed is None else found.after(self._owed[0]), catalog)
-        self._takers.front.take(found.settings, crews.executor.catalog)
-        await _insist(partial(crews.tokens.take, _in_both(crews.executor.catalog, catalog)))
+        if "auth.password_hash" in found.taken:
+            self._password = found.settings.auth.password_hash
+        self._takers.front.take(found.settings, self._catalog)
+        users = _in_both(self._catalog, catalog)
+        await self._insist(partial(self._takers.crews.tokens.take, users))
 
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
         logs.set_level(settings.logging.level)
         crews.journal.keep(retention(settings))
-        if "auth.password_hash" in found.taken:
-            password_hash = settings.auth.password_hash
-            await _insist(partial(self._takers.auth.take_password, password_hash))
+        if self._password is not None:
+            await self._insist(partial(self._takers.auth.take_password, self._password))
+            self._password = None  # to take it again would end the new sessions
         self._takers.graces(catalog)
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
-        await _insist(partial(crews.executor.take, catalog))
-        await _insist(partial(crews.tokens.take, catalog.users()))
+        await self._insist(partial(crews.executor.take, catalog))
+        self._catalog = catalog
+        await self._insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
         self._owed = None
         for warning in (*settings.warnings, *self._doors.exposed(settings)):
@@ -154,9 +162,13 @@ class Reloader:
         if self._doors.lent and "server.bind" in found.waiting:
             logger.warning(
                 "the service manager holds the address, so no restart changes server.bind: "
-                "`sudo ./run install` does"
+                "`sudo ./run install` does, for an instance with its --instance NAME"
             )
         _tell(found, catalog, self._moved(catalog))
+
+    async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
+        # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
+        await _insist(take, self._takers.link.ready)
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""
@@ -165,9 +177,9 @@ class Reloader:
         return [f"bind of crew {name}" for name in names]
 
 
-async def _insist(take: Callable[[], Awaitable[None]]) -> None:
+async def _insist(take: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
     """Ask until it was taken: a part that is busy, is being restarted or finds the disk full takes
-    it when it said. One that is gone for good is gone with the daemon."""
+    it when it said, and `waits` is told. One that is gone for good is gone with the daemon."""
     level = logging.WARNING
     while True:
         try:
@@ -178,6 +190,7 @@ async def _insist(take: Callable[[], Awaitable[None]]) -> None:
             text = "a changed configuration is in force in part, and the rest has to wait: %s"
             logger.log(level, text, refusal)
             level = logging.INFO
+            waits()
             await trio.sleep(refusal.retry_after)
 
 

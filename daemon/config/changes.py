@@ -39,12 +39,9 @@ class Changes:
     waiting: tuple[str, ...]
 
     def after(self, before: Changes) -> Changes:
-        """These, and those that were read before and not taken up yet."""
-        return replace(
-            self,
-            taken=tuple(dict.fromkeys((*before.taken, *self.taken))),
-            waiting=tuple(dict.fromkeys((*before.waiting, *self.waiting))),
-        )
+        """These, and what was read before and is not taken up as a whole yet. (What needs a restart
+        is compared with what the daemon was started with, so these have all of it.)"""
+        return replace(self, taken=tuple(dict.fromkeys((*before.taken, *self.taken))))
 
 
 def changes(old: Settings, new: Settings) -> Changes:

@@ -99,6 +99,7 @@ class Account:
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
         self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
         self._synced: str | None = None  # digest of the cookie that came in last
+        self._paused_before = False
         self._in_vain = 0  # submits in a row that found no session
         self._resting: dict[str | None, float] = {}
         """Until when no product data is read with a cookie, on trio's clock, by its digest."""
@@ -112,6 +113,7 @@ class Account:
         account.check = HumanCheck()
         account.state = state_of(pause)
         account._troubled = list(pause.cookies)
+        account._paused_before = True
         logger.warning("account %s is still paused", account.shown)
         return account
 
@@ -138,13 +140,16 @@ class Account:
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
         """Nothing more goes upstream until a new cookie or the owner ends it.
 
-        What was under way with another cookie may meet the same: then neither is a new one.
+        What was under way with another cookie may meet the same: then neither is a new one, and nor
+        is the one that has been stored meanwhile.
         """
         if self.check is None:
             self.check = check
             self._stand(Standing.PAUSED, cookie, str(check))
-        elif (digest := _digest(cookie)) not in self._troubled:
-            self._troubled = [*self._troubled, digest][-MOST_COOKIES:]
+        stored = () if self._synced is None else (self._synced,)
+        more = [each for each in (_digest(cookie), *stored) if each not in self._troubled]
+        if more:
+            self._troubled = [*self._troubled, *dict.fromkeys(more)][-MOST_COOKIES:]
             self._changed(self)
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
@@ -216,8 +221,9 @@ class Account:
         `before` is the one that was stored until then. Both are the owner's word, so who earns by
         the one earns by the other.
         """
-        # Not by `before` alone: a cookie may be stored, and we not hear of it until it comes again.
-        known = {*self._troubled, *self._replaced, self._synced or _digest(before)}
+        known = {*self._troubled, *self._replaced}
+        if self._synced is None and not self._paused_before:
+            known.add(_digest(before))  # stored before this process, and before the pause
         self._synced = cookie.digest
         if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
             self._earns(cookie.digest, own)

@@ -98,12 +98,8 @@ class BrowserProducts:
             # and these say nothing against the page.
             try:
                 return await reading(page, self._market, product, default_cap=self._default_cap)
-            except (NotThere, ProductsRefused, PortalSilent) as failed:
+            except (NotThere, ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
                 return failed
-            except PortalDown as failed:
-                return failed if fetch else ProductsDown(str(failed))
-            except NavigationFailed as failed:  # the product's own page; the next one's would, too
-                return ProductsDown(str(failed))
 
         tab = "products" if fetch else "product page"
         begun = False

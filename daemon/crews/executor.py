@@ -217,7 +217,7 @@ class Executor:
 
     @property
     def waits(self) -> Histogram:
-        """How long executions of each crew have waited for their turn."""
+        """How long executions of each crew have waited for their worker."""
         return self._workplace.waits
 
     @property

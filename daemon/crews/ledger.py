@@ -126,7 +126,8 @@ def begun(subject: About, now: datetime) -> Entry:
 
 
 def requeued(subject: About, now: datetime) -> Entry:
-    """It was running when the daemon ended, and is to run again from its beginning."""
+    """It was running when the daemon ended, or had no room for its worker yet, and is to run from
+    its beginning."""
     change = Change(
         status=Status.PENDING,
         started_at=None,

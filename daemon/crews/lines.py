@@ -361,7 +361,12 @@ class Lines:
                 meta=kickoff.meta,
                 webhooks=kickoff.webhooks,
             )
-            return await self._enter_new(line, new, key)
+            try:
+                return await self._enter_new(line, new, key)
+            except Unavailable:  # what cannot be written to can be read from
+                if (earlier := await self._created_by(caller, key)) is not None:
+                    return earlier
+                raise
         finally:
             line.way_in.release()
             self._drop_if_over(line)

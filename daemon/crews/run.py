@@ -148,7 +148,7 @@ class Run:
         """The one of the two that a word cuts short."""
         self._has_worker = False
         self._held_up = False
-        """There was no room for its worker, and there is none yet."""
+        """It waits for room for its worker, which has not begun."""
         self._recording: trio.Nursery
         self._ending: Ending | None = None
         """What it has come to."""
@@ -300,7 +300,7 @@ class Run:
     async def _let_work(self, inputs: Inputs) -> None:
         """Have a worker do it, if there is room for one. Raises `CannotStart`."""
         deadline = self._start.deadline = trio.current_time() + self._crew.deadline
-        self._has_worker = True
+        self._has_worker, self._held_up = True, False
         try:
             await self._with_worker(inputs, deadline)
         except NoRoom:
@@ -314,7 +314,7 @@ class Run:
         ) as worker:
             self._coming_up.started(worker.activity)
             self._workplace.has_waited(self._crew.name, self._kicked_off)
-            self._stage, self._held_up = self._talk, False
+            self._stage = self._talk
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:
                 await self._converse(worker)

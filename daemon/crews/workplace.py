@@ -133,10 +133,10 @@ class Workplace:
         )
         try:
             await self.insist(f"execution {execution_id}", record)
-        finally:  # whoever is cut short meanwhile may find it recorded all the same
-            self.bells.ring(execution_id, state)
+        finally:  # it may be recorded all the same where we are cut short meanwhile
             if entry.deliveries:
                 self.queued()
+        self.bells.ring(execution_id, state)
 
     async def end(
         self, crew: str, subject: About, ending: Ending, *, after: Sequence[Entry] = ()

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut, ContextLost
+from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
 from daemon.marketplace import links
 from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
@@ -33,6 +33,7 @@ from daemon.marketplace.errors import (
     PortalDown,
     PortalError,
     PortalSilent,
+    ProductsDown,
     ProductsRefused,
     SessionLost,
 )
@@ -53,6 +54,7 @@ ANSWER_WAIT = 30.0  # for the answer to a submit
 PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
 _LOOK_EVERY = 0.1
 _LOOK_WITHIN = 2.0  # for a page to say what it shows; one that is too busy is asked again
+_HUNG_AFTER = 8.0  # of looks in vain, while an answer is due
 _GLANCE_EVERY = 0.5  # while an answer is due
 _SETTLED_AFTER = 2.0  # for a page that went elsewhere to say where
 _GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
@@ -176,9 +178,7 @@ async def read_product_page(
         detours_of(page) as detours,
     ):
         try:
-            await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-            with trio.fail_after(PRODUCT_WAIT):
-                response = await _first(page, responses, lambda url: _asks_for(url, product))
+            response = await _product_call(page, market, product, responses)
             response = await seen_through(response, detours)
             if response.lost:
                 raise await _broken_off(page, response, "about a product")
@@ -188,6 +188,22 @@ async def read_product_page(
             _check_url(await page.url())
             raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
     return _product(response, market, product, default_cap)
+
+
+async def _product_call(
+    page: PortalPage,
+    market: Market,
+    product: links.Product,
+    responses: trio.MemoryReceiveChannel[PageResponse],
+) -> PageResponse:
+    """Open the product's page; the answer to its call. Raises `ProductsDown` for a page that does
+    not come: the next product's would not, either."""
+    try:
+        await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
+        with trio.fail_after(PRODUCT_WAIT):
+            return await _first(page, responses, lambda url: _asks_for(url, product))
+    except (PortalDown, NavigationFailed) as failed:
+        raise ProductsDown(str(failed)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +303,18 @@ async def _first(
 async def _next(
     page: PortalPage, responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
-    """The next response. Raises what the tab shows instead, as soon as it shows it."""
+    """The next response. Raises what the tab shows instead, as soon as it shows it, and
+    `CallTimedOut` for a page that hangs."""
+    shown_at = trio.current_time()
     while True:
         with trio.move_on_after(_GLANCE_EVERY):
             return await responses.receive()
-        _check(await _look(page))
+        seen = await _look(page)
+        _check(seen)
+        if seen.hangs is None:
+            shown_at = trio.current_time()
+        elif trio.current_time() - shown_at > _HUNG_AFTER:
+            raise seen.hangs
 
 
 async def _call(

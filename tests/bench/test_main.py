@@ -17,6 +17,7 @@ import pytest
 from tests.bench.waiting import ENDED, UP
 from tests.soak.programs import ROOT
 
+PATIENCE = 60.0  # seconds
 # Rows of the test's own, and nothing about the machine, which would take a Chromium.
 RUN = """
 import sys
@@ -30,15 +31,17 @@ sys.exit(bench.main())
 @contextmanager
 def run(folder: Path, *before: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A run, in the middle of its second row, and its program's process."""
-    words = [*before, sys.executable, "-c", RUN, "--quick", "--out", str(folder)]
+    # Whoever runs the tests may ignore them, and a program begins with what is ignored.
+    heard = ("env", "--default-signal=INT,HUP")
+    words = [*heard, *before, sys.executable, "-c", RUN, "--quick", "--out", str(folder)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = (re.search(r"pid (\d+)", line) for line in process.stdout)
         try:
             yield process, next(int(found[1]) for found in told if found)
-        except BaseException:
+            process.wait(PATIENCE)
+        finally:
             process.terminate()
-            raise
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

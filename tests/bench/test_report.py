@@ -61,8 +61,8 @@ def test_what_is_below_its_floor_is_told_though_its_goal_is_met() -> None:
     found = report.results([row], {}, VERSIONS, quick=False, complete=True)
     assert report.summary(found) == (
         "1 of 1 goals met\n"
-        "  below its floor, which is none: fast: 0.5 times a peer (0.5 … 0.5, 1 rounds), "
-        "goal: at most 1, floor: 0.55"
+        "  faster than its floor, which is none then: "
+        "fast: 0.5 times a peer (0.5 … 0.5, 1 rounds), goal: at most 1, floor: 0.55"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from daemon.conversion.account import Account, Standing
 from daemon.conversion.line import Line
+from daemon.conversion.pauses import Pause
 from daemon.conversion.sources import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import Row
@@ -196,6 +197,25 @@ async def test_one_of_which_was_not_heard_when_it_was_stored_ends_it(line: Line)
     line.pause(HumanCheck(), COOKIE)
     line.account.cookie_synced(RENEWED, RENEWED)
     assert line.account.state.standing is Standing.ACTIVE
+
+
+async def test_one_that_was_stored_for_a_pause_of_another_daemon_ends_it() -> None:
+    """That it was ended could not be written down, and the same is synced again."""
+    account = Account.paused_before(
+        Pause("1001", (COOKIE.digest,), datetime.now(UTC)), lambda _: None
+    )
+    account.cookie_synced(RENEWED, RENEWED)
+    assert account.state.standing is Standing.ACTIVE
+
+
+async def test_one_that_is_stored_while_another_meets_a_check_is_kept_with_that(line: Line) -> None:
+    line.account.cookie_synced(COOKIE, None)
+    line.pause(HumanCheck(), RENEWED)
+    kept = line.account.paused
+    assert kept is not None
+    account = Account.paused_before(kept, lambda _: None)
+    account.cookie_synced(COOKIE, COOKIE)
+    assert account.state.standing is Standing.PAUSED
 
 
 async def test_nor_does_one_that_was_stored_before_this_daemon(line: Line) -> None:

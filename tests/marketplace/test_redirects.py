@@ -120,6 +120,7 @@ async def test_a_redirected_reading_is_explained_by_where_it_leads(
 # Where a load leads to
 
 HANGS = CallTimedOut("Runtime.callFunctionOn", 10)
+HANGS_WITHIN = 12
 
 
 def open_links(tab: Tab) -> Any:
@@ -217,6 +218,9 @@ async def test_a_page_that_only_hangs_is_told_as_such(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(CallTimedOut, open_links(Tab(looks=[HANGS])))
+    began = trio.current_time()
+    await raised(CallTimedOut, submit_form(Tab(looks=[HANGS])))
+    assert trio.current_time() - began < HANGS_WITHIN
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, ProductsRefused)])

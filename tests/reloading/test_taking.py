@@ -327,6 +327,53 @@ async def test_what_lets_nobody_in_waits_for_nothing(
         assert (await daemon.login("open barley")).status_code == 200
 
 
+async def test_what_waits_is_begun_anew_and_a_password_is_changed_once(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.write()
+    async with running(daemon):
+
+        async def no_room(*_: object) -> None:
+            raise Unavailable("no room", retry_after=30)
+
+        monkeypatch.setattr(Executor, "take", no_room)
+        daemon.write(crew("new"), auth={"password_hash": OTHER_HASH})
+        os.kill(os.getpid(), signal.SIGHUP)
+        await daemon.hears("in force in part")
+        session = (await daemon.login("open barley")).json()["token"]
+        monkeypatch.undo()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await daemon.hears("the configuration is reloaded: ")
+        assert (await daemon.get("/api/crews", session)).status_code == 200
+        assert (await daemon.get("/crews/new/inputs", await daemon.token("new"))).status_code == 200
+
+
+async def test_while_a_step_waits_the_service_manager_can_send_the_next_sighup(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd sends none to a service that is reloading."""
+    daemon.write()
+    manager = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    place = str(daemon.folder / "notify")
+    with manager:
+        await manager.bind(place)
+        async with running(daemon, Given(notify_socket=place)):
+
+            async def no_room(*_: object) -> None:
+                raise Unavailable("no room", retry_after=30)
+
+            monkeypatch.setattr(Auth, "take_password", no_room)
+            daemon.write(auth={"password_hash": OTHER_HASH})
+            os.kill(os.getpid(), signal.SIGHUP)
+            said = [""]
+            with trio.fail_after(PATIENCE):
+                while not said[-1].startswith("RELOADING=1"):
+                    said.append((await manager.recv(4096)).decode())
+                while said[-1] != "READY=1":
+                    said.append((await manager.recv(4096)).decode())
+            monkeypatch.undo()
+
+
 def is_written(path: Path) -> bool:
     return path.exists() and path.read_text().endswith("\n")
 

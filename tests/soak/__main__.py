@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -49,12 +50,13 @@ def _run(result: Soak, folder: Path) -> int:
 
     (folder / "samples.csv").unlink(missing_ok=True)
     early = trio.run(_until_told, partial(soak, result, folder / "daemon.log", tell=tell))
+    if result.samples:  # before anything is said: the terminal may be what has ended it
+        report.write(result, folder)
     if early:
         print("\nended early; this is what there is", flush=True)
     if not result.samples:
         print("there is no sample: the daemon never came to rest")
         return report.FAILED
-    report.write(result, folder)
     print(f"\n{report.text(result)}\n\nplot: {plot.main(folder)}")
     return report.FAILED if early else report.exit_code(result)
 
@@ -62,17 +64,24 @@ def _run(result: Soak, folder: Path) -> int:
 async def _until_told(run: Callable[[], Awaitable[None]]) -> bool:
     """Run it, but no longer than until somebody wants it to end; whether that was so."""
     early = True
-    with trio.open_signal_receiver(*ending_signals()) as signals:
-        async with trio.open_nursery() as nursery:
+    # trio gives back what came after the first one, a closed terminal's second one for one.
+    endings = ending_signals()
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in endings}
+    try:
+        with trio.open_signal_receiver(*endings) as signals:
+            async with trio.open_nursery() as nursery:
 
-            async def wait_for_signal() -> None:
-                await anext(signals)
+                async def wait_for_signal() -> None:
+                    await anext(signals)
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(wait_for_signal)
+                await run()
+                early = False
                 nursery.cancel_scope.cancel()
-
-            nursery.start_soon(wait_for_signal)
-            await run()
-            early = False
-            nursery.cancel_scope.cancel()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
     return early
 
 

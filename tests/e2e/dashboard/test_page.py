@@ -319,10 +319,10 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
         """(async () => {
             const { Question } = await import("./dashboard/question.js");
             const question = new Question(async () => {});
-            const [began, then] = ["2026-11-26T12:00:00.000Z", "2026-11-26T12:00:01.000Z"];
+            const [began, again] = ["2026-11-26T12:00:00.000Z", "2026-11-26T12:00:02.000Z"];
             const asking = { status: "waiting_for_human_input", current_task: "a" };
             const waits = { ...asking, started_at: began };
-            const about = { task_id: "a", timestamp: then };
+            const about = { task_id: "a", began };
             const first = { ...about, number: "7", prompt: "the first one", output: "draft" };
             const seen = [];
             const look = (status, asked) => {
@@ -337,8 +337,8 @@ async def test_a_question_is_not_taken_for_the_one_that_was_answered(
             await question.send(first, "shorter", false);
             look({ status: "running", current_task: null }, first);
             look(waits, first);
-            const again = { ...about, number: "9", prompt: "the first one", output: "draft" };
-            look({ ...waits, started_at: "2026-11-26T12:00:02.000Z" }, again);
+            const next = { ...about, number: "9", prompt: "the first one", output: "draft" };
+            look({ ...waits, started_at: again }, next);
             return seen;
         })()"""
     )
@@ -354,14 +354,17 @@ async def test_nor_for_one_that_somebody_else_has_answered(daemon: Daemon, tab: 
             const events = new EventList();
             const asked = [];
             const come = (id, type, data) => {
-                events.add({ id, type, timestamp: "2026-11-26T12:00:00.000Z", data });
+                const timestamp = `2026-11-26T12:00:${id.padStart(2, "0")}Z`;
+                events.add({ id, type, timestamp, data });
                 asked.push(events.asked?.number ?? null);
             };
+            come("6", "crew_kickoff_started", {});
             come("7", "human_input_requested", { task_id: "a", prompt: "the first one" });
             come("8", "human_feedback_received", { task_id: "a", approved: false });
             come("9", "human_input_requested", { task_id: "a", prompt: "the second one" });
+            asked.push(events.asked.began);
             come("10", "crew_execution_requeued", {});
             return asked;
         })()"""
     )
-    assert asked == ["7", None, "9", None]
+    assert asked == [None, "7", None, "9", "2026-11-26T12:00:06Z", None]

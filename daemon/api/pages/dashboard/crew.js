@@ -1,7 +1,7 @@
 // A crew's own API, called with its organization token.
 
 import { parse } from "./json.js";
-import { answerOf, failureOf, forgetTokenOf, request, tokenOf } from "./session.js";
+import { answerOf, brokeOff, failureOf, forgetTokenOf, request, tokenOf } from "./session.js";
 import { eventsOf } from "./sse.js";
 
 export const ENDED = ["SUCCESS", "FAILED"];
@@ -25,7 +25,7 @@ export class Crew {
 
   async healthy(signal) {
     const response = await this.send("/", { signal });
-    return (await response.text()).trim();
+    return (await response.text().catch(brokeOff)).trim();
   }
 
   // Once for each `key`, however often it is sent.

@@ -5,14 +5,16 @@ import { shown } from "./json.js";
 
 const SHOWN = 500; // the newest; a browser grows slow with the 10 000 that there can be
 const GIST = 200; // characters
-const OVER = ["human_feedback_received", "crew_execution_requeued"]; // with these a question is
+// With these a question is over: it was answered, or all begins again.
+const OVER = ["human_feedback_received", "crew_execution_requeued"];
 const TELLING = ["error", "prompt", "text", "thought", "tool", "name", "task_id", "agent", "status", "output"];
 const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 export class EventList {
   constructor() {
     this.last = ""; // the number of the newest
-    this.asked = null; // the latest question to a human
+    this.asked = null; // the latest question to a human: its event's data, its number, and `began`
+    this.began = null; // when this run did, by the clock of `started_at`
     this.list = element("ol", { class: "events" });
     this.dropped = element(
       "p",
@@ -25,7 +27,8 @@ export class EventList {
 
   add({ id, type, timestamp, data }) {
     this.last = id;
-    if (type === "human_input_requested") this.asked = { ...data, number: id, timestamp };
+    if (type === "crew_kickoff_started") this.began = timestamp;
+    if (type === "human_input_requested") this.asked = { ...data, number: id, began: this.began };
     if (OVER.includes(type)) this.asked = null; // whoever answered
     this.none.hidden = true;
     this.list.append(line(type, timestamp, data));

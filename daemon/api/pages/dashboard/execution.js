@@ -131,7 +131,7 @@ class View {
       const closed = await untilItWorks(signal, () => whileSeen(signal, (here) => this.listen(here)));
       if (ended && closed) return;
       await this.refresh(signal);
-      if (!ENDED.includes(this.status.state)) await pause(AT_MOST, signal);
+      if (closed && !ENDED.includes(this.status.state)) await pause(AT_MOST, signal);
     }
   }
 

@@ -11,11 +11,11 @@ export class Question {
     this.node = element("section", { class: "question", hidden: true });
   }
 
-  // `asked` is the event's data, or null while that has not come.
+  // `asked` is as `EventList` has it, or null while no event of a question has come.
   show({ status, current_task: task, started_at: since }, asked) {
     this.node.hidden = status !== "waiting_for_human_input";
     // A task may be asked about again before that event has come, also when all began again.
-    const isNew = asked?.task_id === task && asked.number !== this.answered && asked.timestamp >= since;
+    const isNew = asked?.task_id === task && asked.number !== this.answered && asked.began === since;
     const known = isNew ? asked : null;
     const about = this.node.hidden ? "" : JSON.stringify([task, known?.number]);
     if (about === this.about) return; // what is being typed stays

@@ -150,6 +150,26 @@ async def test_one_whose_worker_finds_no_room_is_run_by_the_next_daemon(
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
 
 
+async def test_but_not_one_whose_worker_may_have_begun(
+    disk: Disk, house: House, open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was held up before, and has its inputs by now, though its start is not known yet."""
+    NoFolders(monkeypatch, 1)
+    starting = trio.Event()
+
+    async def hang(*_: Any, **__: Any) -> None:
+        starting.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("daemon.processes.guarded.Guarded._start", hang)
+    kickoff_id = await house.kickoff()
+    await starting.wait()
+    await house.stop()
+    monkeypatch.undo()
+    house = await open_house()
+    assert (await house.end_of(kickoff_id)).status is Status.INTERRUPTED
+
+
 async def test_the_wait_for_room_is_not_the_workers_time(
     disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
