@@ -30,10 +30,11 @@ _SHOWN = 12
 """Characters of an account's name that are shown. A user id is shorter; a digest would be all that
 is needed to pass for its cookie among the remembered links."""
 
-
 MOST_EARNERS = 16
 """Cookies of an account of which it is known who earns by their links."""
 
+MOST_ACCOUNTS = 256
+"""That are known at a time, but for those at work."""
 
 MANY_IN_VAIN = 10
 """Submits in a row that find no session: then it counts for nothing that another cookie has one."""

@@ -27,7 +27,13 @@ from typing import TypeVar
 
 import trio
 
-from daemon.conversion.account import Account, AccountChanged, AccountState, tell_nobody
+from daemon.conversion.account import (
+    MOST_ACCOUNTS,
+    Account,
+    AccountChanged,
+    AccountState,
+    tell_nobody,
+)
 from daemon.conversion.sources import READS_AT_ONCE, Wanted
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
@@ -345,7 +351,7 @@ class Lines:
         waited: Waited,
         reads: int = READS_AT_ONCE,
         changed: AccountChanged = tell_nobody,
-        limit: int = 256,
+        limit: int = MOST_ACCOUNTS,
     ) -> None:
         self._submit = submit
         self._accounts = accounts

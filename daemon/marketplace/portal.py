@@ -184,9 +184,6 @@ async def read_product_page(
                 raise await _broken_off(page, response, "about a product")
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
-        except trio.TooSlowError:
-            _check_url(await page.url())
-            raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds") from None
     return _product(response, market, product, default_cap)
 
 
@@ -200,10 +197,12 @@ async def _product_call(
     not come: the next product's would not, either."""
     try:
         await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-        with trio.fail_after(PRODUCT_WAIT):
+        with trio.move_on_after(PRODUCT_WAIT):
             return await _first(page, responses, lambda url: _asks_for(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
+    _check_url(await page.url())
+    raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,13 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
+from daemon.conversion.account import MOST_ACCOUNTS
 from daemon.logs import Event
 from daemon.printable import blanked
 from daemon.wire import timestamp
 
 DISTANCE: Final = 30.0
 """Seconds between two notices of one subject at the least."""
-MOST_ACCOUNTS: Final = 256
-"""As many as the desk knows at a time."""
 LONGEST_TEXT: Final = 500
 
 

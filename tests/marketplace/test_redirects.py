@@ -214,6 +214,13 @@ async def test_so_is_one_that_a_script_leaves_for(
     assert trio.current_time() < READ_WITHIN + after
 
 
+async def test_a_login_that_a_script_leaves_for_costs_product_data_alone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[HANGS])))
+    await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[ContextLost("it goes")])))
+
+
 async def test_a_page_that_only_hangs_is_told_as_such(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -13,10 +13,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from daemon.conversion.account import AccountState, Standing
+from daemon.conversion.account import MOST_ACCOUNTS, AccountState, Standing
 from daemon.logs import Event
 from daemon.notify.actor import ATTEMPTS, Notifier
-from daemon.notify.notice import DISTANCE, MOST_ACCOUNTS, Place
+from daemon.notify.notice import DISTANCE, Place
 from daemon.notify.ways import NotTold, Way
 from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff

@@ -10,8 +10,9 @@ from math import inf
 
 import pytest
 
+from daemon.conversion.account import MOST_ACCOUNTS
 from daemon.logs import Event
-from daemon.notify.notice import LONGEST_TEXT, MOST_ACCOUNTS, Board, Notice, Place, body_of
+from daemon.notify.notice import LONGEST_TEXT, Board, Notice, Place, body_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
