@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json
@@ -43,6 +44,8 @@ from daemon.journal.model import (
 )
 
 REQUEUED = "crew_execution_requeued"
+NOT_BEGUN: Final[JsonValue] = {"began": False}
+"""The data of such an event, where there was no worker yet."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,9 @@ def begun(subject: About, now: datetime) -> Entry:
     return _entry(subject, change, NewEvent("crew_kickoff_started", now))
 
 
-def requeued(subject: About, now: datetime) -> Entry:
-    """It was running when the daemon ended, or had no room for its worker yet, and is to run from
-    its beginning."""
+def requeued(subject: About, now: datetime, *, began: bool = True) -> Entry:
+    """It was running when the daemon ended, and is to run again from its beginning; or it had not
+    begun, since there was no room for its worker."""
     change = Change(
         status=Status.PENDING,
         started_at=None,
@@ -136,7 +139,7 @@ def requeued(subject: About, now: datetime) -> Entry:
         last_step=None,
         drop_tasks=True,
     )
-    return _entry(subject, change, NewEvent(REQUEUED, now))
+    return _entry(subject, change, NewEvent(REQUEUED, now, None if began else NOT_BEGUN))
 
 
 @dataclass

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller
-from daemon.crews.ledger import REQUEUED, about, begun, requeued
+from daemon.crews.ledger import NOT_BEGUN, REQUEUED, about, begun, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
 from daemon.crews.starts import ComingUp, Starts
@@ -258,7 +258,7 @@ class Lines:
             f"execution {execution_id}",
             partial(self._journal.events, execution_id, after=after, limit=EVENTS_AT_ONCE),
         ):
-            count += sum(event.type == REQUEUED for event in events)
+            count += sum(event.type == REQUEUED and event.data != NOT_BEGUN for event in events)
             after = events[-1].sequence
         return count
 

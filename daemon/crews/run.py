@@ -443,9 +443,8 @@ class Run:
     async def _put_back(self) -> None:
         """To where it was before its turn came."""
         try:
-            await self._workplace.record(
-                self.id, State.PENDING, requeued(self._book.subject, self._now())
-            )
+            entry = requeued(self._book.subject, self._now(), began=False)
+            await self._workplace.record(self.id, State.PENDING, entry)
         except Invalid as fault:  # it has as many events or webhook calls as one may have
             logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
 

@@ -231,6 +231,13 @@ class Journal:
             about = logs.Event.WEBHOOK_GIVEN_UP()
             logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
 
+    async def give_up_deliveries(
+        self, origin: str, before: datetime, *, but: Collection[int]
+    ) -> int:
+        """Give up some of what has been due at that origin since before that, without those of
+        `but`. Returns how many those were, 0 when there are no more."""
+        return await self._do(lambda store: store.give_up_deliveries(origin, before, but))
+
     async def look_at_disk(self) -> None:
         """Somebody else has met a full one. If it is the journal's, that is told."""
         if not await on_thread(has_room, self._path.parent):

@@ -150,6 +150,23 @@ def done(connection: sqlite3.Connection, delivery: int) -> None:
         drop_unneeded_targets(connection, row["execution"])
 
 
+def give_up(
+    connection: sqlite3.Connection, origin: str, before: datetime, but: Collection[int]
+) -> int:
+    """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that; how many
+    those were."""
+    rows = connection.execute(
+        f"""
+        SELECT delivery FROM first_deliveries INDEXED BY first_deliveries_due
+        WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(but)}) LIMIT ?
+        """,  # noqa: S608 - what it is made of is marks for values alone
+        (micros(before), origin, *but, MAX_AT_ONCE),
+    ).fetchall()
+    for row in rows:
+        done(connection, row["delivery"])
+    return len(rows)
+
+
 def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime, why: str) -> None:
     """It failed and is tried again. Nothing when it is gone already."""
     connection.execute(

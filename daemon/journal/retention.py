@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Final
 
 from daemon.journal.columns import micros
+from daemon.journal.executions import KEY_LIFETIME
 from daemon.journal.model import Retention
 
 BATCH_SECONDS: Final = 0.03
@@ -78,9 +79,10 @@ def _steps(
 
 
 def _expired_keys(connection: sqlite3.Connection, now: datetime) -> Iterator[int]:
+    """Also those that a clock far ahead has made, which would stand for as long as it was."""
     while keys := connection.execute(
-        "SELECT crew, owner, key FROM idempotency WHERE expires_at <= ? LIMIT ?",
-        (micros(now), _ROWS_AT_ONCE),
+        "SELECT crew, owner, key FROM idempotency WHERE NOT expires_at BETWEEN ? AND ? LIMIT ?",
+        (micros(now) + 1, micros(now + 2 * KEY_LIFETIME), _ROWS_AT_ONCE),
     ).fetchall():
         for key in keys:
             connection.execute(
@@ -119,11 +121,12 @@ def _executions(
 def _cut(connection: sqlite3.Connection, now: datetime, retention: Retention, crew: str) -> int:
     """Those of a crew that have ended before this may be forgotten."""
     too_old = micros(now - retention.age)
-    # The oldest that still counts among the newest; none when there are fewer than that.
+    # The oldest that still counts among the newest; none when there are fewer than that. What seems
+    # to end in the future did so by a clock that was ahead: it would take the place of all others.
     oldest_kept = connection.execute(
-        "SELECT finished_at FROM executions WHERE crew = ? AND finished_at IS NOT NULL "
+        "SELECT finished_at FROM executions WHERE crew = ? AND finished_at <= ? "
         "ORDER BY finished_at DESC LIMIT 1 OFFSET ?",
-        (crew, retention.count - 1),
+        (crew, micros(now), retention.count - 1),
     ).fetchone()
     return too_old if oldest_kept is None else max(too_old, oldest_kept["finished_at"])
 

@@ -234,6 +234,11 @@ class Store:
             else:
                 deliveries.put_off(connection, delivery_id, next_at, why)
 
+    def give_up_deliveries(self, origin: str, before: datetime, but: Collection[int]) -> int:
+        """See `Journal.give_up_deliveries`."""
+        with self._writing() as connection:
+            return deliveries.give_up(connection, origin, before, but)
+
     def prune_some(self, now: datetime, kept: Retention, place: retention.Place) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         self._recent.clear()

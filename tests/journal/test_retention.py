@@ -87,6 +87,29 @@ def test_too_many_of_one_crew_are_forgotten_the_oldest_first(
     assert [one for one in others if store.execution(one)] == others
 
 
+def test_a_key_of_a_clock_that_was_far_ahead_does_not_outlive_its_day(
+    store: Store, new: Callable[..., NewExecution], now: datetime
+) -> None:
+    key = IdempotencyKey("k", {})
+    store.create(new(created_at=now + 365 * DAY), key)
+    assert prune(store, now, TWO) == 0
+    assert store.create(new(created_at=now), key).is_new
+
+
+def test_what_ended_by_a_clock_that_was_ahead_takes_nobodys_place(
+    store: Store, create: Create, finish: Finish, now: datetime
+) -> None:
+    ahead, real = [create(), create()], create()
+    for execution_id in ahead:
+        finish(execution_id, later=DAY)
+    finish(real, later=timedelta(minutes=1))
+
+    assert prune(store, now + timedelta(minutes=2), TWO) == 0
+    assert prune(store, now + 2 * DAY, TWO) == 1
+
+    assert [each for each in (*ahead, real) if store.execution(each)] == ahead
+
+
 def test_what_has_not_ended_stays_whatever_its_age(
     store: Store, create: Create, now: datetime
 ) -> None:

@@ -35,6 +35,7 @@ from pydantic import SecretBytes
 from daemon.config.values import Network
 from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.webhooks.retrying import (
+    LOST_AFTER,
     MAX_ATTEMPTS,
     Delivered,
     GivenUp,
@@ -49,7 +50,7 @@ from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
 from daemon.later import needed
-from daemon.logs import Work, working_for
+from daemon.logs import Event, Work, working_for
 from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
@@ -208,10 +209,16 @@ class Webhooks:
         return judge(
             outcome,
             delivery.attempts + 1,
-            most=1 if target_of(delivery) in self._worn_out else MAX_ATTEMPTS,
+            most=1 if self._is_given_little(delivery) else MAX_ATTEMPTS,
             now=self._wall(),
             chance=self._chance,
         )
+
+    def _is_given_little(self, delivery: Delivery) -> bool:
+        return target_of(delivery) in self._worn_out or self._is_lost(delivery)
+
+    def _is_lost(self, delivery: Delivery) -> bool:
+        return self._hands.silent_for(delivery) > LOST_AFTER
 
     async def _note(self, delivery: Delivery, verdict: Verdict) -> None:
         """Put it into the journal, however long that cannot be used: it would be made again."""
@@ -232,6 +239,20 @@ class Webhooks:
                 # The journal logs it, with this text.
                 told = f"{_told(delivery)}: {why}"
                 await self._insist(lambda: self._journal.delivery_failed(delivery.id, None, told))
+                if self._is_lost(delivery):
+                    await self._give_up(origin(delivery.target.url))
+
+    async def _give_up(self, host: str) -> None:
+        """All that this one is owed and that has waited for a day."""
+        before = self._wall() - timedelta(seconds=LOST_AFTER)
+        given_up = 0
+        while some := await self._insist(
+            lambda: self._journal.give_up_deliveries(host, before, but=tuple(self._hands.held))
+        ):
+            given_up += some
+        if given_up:
+            text = "gave up %d webhook calls to %s, which has said nothing for a day"
+            logger.warning(text, given_up, host, extra=Event.WEBHOOK_GIVEN_UP())
 
     async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Ask until it can be had, of the journal above all."""

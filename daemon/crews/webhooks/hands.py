@@ -14,6 +14,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from typing import Final
 
+import trio
+
 from daemon.crews.webhooks.targets import origin
 from daemon.journal.model import Delivery
 
@@ -31,7 +33,8 @@ class Hands:
 
     def __init__(self) -> None:
         self._held: dict[int, Delivery] = {}
-        self._silent: OrderedDict[str, None] = OrderedDict()
+        self._silent: OrderedDict[str, float] = OrderedDict()
+        """Since when, on trio's clock, each of them has said nothing."""
 
     @property
     def held(self) -> Collection[int]:
@@ -65,11 +68,16 @@ class Hands:
     def heard(self, delivery: Delivery, *, silent: bool) -> None:
         """Its receiver has said something, or nothing."""
         host = origin(delivery.target.url)
-        self._silent.pop(host, None)
+        since = self._silent.pop(host, trio.current_time())
         if silent:
-            self._silent[host] = None
+            self._silent[host] = since
             if len(self._silent) > MAX_SILENT:
                 self._silent.popitem(last=False)
+
+    def silent_for(self, delivery: Delivery) -> float:
+        """Seconds since its receiver's host was silent first, and has said nothing from then on."""
+        now = trio.current_time()
+        return now - self._silent.get(origin(delivery.target.url), now)
 
     def busy_hosts(self) -> list[str]:
         """The hosts that have as many hands as they may."""

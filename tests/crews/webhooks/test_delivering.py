@@ -17,6 +17,7 @@ from pydantic import SecretBytes, SecretStr
 
 from daemon.crews.webhooks import actor, sending
 from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
+from daemon.crews.webhooks.retrying import LOST_AFTER
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, NewDelivery, WebhookTarget
 from daemon.logs.context import InContext
@@ -257,6 +258,34 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
 
 
 # Receivers that hang
+
+
+async def test_a_host_that_has_said_nothing_for_a_day_is_owed_nothing_of_before(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has one hand, which may never come to all that waits for it."""
+    receiver.behaviours.extend([behave.hang] * 4)
+    for number in range(3):
+        await desk.call(receiver.url(f"/{number}"), b"a", b"b")
+    await desk.begin()
+    await receiver.until(3)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(sending.DEADLINE)
+    await desk.until(lambda found: sum(each.attempts for each in found) == 3)
+    mock_clock.jump(LOST_AFTER + 60)
+    desk.nudge()
+    await receiver.until(4)
+    await desk.call(receiver.url("/new"), b"c")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(sending.DEADLINE)
+    await desk.done()
+
+    assert receiver.bodies == [b"a"] * 4 + [b"c"]
+    assert "gave up 5 webhook calls to http://127.0.0.1:" in caplog.text
 
 
 async def test_one_that_hangs_is_left_and_comes_again(

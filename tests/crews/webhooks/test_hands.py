@@ -125,7 +125,7 @@ def taken(hands: Hands, calls: Sequence[Delivery]) -> int:
     return len(held)
 
 
-def test_so_many_silent_hosts_are_remembered() -> None:
+async def test_so_many_silent_hosts_are_remembered() -> None:
     hands = Hands()
     for number in range(MAX_SILENT + 1):
         hands.heard(call_to(f"h{number}.example"), silent=True)

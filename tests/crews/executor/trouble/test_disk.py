@@ -150,6 +150,28 @@ async def test_one_whose_worker_finds_no_room_is_run_by_the_next_daemon(
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
 
 
+async def test_however_often_that_was_it_is_not_taken_for_one_that_ran(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = crew(on_restart="rerun")
+    folders = NoFolders(monkeypatch, inf)
+    house = await open_house(again)
+    kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
+    for _ in range(lines.MAX_RERUNS):
+        with trio.fail_after(HANG):
+            asked = folders.asked
+            while folders.asked < asked + 2:  # noqa: ASYNC110 - it tells nobody
+                await trio.sleep(0.002)
+        await house.stop()
+        house = await open_house(again)
+    folders.times = 0
+    await house.gate.reaches(1)
+    await house.stop()
+    house = await open_house(again)
+    house.gate.open()
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+
+
 async def test_but_not_one_whose_worker_may_have_begun(
     disk: Disk, house: House, open_house: OpenHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
