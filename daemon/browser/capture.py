@@ -58,9 +58,10 @@ class Response:
 
 @asynccontextmanager
 async def capture(
-    session: Session, url_parts: Collection[str], method: str
+    session: Session, url_parts: Collection[str], method: str | None
 ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
-    """The answers to a page's requests of `method` with one of `url_parts` in their URL.
+    """The answers to a page's requests of `method` (None: of any) with one of `url_parts` in their
+    URL.
 
     Of those requests that start in the block. Every one of them is reported, with its body as text
     or with the reason why there is none (see `Response`). A redirect is an answer, without a body;
@@ -95,7 +96,7 @@ class _Exchanges:
     """The requests of interest that are under way. Each of `sieves` gives those that an event of
     the protocol has ended."""
 
-    def __init__(self, url_parts: Collection[str], method: str) -> None:
+    def __init__(self, url_parts: Collection[str], method: str | None) -> None:
         self.sieves = {
             "Network.requestWillBeSent": self._requested,
             "Network.responseReceived": self._responded,
@@ -115,7 +116,7 @@ class _Exchanges:
             before.status, before.leads_to = redirect["status"], url
             yield before
         of_interest = any(part in url for part in self._url_parts)
-        if before is not None or (request["method"] == self._method and of_interest):
+        if before is not None or (of_interest and self._method in (None, request["method"])):
             if len(self._under_way) >= EXCHANGES:
                 logger.warning("a request to %s is not followed", without_query(url))
                 return

@@ -239,9 +239,10 @@ class Page:
         return cast(JsonValue, value.get("value"))
 
     def responses(
-        self, *url_parts: str, method: str = "POST"
+        self, *url_parts: str, method: str | None = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Response]]:
-        """The answers to the page's requests of `method` with one of `url_parts` in their URL.
+        """The answers to the page's requests of `method` (None: of any) with one of `url_parts` in
+        their URL.
 
         See `daemon/browser/capture.py`: every request that starts in the block is answered by one
         `Response`, and PageGone leaves the block when the page ends.

@@ -277,20 +277,27 @@ class Run:
 
     async def _work(self, execution: Execution | NewExecution) -> None:
         if self._start.cancel_called:  # before its worker was there
-            self._comes_to(self._cut_ending())
+            self._cut_off_before_its_worker(self._cut_ending())
             return
         try:
             with self._start:
                 await self._employ(execution)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
-            ending = self._cut_ending()
-            self._comes_to(_so(ending, NOT_STARTED))
-            if ending is None and self._held_up:
-                self._recording.start_soon(self._put_back)
+            ending = _so(self._cut_ending(), NOT_STARTED)
+            if self._held_up:
+                self._cut_off_before_its_worker(ending)
+            else:
+                self._comes_to(ending)
         finally:
             self._has_worker = False
             self._hurry()
+
+    def _cut_off_before_its_worker(self, ending: Ending | None) -> None:
+        """Nothing of it has begun: what is left off waits for its turn again."""
+        self._comes_to(ending)
+        if ending is None:
+            self._recording.start_soon(self._put_back)
 
     async def _employ(self, execution: Execution | NewExecution) -> None:
         """Have a worker do it, as soon as there is room for one."""

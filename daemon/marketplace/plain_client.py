@@ -22,6 +22,7 @@ from daemon.trust import NoAuthorities, Trust
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
+_LEADS_ON = (301, 302, 303, 307, 308)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=30)
 
 
@@ -94,6 +95,11 @@ async def ask(
 
 
 async def _read(response: httpx.Response, max_body: int) -> Reply:
+    headers = response.headers.copy()
+    if _LOCATION in response.extensions:
+        headers[_LOCATION] = response.extensions[_LOCATION]
+        if response.status_code in _LEADS_ON:  # which is all there is to it: its body may not end
+            return Reply(response.status_code, headers, "")
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
@@ -105,8 +111,5 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
                 # Not `break`: that leaves generators below this one to the garbage collector, and
                 # the connection with them. Cancelled, they end in order at their next read.
                 enough.cancel()
-    text = bytes(body[:max_body]).decode(errors="replace")
-    headers = response.headers.copy()
-    if _LOCATION in response.extensions:
-        headers[_LOCATION] = response.extensions[_LOCATION]
+    text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")  # some begin with a mark
     return Reply(response.status_code, headers, text)

@@ -345,6 +345,8 @@ async def _call(
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
             await _check_settled(page)
+            if to_int(result.get("status")) in NO_PERMISSION:
+                raise SessionLost
             raise PortalDown(f"the call to it broke off ({failed})")
         answer = Answer(
             status=to_int(result.get("status")) or 0,

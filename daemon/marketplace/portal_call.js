@@ -1,6 +1,6 @@
 // One call of the portal's own interface, from the portal's page and in its session.
 //
-// → {status, url, mimeType, body}, or {failed: name of the DOMException}
+// → {status, url, mimeType, body}, or {failed: name of the DOMException, status (0: unknown)}
 // A redirect is not followed: the login page, on another host, could not be read anyway. Its status
 // is hidden from scripts, so it is told as a plain 302.
 // A page that has gone to a login or a human check calls nothing: it is told as redirected there.
@@ -15,8 +15,9 @@ async (method, url, body, timeoutMs, maxBody, signPaths) => {
     headers["content-type"] = "application/json; charset=UTF-8";
     headers["csrf-token"] = token?.slice("csrftoken=".length) ?? "";
   }
+  let response;
   try {
-    const response = await fetch(url, {
+    response = await fetch(url, {
       method,
       headers,
       body: body ?? undefined,
@@ -33,6 +34,6 @@ async (method, url, body, timeoutMs, maxBody, signPaths) => {
       body: text.slice(0, maxBody),
     };
   } catch (error) {
-    return { failed: error.name };
+    return { failed: error.name, status: response?.status ?? 0 };
   }
 }

@@ -70,7 +70,7 @@ class PortalPage(Protocol):
         """Where it is now. Known without asking it, so also of a page that hangs."""
 
     def responses(
-        self, *url_parts: str, method: str = "POST"
+        self, *url_parts: str, method: str | None = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
         """The responses to requests that the page makes from now on with such a part in their URL.
 

@@ -8,6 +8,7 @@ makes all the difference for the account.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -15,8 +16,9 @@ import trio
 
 from daemon.background import background
 from daemon.browser.errors import BrowserFailed
+from daemon.marketplace.errors import PortalDown, SessionLost
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
-from daemon.marketplace.session import PARTS_OF_SIGNS, Sign, sign_of_url
+from daemon.marketplace.session import NO_PERMISSION, PARTS_OF_SIGNS, Sign, sign_of_url
 
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""
@@ -31,9 +33,11 @@ async def arrive(page: PortalPage, url: str) -> None:
     """Load `url`. Raises the error of the sign that the way leads to, and as `PortalPage.goto`.
 
     A check counts as soon as the way leads to it, a login when the way ends there; both also where
-    their page never comes. What else a page asks for on its way says nothing.
+    their page never comes. What else a page asks for on its way says nothing. For a page that comes
+    with an error and nothing to show, some browsers show one of their own, and `goto` fails: then
+    its status counts, `SessionLost` or `PortalDown`.
     """
-    way = [url]
+    way = _Way([url])
     try:
         async with (
             page.responses(urlsplit(url).path, method="GET") as hops,
@@ -41,13 +45,25 @@ async def arrive(page: PortalPage, url: str) -> None:
         ):
             ends = [await _load(page, url)]
     except BrowserFailed:
-        ends = [way[-1], await page.url()]
+        ends = [way.urls[-1], await page.url()]
         if not any(map(sign_of_url, ends)):
+            if way.status in NO_PERMISSION:
+                raise SessionLost from None
+            if way.status >= 400:
+                raise PortalDown(f"its page came with HTTP {way.status}") from None
             raise
     signs = set(map(sign_of_url, ends))
     for sign in (Sign.HUMAN_CHECK, Sign.LOST):
         if sign in signs:
             raise sign.error() from None
+
+
+@dataclass
+class _Way:
+    """Where a load has led so far, and with which status its end has come (0: not yet)."""
+
+    urls: list[str]
+    status: int = 0
 
 
 async def _load(page: PortalPage, url: str) -> str:
@@ -58,11 +74,15 @@ async def _load(page: PortalPage, url: str) -> str:
         raise
 
 
-async def _follow(hops: trio.MemoryReceiveChannel[PageResponse], way: list[str]) -> None:
+async def _follow(hops: trio.MemoryReceiveChannel[PageResponse], way: _Way) -> None:
     """Add to the way where it leads. Raises for a check."""
     async for hop in hops:
-        if hop.url == way[-1] and hop.leads_to:
-            way.append(hop.leads_to)
+        if hop.url != way.urls[-1]:
+            continue
+        if not hop.leads_to:
+            way.status = hop.status
+        else:
+            way.urls.append(hop.leads_to)
             if sign_of_url(hop.leads_to) is Sign.HUMAN_CHECK:
                 raise Sign.HUMAN_CHECK.error()
 
@@ -72,9 +92,10 @@ def detours_of(
 ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
     """What the page asks for on its way to a login or a human check, and some that is neither.
 
-    A request that is never sent, since a page may not read what it leads to, is among them.
+    A request that is never sent, since a page may not read what it leads to, is among them. After
+    a 307 or a 308 it has the method of the call (RFC 9110, section 15.4).
     """
-    return page.responses(*PARTS_OF_SIGNS, method="GET")
+    return page.responses(*PARTS_OF_SIGNS, method=None)
 
 
 async def seen_through(

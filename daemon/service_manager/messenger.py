@@ -16,6 +16,7 @@ import array
 import errno
 import logging
 import socket
+import weakref
 
 from daemon.printable import blanked
 
@@ -37,6 +38,7 @@ class Messenger:
         """`address` is $NOTIFY_SOCKET: a path, or "@" and an abstract name; empty when there is
         no service manager."""
         self._address = f"\0{address[1:]}" if address.startswith(_ABSTRACT) else address
+        self._ours: socket.socket | None = None
         self._logged = _NO_MATTER  # the errno of the last failure, while it lasts
 
     def __bool__(self) -> bool:
@@ -50,13 +52,20 @@ class Messenger:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", kept))] if kept else []
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
-                ours.sendmsg(["\n".join(lines).encode()], rights, flags, self._address)
+            ours = self._ours or self._open()
+            ours.sendmsg(["\n".join(lines).encode()], rights, flags, self._address)
         except OSError as error:
             self._tell(error)
             return False
         self._logged = _NO_MATTER
         return True
+
+    def _open(self) -> socket.socket:
+        """Once: a daemon that has no descriptor left is well, and has to say so. Each message is
+        addressed anew, so that a manager which is replaced is found again."""
+        self._ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        weakref.finalize(self, self._ours.close)
+        return self._ours
 
     def status(self, line: str) -> bool:
         """Send how the daemon is, in one line for people; whether it is on its way."""

@@ -69,7 +69,7 @@ class Tab:
     visited: list[str] = field(default_factory=list)
     submits: list[Any] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
-    followed: list[tuple[str, str]] = field(default_factory=list)
+    followed: list[tuple[str | None, str]] = field(default_factory=list)
 
     async def goto(self, url: str) -> str:
         await trio.lowlevel.checkpoint()
@@ -101,7 +101,7 @@ class Tab:
 
     @asynccontextmanager
     async def responses(
-        self, *url_parts: str, method: str = "POST"
+        self, *url_parts: str, method: str | None = "POST"
     ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
         self.followed += [(method, url_part) for url_part in url_parts]
         send, receive = trio.open_memory_channel[Response](16)

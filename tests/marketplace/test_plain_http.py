@@ -182,6 +182,21 @@ async def test_a_broken_connection_is_no_answer(error: httpx.HTTPError) -> None:
     assert str(caught.value) == type(error).__name__
 
 
+async def test_a_mark_at_its_beginning_is_no_text() -> None:
+    reply = await ask(lambda _: httpx.Response(200, content=b'\xef\xbb\xbf{"a": 1}'))
+    assert reply.text == '{"a": 1}'
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_of_a_redirect_no_body_is_waited_for(
+    encoding: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    there = {"location": "https://shop.example/product/1/2", "content-encoding": encoding}
+    reply = await ask(lambda _: httpx.Response(302, stream=Drip(), headers=there))
+    assert (reply.status, reply.headers["location"]) == (302, there["location"])
+    assert trio.current_time() < 1
+
+
 async def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
     reply = await ask(lambda _: httpx.Response(200, content=b"a\xff\xfeb"))
     assert reply.text.startswith("a")

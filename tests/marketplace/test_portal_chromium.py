@@ -149,6 +149,7 @@ async def test_both_ways_read_the_same_product() -> None:
         }
 
 
+WHOLE = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
 HEAD = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nContent-Length: 9999\r\n\r\n"
 
 
@@ -165,6 +166,35 @@ async def test_a_check_whose_page_does_not_come_is_one_all_the_same(answers: byt
 async def test_also_where_a_script_leads_to_it() -> None:
     leave = b"<title>links</title><script>location.replace('/verify/captcha')</script>"
     await _is_taken_for_a_check(b"", HEAD + leave)
+
+
+@pytest.mark.parametrize("status", [302, 303, 307, 308])
+async def test_a_call_that_is_redirected_to_a_check_is_one_whatever_its_method(status: int) -> None:
+    """After a 307 or a 308 the check is asked for by POST."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            asked = await stream.receive_some()
+            if asked.startswith(b"POST /api"):
+                head = b"HTTP/1.1 %d X\r\nLocation: /verify/captcha\r\nContent-Length: 0\r\n\r\n"
+                await stream.send_all(head % status)
+            else:
+                await stream.send_all(WHOLE + b"<title>a page</title>")
+
+    async with (
+        trio.open_nursery() as nursery,
+        launch(LaunchSettings()) as chromium,
+        connect(chromium.endpoint) as connection,
+    ):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, answer, [listener])
+        here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
+        page = await (await BrowserContext.create(connection, [])).new_page()
+        await page.goto(f"{here}/offer/custom_link")
+        with pytest.raises(HumanCheck):
+            await portal.submit_fetch(page, place, [LIPSTICK], [])
+        nursery.cancel_scope.cancel()
 
 
 async def _is_taken_for_a_check(answers: bytes | None, page: bytes | None = None) -> None:

@@ -201,6 +201,19 @@ async def test_a_check_that_is_too_busy_to_be_looked_at_is_known_by_its_address(
     await raised(error, submit_form(Tab(lands=url, looks=[on_its_way], answers=[(0, lost)])))
 
 
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, SessionLost), (403, SessionLost), (503, PortalDown), (0, NavigationFailed)],
+)
+async def test_a_page_that_a_browser_replaces_by_its_own_is_known_by_its_status(
+    status: int, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    failed = NavigationFailed("https://shopee.vn/", "net::ERR_HTTP_RESPONSE_CODE_FAILURE")
+    came = Response(status=status, url=PAGE, lost="net::ERR_ABORTED")
+    tab = Tab(fails=failed, answers=[(0, hop(PAGE, PAGE)), (0, came)])
+    await raised(error, open_links(tab))
+
+
 @pytest.mark.parametrize("opens", [open_links, read_page])
 @pytest.mark.parametrize(
     "sees", [HANGS, look("none", url="chrome-error://chromewebdata/")], ids=["busy", "broken off"]

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,16 @@ def test_a_full_queue_is_never_waited_for(manager: Manager) -> None:
     assert time.monotonic() - began < AT_ONCE
     manager.listen()
     assert messenger.send("WATCHDOG=1")
+
+
+def test_with_no_descriptor_left_it_is_told_as_before(
+    manager: Manager, shortage: Callable[[], AbstractContextManager[None]]
+) -> None:
+    messenger = Messenger(manager.address)
+    assert messenger.send("READY=1")
+    with shortage():
+        assert messenger.send("WATCHDOG=1")
+    assert [each.text for each in manager.listen()] == ["READY=1", "WATCHDOG=1"]
 
 
 def test_a_manager_that_is_replaced_is_found_again(

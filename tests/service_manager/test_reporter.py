@@ -217,6 +217,21 @@ async def test_there_are_pings_while_all_is_well(
     assert len(manager.said("WATCHDOG")) == 40
 
 
+async def test_where_no_thread_is_to_be_had_for_a_timer_they_go_on(
+    manager: Manager,
+    running: Running,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("unable to start watchdog thread")
+
+    monkeypatch.setattr("faulthandler.dump_traceback_later", refuse)
+    async with running(WITHIN):
+        await trio.sleep(10 * WITHIN - 0.1)
+    assert len(manager.said("WATCHDOG")) == 40
+
+
 async def test_there_are_none_while_a_part_is_stuck(
     manager: Manager, running: Running, part: Part, autojump_clock: MockClock
 ) -> None:

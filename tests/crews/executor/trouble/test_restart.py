@@ -15,7 +15,7 @@ from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import State, Status, WebhookTarget
+from daemon.journal.model import Change, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -443,6 +443,36 @@ async def test_nor_is_one_told_as_stopped_that_is_interrupted_without_a_crew(
     while not refusals:  # noqa: ASYNC110 - it is told a moment after the end was recorded
         await trio.sleep(0.01)
     assert "ended by itself before it was stopped" in refusals[0]
+
+
+async def test_nor_has_one_whose_beginning_is_just_being_recorded(
+    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = await open_house(crew(max_running=1))
+    await house.kickoff("started", "call gate", "hear", "result ok")
+    await house.gate.reaches(1)
+    record, leave_off = house.journal.record, Run.leave_off
+    recording, left = trio.Event(), trio.Event()
+
+    async def record_late(execution_id: str, change: Change, *more: Any) -> None:
+        if execution_id == kickoff_id and change.get("status") is Status.RUNNING:
+            recording.set()
+            await left.wait()
+        await record(execution_id, change, *more)
+
+    def note(self: Run) -> None:
+        leave_off(self)
+        left.set()
+
+    monkeypatch.setattr(house.journal, "record", record_late)
+    monkeypatch.setattr(Run, "leave_off", note)
+    kickoff_id = await house.kickoff()
+    house.gate.open()
+    await recording.wait()
+    await house.stop()
+
+    house = await open_house(crew())
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
 
 
 async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
