@@ -81,8 +81,8 @@ def _steps(
 def _expired_keys(connection: sqlite3.Connection, now: datetime) -> Iterator[int]:
     """Also those that a clock far ahead has made, which would stand for as long as it was."""
     while keys := connection.execute(
-        "SELECT crew, owner, key FROM idempotency WHERE NOT expires_at BETWEEN ? AND ? LIMIT ?",
-        (micros(now) + 1, micros(now + 2 * KEY_LIFETIME), _ROWS_AT_ONCE),
+        "SELECT crew, owner, key FROM idempotency WHERE expires_at <= ? OR expires_at > ? LIMIT ?",
+        (micros(now), micros(now + 2 * KEY_LIFETIME), _ROWS_AT_ONCE),
     ).fetchall():
         for key in keys:
             connection.execute(
