@@ -7,7 +7,7 @@ a tab, the cancellation of its work among them, spoils the whole context. A spoi
 new work, also none that had been waiting for it, and is disposed of when the last piece of work on
 it has ended; a tab of it is closed as soon as nobody is at work on that, so that nothing goes on at
 the portal that somebody has given up. Who only waits, for a tab or for it to be opened, spoils
-nothing by leaving.
+nothing by leaving. Nor does a tab that was taken elsewhere by its own script: it is opened again.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ DISPOSE_PATIENCE = 2.0
 class Place:
     """Where a piece of work is done: which cookie's context, and which of its tabs.
 
-    `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a new tab
-    ready for work, once for all the work it will see. `at_once` pieces of work may use the tab at
-    the same time.
+    `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a tab ready
+    for all the work it will see, until it shows another document than it does then; that makes no
+    difference to work that takes the tab `elsewhere` itself. `at_once` pieces of work may use the
+    tab at the same time.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Place:
     tab: str
     open_tab: Callable[[Page], Awaitable[None]]
     at_once: int = 1
+    elsewhere: bool = False
 
 
 class _Tab:
@@ -67,6 +69,11 @@ class _Tab:
         self.hands = trio.Semaphore(at_once)
         self.users = 0
         self.well_at = 0.0
+        self.opened: int | None = None  # `Page.documents` then
+
+    def is_open(self, place: Place, page: Page) -> bool:
+        """Whether it is where `open_tab` left it, or has only to have been there."""
+        return self.opened is not None and (place.elsewhere or self.opened == page.documents)
 
 
 class _Warm:
@@ -154,8 +161,10 @@ class Contexts:
                     with self._spoiling(warm):
                         # The tab's from now on: who gives up its opening has it closed.
                         tab.page = await context.new_page()
+            if not tab.is_open(place, tab.page):
                 with self._spoiling(warm):
                     await place.open_tab(tab.page)
+                tab.opened = tab.page.documents
                 tab.well_at = trio.current_time()
             return None if self._is_spoiled(warm) else tab.page
 

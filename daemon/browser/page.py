@@ -178,6 +178,12 @@ class Page:
         """It crashed, was closed, or its browser has ended: every call raises."""
         return self._session.gone is not None
 
+    @property
+    def documents(self) -> int:
+        """How many it has shown: each load is one, whoever asked for it, and a page of the
+        browser's own in the place of one that did not come."""
+        return self._documents
+
     async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
         """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
 

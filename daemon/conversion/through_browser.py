@@ -115,6 +115,7 @@ class BrowserProducts:
             at_once=self.at_once,
             wanted=begin,
             opening=_products_opening,
+            elsewhere=not fetch,
         )
         found: ProductData | MarketplaceFailed | None = None
         with trio.move_on_after(READ_WITHIN) as reading_time:
@@ -160,6 +161,7 @@ def _place(
     at_once: int,
     wanted: Wanted,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+    elsewhere: bool = False,
 ) -> Place:
     """The tab `tab` in the context of an account's cookie, at the portal."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
@@ -169,4 +171,4 @@ def _place(
         with opening():
             await portal.open_links_page(page, market)
 
-    return Place(cookie.digest, partial(jar, market, cookie), tab, open_tab, at_once)
+    return Place(cookie.digest, partial(jar, market, cookie), tab, open_tab, at_once, elsewhere)

@@ -20,6 +20,7 @@ IDLE = 100.0
 
 async def open_tab(page: Any) -> None:
     await page.evaluate("")
+    page.documents += 1
     page.opened += 1
 
 
@@ -28,9 +29,10 @@ def place(
     tab: str = "links",
     *,
     at_once: int = 1,
+    elsewhere: bool = False,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
 ) -> Place:
-    return Place(key, lambda: [{"name": "n", "value": key}], tab, open_tab, at_once)
+    return Place(key, lambda: [{"name": "n", "value": key}], tab, open_tab, at_once, elsewhere)
 
 
 class Job:

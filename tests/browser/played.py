@@ -68,6 +68,7 @@ class PlayedPage:
     def __init__(self, context: PlayedContext) -> None:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
+        self.documents = 0
         self.gone = False
         self.asked = 0
         self.loops = False

@@ -153,6 +153,26 @@ async def test_a_killed_renderer_costs_its_own_work_and_no_other(
         assert browser.status().restarts == 0
 
 
+async def test_a_tab_that_its_own_script_leads_away_is_opened_again(
+    kept_up: GenerationSettings, site: Any
+) -> None:
+    where, tabs = place(site), list[Page]()
+
+    async def leave_soon(page: Page) -> None:
+        tabs.append(page)
+        await page.evaluate("() => { setTimeout(() => { location.href = 'about:blank' }) }")
+
+    async def stay(page: Page) -> str:
+        tabs.append(page)
+        return await page.url()
+
+    async with running(kept_up) as browser:
+        await browser.use(where, leave_soon)
+        await until(lambda: tabs[0].documents == 2)
+        assert await browser.use(where, stay) == site.url()
+    assert tabs[1] is tabs[0]
+
+
 async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_caller_goes(
     kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

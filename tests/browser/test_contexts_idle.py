@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.testing import MockClock
@@ -12,6 +12,7 @@ from daemon.browser.contexts import (
     TRUSTED_FOR,
     Contexts,
 )
+from daemon.browser.errors import NavigationFailed
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -27,6 +28,54 @@ async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
     assert second is not first
     assert second.opened == 1
     assert played.contexts == [second.context]
+
+
+async def test_a_tab_that_was_led_elsewhere_is_opened_again_and_no_other_one(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    reading = await desk.begin(place(tab="products"))
+    page = await desk.do(place())
+    page.documents += 1
+    assert await desk.do(place()) is page
+    assert page.opened == 2
+    assert await desk.do(place()) is page
+    assert page.opened == 2
+    await finish(reading)
+    assert await desk.do(place(tab="products")) is reading.page
+    assert reading.page is not None
+    assert reading.page.opened == 1
+    assert played.contexts == [page.context]
+
+
+async def test_a_tab_whose_work_takes_it_elsewhere_is_opened_once(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
+    page = await desk.do(place(elsewhere=True))
+    page.documents += 1
+    assert await desk.do(place(elsewhere=True)) is page
+    assert page.opened == 1
+
+
+async def test_a_tab_that_cannot_be_opened_again_is_not_kept(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    fails = False
+
+    async def open_or_fail(page: Any) -> None:
+        await open_tab(page)
+        if fails:
+            raise NavigationFailed("https://portal.test/", "net::ERR_FAILED")
+
+    where = place(open_tab=open_or_fail)
+    page = await desk.do(where)
+    page.documents += 1
+    fails = True
+    job = Job(desk.contexts, where)
+    await job.run()
+    assert isinstance(job.error, NavigationFailed)
+    assert played.contexts == []
+    fails = False
+    assert await desk.do(where) is not page
 
 
 async def test_a_tab_that_hangs_since_nobody_used_it_costs_a_wait(
