@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,6 +121,8 @@ async def serve(
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
             for warning in doors.exposed(settings):
                 logger.warning("%s", warning)
+            # Asked of the sockets, which are closed by the time that a start is cut short.
+            urls, crew_urls = doors.urls, doors.crew_urls
             async with (
                 shared_guardians(),
                 PlainHttp() as http,
@@ -130,13 +132,18 @@ async def serve(
                 supervisor = _plant(settings, http, catalog, doors, link, reread=reread)
                 await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
-                logger.info("serving on %s", ", ".join(doors.urls), extra=Event.STARTED())
-                for name, url in doors.crew_urls.items():
-                    logger.info("crew %s has an address of its own: %s", name, url)
-                link.ready()
-                task_status.started(Listening(doors.urls))
+                if not supervisor.stopping:
+                    _tell_started(urls, crew_urls)
+                    link.ready()
+                task_status.started(Listening(urls))
                 await import_later()
     logger.info("stopped", extra=Event.STOPPED())
+
+
+def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
+    logger.info("serving on %s", ", ".join(urls), extra=Event.STARTED())
+    for name, url in crew_urls.items():
+        logger.info("crew %s has an address of its own: %s", name, url)
 
 
 async def _supervise(

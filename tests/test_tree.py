@@ -22,7 +22,7 @@ from daemon import tree
 from daemon.auth.doorkeeper import Doorkeeper
 from daemon.auth.passwords import hash_password
 from daemon.config import Settings, build
-from daemon.control import NotRunning, call
+from daemon.control import Control, NotRunning, call
 from daemon.errors import Invalid
 from daemon.sandbox.open_api import APP_ID, SECRET
 from daemon.sandbox.running import Sandbox
@@ -187,6 +187,22 @@ async def test_a_part_that_cannot_start_ends_it_all(tmp_path: Path) -> None:
 
 
 # The end
+
+
+async def test_stopped_during_its_start_it_does_not_say_that_it_serves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(_: Control, task_status: trio.TaskStatus[None]) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        await trio.sleep_forever()
+        task_status.started()
+
+    monkeypatch.setattr(Control, "run", run)
+    caplog.set_level("INFO")
+    with trio.fail_after(PATIENCE):
+        await tree.serve(settings(tmp_path))
+    assert "stopping on SIGTERM" in caplog.text
+    assert "serving on" not in caplog.text
 
 
 async def test_cancelled_it_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ class Supervisor:
         self._starting.cancel()
         self._news.set()
 
+    @property
+    def stopping(self) -> bool:
+        """`stop()` was called, and `run` has not returned since."""
+        return self._stopping
+
     def snapshot(self) -> list[ChildSnapshot]:
         """The children as they are now, in the order of their start."""
         return [
