@@ -15,19 +15,23 @@ import trio
 from daemon.api.access import Neighbourhood
 from daemon.api.app import build_app
 from daemon.api.crews.app import build_crew_app
-from daemon.api.services import Services
+from daemon.api.services import Rules, Services
 from daemon.config.settings import Settings
 from daemon.crews.catalog import Catalog
 from daemon.doors import Doors
 from daemon.serving import GuardedQuart, Served, serve
 
 
-def neighbourhood(settings: Settings) -> Neighbourhood:
-    """Who counts as local."""
-    return Neighbourhood(
-        open_to=settings.cookie.open_to,
-        trusted_proxies=settings.server.trusted_proxies,
-        public_hosts=frozenset(settings.server.public_hosts),
+def rules_of(settings: Settings) -> Rules:
+    """The facade's own, by a configuration."""
+    return Rules(
+        neighbourhood=Neighbourhood(
+            open_to=settings.cookie.open_to,
+            trusted_proxies=settings.server.trusted_proxies,
+            public_hosts=frozenset(settings.server.public_hosts),
+        ),
+        extension_origins=frozenset(settings.cookie.extension_origins),
+        max_body=settings.server.max_body,
     )
 
 
@@ -88,9 +92,7 @@ class Front:
         services = self._services = replace(
             self._services,
             crews=replace(self._services.crews, catalog=catalog),
-            neighbourhood=neighbourhood(settings),
-            extension_origins=frozenset(settings.cookie.extension_origins),
-            max_body=settings.server.max_body,
+            rules=rules_of(settings),
         )
         self._main.take(build_app(services))
         for name, own in self._crews.items():
@@ -98,4 +100,4 @@ class Front:
 
 
 def _crew_app(name: str, services: Services) -> GuardedQuart:
-    return build_crew_app(name, services.crews, services.metrics, max_body=services.max_body)
+    return build_crew_app(name, services.crews, services.metrics, max_body=services.rules.max_body)

@@ -43,7 +43,7 @@ from daemon.conversion.desk import Desk
 from daemon.conversion.pauses import Pauses
 from daemon.crews.catalog import Catalog, longest_look, read_catalog
 from daemon.doors import Doors, open_doors
-from daemon.front import Front, neighbourhood
+from daemon.front import Front, rules_of
 from daemon.later import import_later
 from daemon.logs import Event
 from daemon.marketplace.plain_http import PlainHttp
@@ -279,10 +279,8 @@ def _services(
             webhook_networks=settings.webhooks.allow,
             own_addresses=doors.crew_urls,
         ),
-        neighbourhood=neighbourhood(settings),
         sync_key=settings.cookie.sync_key,
-        extension_origins=frozenset(settings.cookie.extension_origins),
-        max_body=settings.server.max_body,
+        rules=rules_of(settings),
     )
 
 

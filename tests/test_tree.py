@@ -192,12 +192,11 @@ async def test_a_part_that_cannot_start_ends_it_all(tmp_path: Path) -> None:
 async def test_stopped_during_its_start_it_does_not_say_that_it_serves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run(_: Control, task_status: trio.TaskStatus[None]) -> None:
+    async def stopped_before_it_serves(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGTERM)
         await trio.sleep_forever()
-        task_status.started()
 
-    monkeypatch.setattr(Control, "run", run)
+    monkeypatch.setattr(Control, "run", stopped_before_it_serves)
     caplog.set_level("INFO")
     with trio.fail_after(PATIENCE):
         await tree.serve(settings(tmp_path))

@@ -36,19 +36,19 @@ _EXPOSED = f"Retry-After, {REQUEST_ID}"
 
 def build_app(services: Services) -> GuardedQuart:
     """The facade over these parts: the affiliate service, the operator's endpoints, the crews."""
-    app = GuardedQuart(max_body=services.max_body)
+    app = GuardedQuart(max_body=services.rules.max_body)
     api = Api(app, failure=Failure)
     guards = Guards(services)
     auth.add(api, guards, services.auth)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault)
-    operator.add(app, api, guards, services)
+    operator.add(api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, services.crews)
     docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
     dashboard.register(app)
     _tell_failures(app, _add_default_crew(app, services))
-    _allow_extension(app, api, services.extension_origins)
+    _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
     return app
 

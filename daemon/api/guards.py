@@ -36,7 +36,7 @@ class Guards:
 
     def __init__(self, services: Services) -> None:
         self._auth = services.auth
-        self._neighbourhood = services.neighbourhood
+        self._neighbourhood = services.rules.neighbourhood
         self._sync_key = services.sync_key
         self.anyone = Access(self._caller, bearer="none")
         self.session = Access(self._session, bearer="required", refusals=REFUSALS)

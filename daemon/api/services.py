@@ -36,6 +36,16 @@ class CrewServices:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What the facade itself goes by: who is local, which extensions may call, how many bytes a
+    body may have. They are others after a reload."""
+
+    neighbourhood: Neighbourhood
+    extension_origins: frozenset[str]
+    max_body: int
+
+
+@dataclass(frozen=True)
 class Services:
     """`browser` is None where nothing of the configuration needs one."""
 
@@ -46,7 +56,5 @@ class Services:
     operator: Operator
     metrics: Metrics
     crews: CrewServices
-    neighbourhood: Neighbourhood
     sync_key: SecretStr
-    extension_origins: frozenset[str]
-    max_body: int
+    rules: Rules

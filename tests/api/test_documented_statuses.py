@@ -39,6 +39,7 @@ SYNC_LOCAL = "POST /api/sync-cookie-local"
 STORED = "GET /api/sync-cookie"
 CONVERT = "POST /api/convert"
 READY = "GET /readyz"
+METRICS = "GET /metrics"
 CREWS = "GET /api/crews"
 CREW_TOKEN = "POST /api/crews/token"
 ROTATE = "POST /api/crews/token/rotate"
@@ -59,9 +60,11 @@ class Calls:
             if str(status) in operation["responses"] and not path.startswith("/crews/")
         }
 
-    async def call(self, operation: str, body: object = None, *, token: str = "") -> None:
+    async def call(
+        self, operation: str, body: object = None, *, token: str = "", **headers: str
+    ) -> None:
         method, path = operation.split()
-        answer = await self._daemon.ask(method, path, body, token=token)
+        answer = await self._daemon.ask(method, path, body, token=token, **headers)
         assert answer.status_code == self._status, f"{operation}: {answer.text}"
         self.missing.discard(operation)
 
@@ -201,6 +204,7 @@ async def test_503(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     await calls.call(VERIFY, {"tempToken": "t", "code": "123456"})
     await calls.call(SYNC, {"cookie": COOKIE})
     await calls.call(SYNC_LOCAL, {"cookie": COOKIE})
+    await calls.call(METRICS, Host="not-local.example")
     await calls.call_the_rest(FOREIGN)
     assert not calls.missing
 
@@ -225,6 +229,6 @@ async def test_every_operation_of_the_seed_is_documented(
     }
     assert found == {
         LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
-        "GET /api/health", "GET /livez", "GET /api/status",
+        "GET /api/health", "GET /livez", "GET /api/status", METRICS,
         CREWS, CREW_TOKEN, ROTATE,
     }  # fmt: skip

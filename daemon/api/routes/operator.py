@@ -15,12 +15,10 @@ from daemon.auth.actor import Session
 from daemon.errors import Unavailable
 from daemon.metrics import CONTENT_TYPE
 from daemon.operator import StatusReport
-from daemon.patience import patience
-from daemon.serving import GuardedQuart
 
 
-def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None:
-    """Add these operations to `api`, and the page that is no JSON to `app`."""
+def add(api: Api, guards: Guards, services: Services) -> None:
+    """Add these operations to `api`."""
     browser = services.browser
 
     @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
@@ -48,11 +46,9 @@ def add(app: GuardedQuart, api: Api, guards: Guards, services: Services) -> None
         """Every part with its state, the queues, the browser, and how the account stands."""
         return await services.operator.status()
 
-    async def metrics() -> Response:
-        with patience():
-            await guards.local_or_session.admit()
-        return Response(services.metrics.text(), content_type=CONTENT_TYPE)
-
-    app.add_url_rule(
-        "/metrics", "metrics", metrics, methods=["GET"], provide_automatic_options=False
+    @api.operation(
+        "GET", "/metrics", access=guards.local_or_session, ok=Response, media="text/plain"
     )
+    async def metrics(_: None) -> Response:
+        """What was counted and timed since its start, as Prometheus reads it."""
+        return Response(services.metrics.text(), content_type=CONTENT_TYPE)

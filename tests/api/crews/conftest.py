@@ -25,7 +25,7 @@ from pydantic import JsonValue, SecretBytes, SecretStr
 from daemon.api.access import Neighbourhood
 from daemon.api.app import build_app
 from daemon.api.crews.app import build_crew_app
-from daemon.api.services import CrewServices, Services
+from daemon.api.services import CrewServices, Rules, Services
 from daemon.config.problems import Problem
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
@@ -391,10 +391,8 @@ async def opened(
             operator=nobody,
             metrics=metrics,
             crews=known,
-            neighbourhood=Neighbourhood((), (), ()),
             sync_key=SecretStr(""),
-            extension_origins=frozenset(),
-            max_body=MAX_BODY,
+            rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
         )
     )
     own = build_crew_app("alpha", known, metrics, max_body=MAX_BODY)
