@@ -4,7 +4,7 @@ A field may have several values, as in the journal: a submit is made for several
 such a one is a list, which is also how `journalctl -o json` shows it.
 
 Text from outside (an account's name, a page's message) may hold anything: in JSON it is escaped,
-for a terminal its control characters are shown as their escapes.
+for a terminal and for the journal its control characters are shown as their escapes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ LONGEST_VALUE = 256  # characters of any other field
 
 Fields = dict[str, list[str]]
 
-# Control characters as their escapes; C1 too, since some terminals obey them.
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+# Control characters as their escapes; C1 too, since some terminals obey them. And what ends a line
+# or turns the direction of writing, so that a text looks like another.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    code: f"\\u{code:04x}" for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
+_ESCAPED_IN_LINES = {code: shown for code, shown in _ESCAPED.items() if chr(code) not in "\n\t"}
 _ON_TERMINALS = ("request_id", "kickoff_id")
 
 
@@ -60,15 +64,19 @@ def code(record: logging.LogRecord) -> Fields:
     }
 
 
+def in_lines(text: str) -> str:
+    """A text of several lines, with control characters but line ends and tabs escaped."""
+    return text.translate(_ESCAPED_IN_LINES)
+
+
 def trace(record: logging.LogRecord) -> str:
-    """The traceback or stack of a record, control characters but line ends escaped; may be ""."""
+    """The traceback or stack of a record, control characters escaped as `in_lines`; may be ""."""
     parts = []
     if record.exc_info and record.exc_info[1] is not None:
         parts.append("".join(traceback.format_exception(record.exc_info[1])).rstrip())
     if record.stack_info:
         parts.append(record.stack_info)
-    shown = (line.translate(_ESCAPED) for line in "\n".join(parts).split("\n"))
-    return cut("\n".join(shown), LONGEST_TRACE)
+    return cut(in_lines("\n".join(parts)), LONGEST_TRACE)
 
 
 class JsonLines(logging.Formatter):

@@ -7,7 +7,8 @@ The choice: each record is one datagram of fields to the journal's socket. A fie
 control character, a line end above all, goes in the protocol's binary form, with its length before
 it: no value can forge another field or a record. A record too large for a datagram goes as a
 sealed memory file. Python's own bindings for that need libsystemd and a compiler; the protocol is
-small, and documented to stay.
+small, and documented to stay. In the text itself control characters are escaped: of a text with one
+of them `journalctl` shows nothing but the length, or has the reader's terminal obey it (`-o cat`).
 
 Logging may never hold up or end what it tells of. So nothing here waits: when the journal's socket
 is not there or is full, the record goes to standard error as a line of JSON, which the journal
@@ -28,7 +29,16 @@ from collections.abc import Mapping
 from typing import Final, TextIO
 
 from daemon.errors import leaves
-from daemon.logs.formats import LONGEST_VALUE, JsonLines, code, context, cut, message, trace
+from daemon.logs.formats import (
+    LONGEST_VALUE,
+    JsonLines,
+    code,
+    context,
+    cut,
+    in_lines,
+    message,
+    trace,
+)
 from daemon.logs.lines import Lines, NeverWaitingHandler
 from daemon.sealed import sealed_file
 
@@ -66,7 +76,7 @@ def entry(record: logging.LogRecord) -> bytes:
     if told and record.exc_info and record.exc_info[1] is not None:
         text = f"{text}: {_in_a_line(record.exc_info[1])}"  # all that most readers look at
     fields = {
-        "message": [text],
+        "message": [in_lines(text)],
         "priority": [str(_priority(record.levelno))],
         "syslog_identifier": [IDENTIFIER],
         "logger": [record.name],

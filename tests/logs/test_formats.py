@@ -75,9 +75,10 @@ def test_an_exception_group_is_one_record() -> None:
 def test_a_terminal_gets_text_that_cannot_move_its_cursor() -> None:
     stream = Terminal()
     logs.set_up("info", stream)
-    logger.warning("account %s", "\x1b[2Jroot\n12:00:00 INFO forged \x9b2J")
+    logger.warning("account %s", "\x1b[2Jroot\n12:00:00 INFO forged \x9b2J \u202eeno")
     (line,) = stream.getvalue().splitlines()
-    assert line.endswith("WARNING test: account \\x1b[2Jroot\\x0a12:00:00 INFO forged \\x9b2J")
+    told = "account \\x1b[2Jroot\\x0a12:00:00 INFO forged \\x9b2J \\u202eeno"
+    assert line.endswith(f"WARNING test: {told}")
 
 
 def test_a_terminal_gets_a_traceback_below_the_line() -> None:

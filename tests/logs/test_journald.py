@@ -123,9 +123,31 @@ def test_no_value_forges_a_field_or_an_entry(logging_to: Journal) -> None:
         logger.info("%s", FORGED, extra=Event.STARTED(account=FORGED))
     entry = one(logging_to)
     as_sent = FORGED.encode(errors="backslashreplace")
-    for name in ("MESSAGE", "REQUEST_ID", "CREW", "ACCOUNT"):
+    for name in ("REQUEST_ID", "CREW", "ACCOUNT"):
         assert entry[name] == [as_sent]
+    shown = b"x\nPRIORITY=0\nMESSAGE=forged\n\n\\x00\\x1b[2J\\x0d\\udcff"
+    assert entry["MESSAGE"] == [shown]
     assert entry["PRIORITY"] == [b"6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\rb\x1b[2K\nc\td", "a\\x0db\\x1b[2K\nc\td"),
+        ("\x7f\x9b2J", "\\x7f\\x9b2J"),
+        ("a\u2028b\u202ec\u2066d", "a\\u2028b\\u202ec\\u2066d"),
+        ("giá 5\u00a0₫", "giá 5\u00a0₫"),
+    ],
+)
+def test_a_message_moves_no_cursor_and_is_no_blob(
+    logging_to: Journal, text: str, shown: str
+) -> None:
+    """`journalctl` hides a text with a control character that is no line end and no tab."""
+    logger.info("%s", text)
+    assert one(logging_to)["MESSAGE"] == [shown.encode()]
+    logger.error("failed", exc_info=ValueError(text))
+    failed = one(logging_to)["MESSAGE"][0].decode()
+    assert all(each.isprintable() or each in "\n\t\u00a0" for each in failed)
 
 
 def test_an_exception_is_a_field_of_its_own(logging_to: Journal) -> None:

@@ -42,7 +42,7 @@ sleep 0.3
 journalctl --sync 2>/dev/null || true
 kill $journald
 wait $journald || true
-journalctl --directory /run/log/journal --output json --all --no-pager --quiet _TRANSPORT=journal \\
+journalctl --directory /run/log/journal {how} --no-pager --quiet _TRANSPORT=journal \\
     + _TRANSPORT=stdout
 exit $code
 """
@@ -62,6 +62,12 @@ stream.close()
 
 def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any]]:
     """Run Python as a service; the journal's entries."""
+    printed = journalctl("--output json --all", script, *arguments, timeout=timeout)
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def journalctl(how: str, script: str, *arguments: str, timeout: float = 30) -> str:
+    """Run Python as a service; what `journalctl` prints of it."""
     program = [sys.executable, "-c", AS_A_SERVICE + script, *arguments]
     done = subprocess.run(
         [
@@ -69,7 +75,7 @@ def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any
             "--mount",
             "sh",
             "-c",
-            IN_A_NAMESPACE.format(journald=JOURNALD),
+            IN_A_NAMESPACE.format(journald=JOURNALD, how=how),
             "sh",
             *program,
         ],
@@ -80,7 +86,7 @@ def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout
 
 
 def test_the_journal_has_our_records_with_their_fields() -> None:
@@ -124,6 +130,20 @@ print("by hand", file=sys.stderr)
     assert failed["EXCEPTION"].startswith("Traceback (most recent call last):\n")
     assert large["MESSAGE"] == "x" * 600_000
     assert by_hand["SYSLOG_IDENTIFIER"] == "of-the-unit"
+
+
+def test_journalctl_shows_a_text_with_control_characters() -> None:
+    script = """
+import logging
+from daemon import logs
+
+logs.set_up("info")
+logging.getLogger("daemon.test").warning("standard error: 10%\\r20%\\x1b[2K\\n\\tlast words")
+"""
+    printed = journalctl("", script)
+    assert "blob data" not in printed
+    assert "standard error: 10%\\x0d20%\\x1b[2K\n" in printed
+    assert printed.endswith("last words\n")
 
 
 def test_without_the_socket_the_journal_has_lines_with_their_priority() -> None:
