@@ -187,7 +187,8 @@ def _response(status: int, headers: Headers) -> h11.Response:
 
 def _origin_form(target: bytes) -> bytes | None:
     """The target as a path with its query, or None (RFC 9112, section 3.2)."""
-    path = _ABSOLUTE_FORM.sub(b"", target, count=1)
+    scheme_and_host = _ABSOLUTE_FORM.match(target)  # in its midst it is part of a path, or a query
+    path = target[scheme_and_host.end() :] if scheme_and_host else target
     return path if path.startswith(b"/") else None
 
 

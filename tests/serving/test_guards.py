@@ -96,6 +96,23 @@ async def test_only_a_path_reaches_the_application(
         assert (answer.status, answer.body[:3]) == (status, b"ok" if status == 200 else b'{"o')
 
 
+async def test_an_address_within_a_target_stays_there(serving: Serving, app: GuardedQuart) -> None:
+    """Taken out of a path it would make another of it than the proxy before us has let pass."""
+
+    @app.get("/asked")
+    async def asked() -> str:
+        return request.query_string.decode()
+
+    async with serving() as server:
+        for target in (b"/asked?x=http://a/b", b"http://a/asked?x=http://a/b"):
+            answer = await server.ask(LAST_GET.replace(b"/small", target))
+            assert answer.body == b"x=http://a/b"
+        within = await server.ask(LAST_GET.replace(b"/small", b"/smhttp://a/all"))
+        assert within.status == 404
+        before = await server.ask(LAST_GET.replace(b"/small", b"/http://a/small"))
+        assert before.status == 404
+
+
 async def test_without_the_guard_an_odd_target_is_an_internal_error(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
