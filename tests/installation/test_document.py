@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs/operating.md").read_text()
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 Run = Callable[[str, str], int]
 
@@ -48,6 +50,7 @@ def run(tmp_path: Path, credentials: Path) -> Run:
         f"\"$@\"; code=$?\nmv {place} '{credentials}'; exit $code",
         "smartlinkd": 'read -r answer && echo "$answer"',
         "systemctl": f'echo "$*" >>{tmp_path}/calls',
+        "curl": f'echo "$*" >>{tmp_path}/calls; cat >{tmp_path}/read',
     }
     for name, body in stand_ins.items():
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -81,6 +84,20 @@ def test_a_password_that_was_not_typed_well_leaves_the_old_one(
 def test_no_plain_secret_is_left_beside_encrypted_ones(run: Run, credentials: Path) -> None:
     assert run(commands("sudo sh -c 'shred"), "") == 0
     assert list(credentials.iterdir()) == []
+
+
+def test_the_sync_key_is_on_no_command_line(run: Run, tmp_path: Path) -> None:
+    assert run(commands("sudo sh -c 'printf"), "") == 0
+    assert (tmp_path / "read").read_text() == "Authorization: Bearer key\n"
+    called = (tmp_path / "calls").read_text()
+    assert " -H @- " in called
+    assert "key" not in called
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_no_documented_command_has_a_token_among_its_arguments(document: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), flags=re.DOTALL)
+    assert not [block for block in blocks if "Bearer $" in block]
 
 
 def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
