@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--once", action="store_true", help="stop after the post")
     demo.add_argument("--port", type=_port, default=DEMO_PORT, help="of the daemon (0: any)")
 
-    sandbox = add("sandbox", _sandbox, "Run the embedded portal alone.")
+    sandbox = add("sandbox", _sandbox, "Run the portal of the demo alone, and say how to use it.")
     sandbox.add_argument("--host", default="127.0.0.1", help="address to listen on")
     sandbox.add_argument("--port", type=_port, default=0, help="the first of its ports (0: any)")
 
@@ -122,7 +122,14 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
-    _group(commands, "account", {"show": "Show it.", "clear": "End its pause."})
+    _group(
+        commands,
+        "account",
+        {
+            "show": "Show how the accounts stand with the portal.",
+            "clear": "End the pause of every account, and have it seen anew who earns.",
+        },
+    )
     _group(commands, "tokens", {"revoke": "End every session token."})
     _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
     _crew(commands)

@@ -185,7 +185,7 @@ class Operator:
     def not_ready(self) -> str | None:
         """One word for what is missing of all parts and a browser that works; None for nothing.
 
-        Whether an account may be used is not part of it: `status` and `/api/health` tell that.
+        Whether an account may be used is not part of it: `status` tells that.
         """
         for part in self._parts():
             if part.state is not State.RUNNING:
