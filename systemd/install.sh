@@ -111,7 +111,8 @@ uninstall_service() {
         done
         say "nothing else of smartlinkd is left here"
     else
-        say "the configuration in /etc/smartlinkd and the state in /var/lib/smartlinkd are kept;" \
-            "'./run uninstall --purge' removes them as well"
+        say "the configuration in /etc/smartlinkd and the state in /var/lib/smartlinkd are kept," \
+            "with those of instances and the changes to the units in /etc/systemd/system;" \
+            "'./run uninstall --purge' removes all of them"
     fi
 }
