@@ -24,6 +24,7 @@ USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
 _LEADS_ON = (301, 302, 303, 307, 308)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=30)
+_DRAIN_WITHIN = 0.3  # seconds for a redirect's body, which may not end
 
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
@@ -98,7 +99,8 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
     headers = response.headers.copy()
     if _LOCATION in response.extensions:
         headers[_LOCATION] = response.extensions[_LOCATION]
-        if response.status_code in _LEADS_ON:  # which is all there is to it: its body may not end
+        if response.status_code in _LEADS_ON:  # which is all there is to it
+            await _drain(response, max_body)
             return Reply(response.status_code, headers, "")
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
@@ -113,3 +115,17 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
                 enough.cancel()
     text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")  # some begin with a mark
     return Reply(response.status_code, headers, text)
+
+
+async def _drain(response: httpx.Response, max_body: int) -> None:
+    """Read a short body to its end, also an empty one, so that the connection can be used again:
+    the next hop, and the next short link, often go to the same host."""
+    size = 0
+    with trio.move_on_after(_DRAIN_WITHIN) as enough:
+        try:
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > max_body:
+                    enough.cancel()  # not `break`, see `_read`
+        except (httpx.HTTPError, httpx.StreamError):
+            return  # where it leads to is known, and the pool drops the connection

@@ -197,6 +197,46 @@ async def test_of_a_redirect_no_body_is_waited_for(
     assert trio.current_time() < 1
 
 
+async def test_after_a_redirect_its_connection_is_used_again(nursery: trio.Nursery) -> None:
+    connections = 0
+
+    async def lead_on(stream: trio.SocketStream) -> None:
+        nonlocal connections
+        connections += 1
+        async with stream:
+            while await stream.receive_some():
+                await stream.send_all(
+                    b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
+                )
+
+    (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+    async with PlainHttp() as client:
+        for _ in range(2):
+            reply = await client.call("GET", url, deadline=5, max_body=10)
+            assert (reply.status, reply.headers["location"]) == (302, "/next")
+    assert connections == 1
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("body", [b"y" * 11, b"y" * 8])
+async def test_a_redirect_whose_body_is_long_or_breaks_off_leads_on_all_the_same(
+    body: bytes, nursery: trio.Nursery
+) -> None:
+    async def lead_on(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            head = b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 99\r\n\r\n"
+            await stream.send_all(head + body)
+
+    (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+    async with PlainHttp() as client:
+        reply = await client.call("GET", url, deadline=5, max_body=10)
+    assert (reply.status, reply.headers["location"]) == (302, "/next")
+    nursery.cancel_scope.cancel()
+
+
 async def test_bytes_that_are_no_text_are_read_all_the_same() -> None:
     reply = await ask(lambda _: httpx.Response(200, content=b"a\xff\xfeb"))
     assert reply.text.startswith("a")
