@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
+from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed, shown
 from daemon.marketplace import links
 from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
@@ -42,7 +42,7 @@ from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
 from daemon.marketplace.redirects import arrive, detours_of, seen_through
 from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
-from daemon.marketplace.values import to_dict, to_int
+from daemon.marketplace.values import parts_of, to_dict, to_int
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ async def _look(page: PortalPage) -> _Seen:
     except CallTimedOut as hangs:
         _check_url(await page.url())  # a check's page may be too busy to be looked at
         return _Seen(hangs=hangs)
-    form, url = seen.get("form"), str(seen.get("url", ""))
+    form, url = seen.get("form"), _text(seen, "url")
     return _Seen(
         # A page that did not come has another one of the browser's in its place.
         url=await page.url() if url.startswith(_BROWSERS_OWN) else url,
@@ -262,10 +262,10 @@ def _check_url(url: str) -> None:
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
     """The error for a form that could not be used."""
-    why = str(result.get("why", "its form gave no result"))
+    why = shown(_text(result, "why")) or "its form gave no result"
     if why == "disabled":
         return AccountFrozen()
-    hint = str(result.get("hint") or "")
+    hint = shown(_text(result, "hint"))
     return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
 
 
@@ -341,20 +341,27 @@ async def _call(
         except ContextLost:
             await _check_settled(page)
             raise
-        if failed := result.get("failed"):
+        if failed := _text(result, "failed"):
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
             await _check_settled(page)
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
-            raise PortalDown(f"the call to it broke off ({failed})")
+            raise PortalDown(f"the call to it broke off ({shown(failed)})")
         answer = Answer(
             status=to_int(result.get("status")) or 0,
-            url=str(result.get("url", "")),
-            mime_type=str(result.get("mimeType", "")),
-            body=str(result.get("body", "")),
+            url=_text(result, "url"),
+            mime_type=_text(result, "mimeType"),
+            body=_text(result, "body"),
         )
         return await seen_through(answer, detours)
+
+
+def _text(told: dict[str, Any], key: str) -> str:
+    """A text in what a script of ours has told, or an empty one: the page's own scripts may have
+    put anything in its place."""
+    text = told.get(key)
+    return text if isinstance(text, str) else ""
 
 
 def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:
@@ -415,13 +422,13 @@ def _product(
 
 def _is_links_call(url: str) -> bool:
     """Whether a response is the one about links: the page makes other calls to the same path."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     return parts.path == _GRAPHQL and "batchCustomLink" in parse_qs(parts.query).get("q", ())
 
 
 def _asks_for(url: str, product: links.Product) -> bool:
     """Whether a response is the one about `product`: the page makes other calls like it."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     return parts.path == _PRODUCT_CALL and parse_qs(parts.query).get("item_id") == [
         str(product.item_id)
     ]

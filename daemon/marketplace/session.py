@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any
-from urllib.parse import urlsplit
 
 from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
-from daemon.marketplace.values import json_object
+from daemon.marketplace.values import json_object, parts_of
 
 # The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
 # whether it takes the caller for logged in.
@@ -44,7 +43,7 @@ class Sign(Enum):
 
 def sign_of_url(url: str) -> Sign | None:
     """What it means to have ended up at `url`."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     if _below(parts.path, _HUMAN_CHECK_PATHS):
         return Sign.HUMAN_CHECK
     if _below(parts.path, _LOGIN_PATHS) or (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX):

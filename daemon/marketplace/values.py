@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from daemon.halves import LOST, load_json
 
@@ -42,12 +42,17 @@ def to_text(value: object) -> str | None:
     return text or None
 
 
+def parts_of(url: str) -> SplitResult:
+    """The parts of `url`, all empty when it is none: a page's script may name anything one."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
 def is_web_address(text: str) -> bool:
     """Whether a client could open it: a URL of http or https with no part of it lost."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
+    parts = parts_of(text)
     is_whole = " " not in text and LOST not in text
     return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.browser.errors import ContextLost
+from daemon.browser.errors import FOREIGN_TEXT, ContextLost
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -140,10 +140,23 @@ async def test_the_form_gets_canonical_links_and_the_sub_ids() -> None:
     assert tab.visited == []
 
 
+async def test_of_a_foreign_text_an_error_holds_the_beginning() -> None:
+    press = {"pressed": False, "why": "why" * 1000, "hint": "hint" * 1000}
+    call: JsonValue = {"failed": "failed" * 1000}
+    errors = [
+        await raised(PortalChanged, submit_form(Tab(press=press))),
+        await raised(PortalDown, submit_fetch(Tab(call=call))),
+    ]
+    for error in errors:
+        assert len(str(error)) < 3 * FOREIGN_TEXT
+
+
 async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
     other = Response(url=LINKS_CALL.replace("batchCustomLink", "batchNotice"), body="{}")
+    nowhere = Response(url="data://[/api/v3/gql?q=batchCustomLink", body="{}")
     moved = Response(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
-    assert await submit_form(Tab(answers=[(0, other), (0, moved)])) == GOOD_ROWS
+    answers = [(0.0, response) for response in (other, nowhere, moved)]
+    assert await submit_form(Tab(answers=answers)) == GOOD_ROWS
 
 
 async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
@@ -297,6 +310,8 @@ async def test_the_call_is_the_pages_own() -> None:
         ({"failed": "TypeError", "status": 0}, PortalDown),
         ({"failed": "TypeError", "status": 500}, PortalDown),
         ({"failed": "TypeError", "status": 401}, SessionLost),
+        ({"failed": [[]]}, PortalDown),
+        (called("<html>", url="http://["), SessionLost),
         (None, PortalDown),
         ({}, PortalDown),
     ],

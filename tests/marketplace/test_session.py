@@ -33,6 +33,7 @@ LOGIN_PAGE = "<!doctype html><form><input type=password></form>"
         ("https://shopee.vn/loginx", None),
         ("https://shopee.vn/verify/email", None),
         ("https://myaccounts.shopee.vn/", None),
+        ("http://[/verify/captcha", None),
     ],
 )
 def test_an_address_is_a_sign(url: str, sign: Sign | None) -> None:
