@@ -16,7 +16,7 @@ from daemon.auth.actor import Auth
 from daemon.auth.passwords import hash_password
 from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.order import Order
-from daemon.conversion.sources import Wanted
+from daemon.conversion.sources import MaySend
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Crew
 from daemon.crews.executor import Executor
@@ -66,9 +66,9 @@ class Portal:
         cookie: Cookie | None,  # noqa: ARG002
         products: Sequence[Product],
         sub_ids: tuple[str, ...],  # noqa: ARG002
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
-        wanted()
+        may_send()
         await trio.lowlevel.checkpoint()
         if self.refusal is not None:
             raise self.refusal

@@ -34,9 +34,9 @@ from daemon.conversion.sharing import Remembered, Shared
 from daemon.conversion.sources import (
     READS_AT_ONCE,
     LinkSource,
+    MaySend,
     ProductSource,
     Resolver,
-    Wanted,
 )
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
@@ -368,10 +368,10 @@ class _Desk:
         return await line.row(ticket)
 
     async def _submit(
-        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds, wanted: Wanted
+        self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds, may_send: MaySend
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
-            made = await self._links.create(cookie, products, sub_ids, wanted)
+            made = await self._links.create(cookie, products, sub_ids, may_send)
         rows = self._line(cookie).account.own(made, cookie)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:

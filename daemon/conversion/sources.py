@@ -17,10 +17,10 @@ from daemon.vault.cookie import Cookie
 READS_AT_ONCE = 3
 """Products read at the same time for an account: about as many as its owner would have open."""
 
-Wanted = Callable[[], None]
-"""Asked before anything goes upstream, which may be long after the work has begun: the browser may
-have been starting. Raises what has come in the way since, `HumanCheck` for an account that was
-paused."""
+MaySend = Callable[[], None]
+"""May this still go upstream? Asked before anything does, which may be long after the work has
+begun: the browser may have been starting. Raises what has come in the way since, `HumanCheck` for
+an account that was paused."""
 
 
 READ_WITHIN = 9.0
@@ -39,10 +39,10 @@ class LinkSource(Protocol):
         cookie: Cookie | None,
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
-        """One row a product, in their order. Raises what `wanted` raises, and `Refused` when there
-        is none at all."""
+        """One row a product, in their order. Raises what `may_send` raises, and `Refused` when
+        there is none at all."""
 
 
 class ProductSource(Protocol):

@@ -14,7 +14,7 @@ from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from daemon.browser.page import Page
-from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, Wanted
+from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
@@ -55,16 +55,16 @@ class BrowserLinks:
         cookie: Cookie | None,
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
         """See `LinkSource`."""
         submit = portal.submit_form if self._method == "form" else portal.submit_fetch
 
         async def create(page: Page) -> list[Row]:
-            wanted()
+            may_send()
             return await submit(page, self._market, products, sub_ids)
 
-        place = _place(cookie, self._market, "links", at_once=1, wanted=wanted)
+        place = _place(cookie, self._market, "links", at_once=1, before=may_send)
         return await _use(self._browser, place, create)
 
 
@@ -89,11 +89,12 @@ class BrowserProducts:
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """See `ProductSource`."""
+        begun = trio.Event()
         fetch = self._method == "fetch"
         reading = portal.read_product_fetch if fetch else portal.read_product_page
 
         async def read(page: Page) -> ProductData | MarketplaceFailed:
-            begin()
+            begun.set()
             # Handed out as values: an error that leaves a page spoils it and its whole context,
             # and these say nothing against the page.
             try:
@@ -102,18 +103,12 @@ class BrowserProducts:
                 return failed
 
         tab = "products" if fetch else "product page"
-        begun = False
-
-        def begin() -> None:
-            nonlocal begun
-            begun = True
-
         place = _place(
             cookie,
             self._market,
             tab,
             at_once=self.at_once,
-            wanted=begin,
+            before=begun.set,
             opening=_products_opening,
             elsewhere=not fetch,
         )
@@ -121,7 +116,7 @@ class BrowserProducts:
         with trio.move_on_after(READ_WITHIN) as reading_time:
             found = await _use(self._browser, place, read)
         if reading_time.cancelled_caught:
-            if not begun:  # which is no fault of the marketplace's
+            if not begun.is_set():  # which is no fault of the marketplace's
                 raise Unavailable("the browser has no hand free for product data", retry_after=1)
             raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
         if isinstance(found, NotThere):
@@ -159,15 +154,16 @@ def _place(
     tab: str,
     *,
     at_once: int,
-    wanted: Wanted,
+    before: Callable[[], None],
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
 ) -> Place:
-    """The tab `tab` in the context of an account's cookie, at the portal."""
+    """The tab `tab` in the context of an account's cookie, at the portal. `before` is called before
+    that is opened, and may raise."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
 
     async def open_tab(page: Page) -> None:
-        wanted()
+        before()
         with opening():
             await portal.open_links_page(page, market)
 

@@ -17,7 +17,7 @@ import trio
 from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
-from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, Wanted
+from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -115,11 +115,11 @@ class FakeLinks:
         cookie: Cookie | None,
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
         if self.opening:
             await trio.sleep(self.opening)
-        wanted()
+        may_send()
         submit = Submit(cookie, tuple(products), sub_ids, trio.current_time())
         self.submits.append(submit)
         step = self.script.pop(0) if self.script else self.seconds

@@ -18,7 +18,7 @@ from daemon.marketplace.links import Product
 from daemon.vault.cookie import Cookie, parse_cookie
 
 if TYPE_CHECKING:
-    from daemon.conversion.sources import Wanted
+    from daemon.conversion.sources import MaySend
     from tests.conversion.conftest import Ask, FakeLinks
 
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
@@ -378,7 +378,7 @@ async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket
     begun: list[float] = []
 
     async def finish_anyway(
-        cookie: Cookie | None, products: Any, sub_ids: tuple[str, ...], wanted: Wanted
+        cookie: Cookie | None, products: Any, sub_ids: tuple[str, ...], may_send: MaySend
     ) -> list[Row]:
         begun.append(trio.current_time())
         with trio.CancelScope(shield=True):

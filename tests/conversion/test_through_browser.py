@@ -86,12 +86,12 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     links = BrowserLinks(browser, market("vn"), method=method)
     answers: list[HumanCheck | None] = [None] * asked_before + [HumanCheck()]
 
-    def wanted() -> None:
+    def may_send() -> None:
         if (check := answers.pop(0)) is not None:
             raise check
 
     with pytest.raises(HumanCheck):
-        await links.create(COOKIE, [Product(7, 1)], (), wanted)
+        await links.create(COOKIE, [Product(7, 1)], (), may_send)
     assert browser.page.told == told
 
 

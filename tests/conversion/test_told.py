@@ -22,7 +22,7 @@ from daemon.vault.cookie import parse_cookie
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from daemon.conversion.sources import Wanted
+    from daemon.conversion.sources import MaySend
     from daemon.marketplace.answers import Row
     from daemon.vault.cookie import Cookie
     from tests.conversion.conftest import FakeLinks
@@ -150,11 +150,11 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
         cookie: Cookie | None,
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
         begun = works()
         try:
-            return await links.create(cookie, products, sub_ids, wanted)
+            return await links.create(cookie, products, sub_ids, may_send)
         finally:
             seen.append({work.request_id for work in begun})
 

@@ -12,7 +12,7 @@ import trio.testing
 from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskSetup
-from daemon.conversion.sources import Wanted
+from daemon.conversion.sources import MaySend
 from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
@@ -45,9 +45,9 @@ class Source:
         cookie: Cookie | None,
         products: Sequence[Product],
         sub_ids: tuple[str, ...],
-        wanted: Wanted,
+        may_send: MaySend,
     ) -> Sequence[Row]:
-        wanted()
+        may_send()
         self.asked.append((cookie.account if cookie else None, sub_ids))
         if self.refusal is not None:
             raise self.refusal
