@@ -30,7 +30,8 @@ from daemon.conversion.order import (
     still_queued,
 )
 from daemon.conversion.pauses import Pause
-from daemon.conversion.sharing import Remembered, Shared
+from daemon.conversion.product_data import ProductReader
+from daemon.conversion.sharing import Remembered, Shared, whose
 from daemon.conversion.sources import (
     READS_AT_ONCE,
     LinkSource,
@@ -41,19 +42,8 @@ from daemon.conversion.sources import (
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import (
-    AccountFrozen,
-    HumanCheck,
-    OpenApiBusy,
-    OpenApiRefused,
-    PortalSilent,
-    ProductsDown,
-    ProductsRefused,
-    SessionLost,
-)
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
-from daemon.marketplace.products import ProductData
 from daemon.supervision.actor import Mailbox
 from daemon.timing import histogram, timed
 from daemon.vault.cookie import Cookie
@@ -68,15 +58,6 @@ QUESTIONS = 8
 
 GATHER = 0.5
 """Seconds that a request's products wait for its short links, so that all share their submits."""
-
-PRODUCT_PATIENCE = 10.0
-"""Seconds that a converted link waits for its product data at the most."""
-
-SILENCE_REST = 60.0
-"""Seconds for which no product data is read after its source has not answered."""
-
-_REFUSES_PRODUCTS = (ProductsRefused, SessionLost, AccountFrozen, OpenApiRefused, OpenApiBusy)
-"""What says that the next product would be refused as well."""
 
 Tell = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
@@ -233,9 +214,8 @@ class _Desk:
         self._timings = timings
         self._market = setup.market
         self._links = setup.links
-        self._products = setup.products
         self._resolver = setup.resolver
-        self._limits = limits = setup.limits
+        limits = setup.limits
         self._lines = Lines(
             self._submit,
             accounts,
@@ -255,10 +235,14 @@ class _Desk:
             seconds=limits.remember, limit=limits.remember_limit
         )
         self._resolving = Shared[str, Product | int](nursery)
-        self._data = Remembered[tuple[str, Product], ProductData](
-            seconds=limits.products_remember, limit=limits.products_remember_limit
+        self._products = ProductReader(
+            setup.products,
+            self._line,
+            Remembered(seconds=limits.products_remember, limit=limits.products_remember_limit),
+            nursery,
+            rest=limits.products_rest,
+            seconds=timings.products,
         )
-        self._data_under_way = Shared[tuple[str, Product], ProductData | None](nursery)
         self._waiting = 0
         self._last_number = 0  # of a request
 
@@ -298,7 +282,7 @@ class _Desk:
             waiting_requests=self._waiting,
             waiting_submits=self._lines.submits_waiting(),
             remembered_links=len(self._rows),
-            remembered_products=len(self._data),
+            remembered_products=len(self._products.remembered),
             accounts=self._lines.states(),
         )
 
@@ -316,7 +300,7 @@ class _Desk:
                 return
             entry = Converted(row.short_link, row.long_link or row.short_link, None)
             work.entries[link] = entry  # from here on it is converted, whatever comes
-            data = await self._product_data(work.order.cookie, product)
+            data = await self._products.data(work.order.cookie, product)
             work.entries[link] = Converted(entry.short_link, entry.long_link, data)
         except Refused as refusal:
             work.refusals[link] = refusal
@@ -357,7 +341,7 @@ class _Desk:
     async def _row(self, work: Work, product: Product, link: str) -> Row:
         cookie = self._own_cookie(work)
         sub_ids = work.order.sub_ids
-        remembered = self._rows.get((_whose(cookie), product, sub_ids))
+        remembered = self._rows.get((whose(cookie), product, sub_ids))
         if remembered is not None:
             return remembered
         if not work.tickets:  # all of a request's products get in, or none
@@ -375,57 +359,8 @@ class _Desk:
         rows = self._line(cookie).account.own(made, cookie)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
-                self._rows.put((_whose(cookie), product, sub_ids), row)
+                self._rows.put((whose(cookie), product, sub_ids), row)
         return rows
-
-    async def _product_data(self, cookie: Cookie | None, product: Product) -> ProductData | None:
-        """The product's data, or None: whatever happens here costs no link."""
-        source = self._products
-        if source is None or (source.needs_cookie and cookie is None):
-            return None
-        own = cookie if source.needs_cookie else None
-        key = (_whose(own), product)
-        remembered = self._data.get(key)
-        if remembered is not None:
-            return remembered
-        with trio.move_on_after(PRODUCT_PATIENCE) as patience:
-            return await self._data_under_way.get(
-                key, partial(self._read_product, source, own, product)
-            )
-        if patience.cancelled_caught:
-            logger.warning("no data of product %s within %g s", product, PRODUCT_PATIENCE)
-        return None
-
-    async def _read_product(
-        self, source: ProductSource, cookie: Cookie | None, product: Product
-    ) -> ProductData | None:
-        line = self._line(cookie)
-        try:
-            data = await line.read_product(
-                cookie, partial(self._timed_read, source, cookie, product)
-            )
-        except HumanCheck as check:
-            line.pause(check, cookie)
-        except (PortalSilent, ProductsDown) as silence:
-            # The next ones would wait as long, and hold up what is worth more.
-            line.rest_products(SILENCE_REST, cookie)
-            logger.warning("product data is not read for a minute: %s", silence)
-        except _REFUSES_PRODUCTS as refusal:
-            line.rest_products(self._limits.products_rest, cookie)
-            logger.warning("product data is not read for a while: %s", refusal)
-        except Refused as refusal:
-            logger.warning("no data of product %s: %s", product, refusal)
-        else:
-            if data is not None:
-                self._data.put((_whose(cookie), product), data)
-            return data
-        return None
-
-    async def _timed_read(
-        self, source: ProductSource, cookie: Cookie | None, product: Product
-    ) -> ProductData | None:
-        with timed(self._timings.products):
-            return await source.read(cookie, product)
 
     def _own_cookie(self, work: Work) -> Cookie | None:
         """The cookie by which the order's links are made."""
@@ -433,8 +368,3 @@ class _Desk:
 
     def _line(self, cookie: Cookie | None) -> Line:
         return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)
-
-
-def _whose(cookie: Cookie | None) -> str:
-    """What remembered results go by: nothing of one cookie is another one's."""
-    return cookie.digest if cookie else ""

@@ -19,9 +19,15 @@ import trio
 
 from daemon.errors import Refused
 from daemon.logs import Together, working_for
+from daemon.vault.cookie import Cookie
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def whose(cookie: Cookie | None) -> str:
+    """What results of a cookie are remembered by: nothing of one is another one's."""
+    return cookie.digest if cookie else ""
 
 
 class Remembered(Generic[K, V]):

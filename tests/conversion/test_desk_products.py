@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import SILENCE_REST
 from daemon.conversion.order import Converted
+from daemon.conversion.product_data import SILENCE_REST
 from daemon.conversion.sources import READ_WITHIN
 from daemon.errors import Refused, Unavailable
 from daemon.marketplace.errors import (

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from daemon.browser.contexts import Place
 from daemon.browser.errors import NavigationFailed
 from daemon.conversion import through_browser
-from daemon.conversion.desk import PRODUCT_PATIENCE
+from daemon.conversion.product_data import PRODUCT_PATIENCE
 from daemon.conversion.sources import READ_WITHIN
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
 from daemon.errors import Unavailable
