@@ -9,7 +9,7 @@ keeps the pauses where the next process finds them (`pauses.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -17,11 +17,10 @@ from math import inf
 
 import trio
 
+from daemon.conversion.earners import Earners
 from daemon.conversion.pauses import MOST_COOKIES, Pause
 from daemon.logs import Event
-from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.marketplace.links import earner
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -29,9 +28,6 @@ logger = logging.getLogger(__name__)
 _SHOWN = 12
 """Characters of an account's name that are shown. A user id is shorter; a digest would be all that
 is needed to pass for its cookie among the remembered links."""
-
-MOST_EARNERS = 16
-"""Cookies of an account of which it is known who earns by their links."""
 
 MOST_ACCOUNTS = 256
 """That are known at a time, but for those at work."""
@@ -93,6 +89,7 @@ class Account:
     def __init__(self, name: str, changed: AccountChanged = tell_nobody) -> None:
         self.name = name
         self.shown = shown_name(name)
+        self.earners = Earners(self.shown)
         self._changed = changed
         self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
@@ -104,8 +101,6 @@ class Account:
         self._in_vain = 0  # submits in a row that found no session
         self._resting: dict[str | None, float] = {}
         """Until when no product data is read with a cookie, on trio's clock, by its digest."""
-        self._earners: dict[str | None, str] = {}
-        """Who earns by the links that were made with a cookie, by its digest."""
 
     @classmethod
     def paused_before(cls, pause: Pause, changed: AccountChanged) -> Account:
@@ -170,36 +165,6 @@ class Account:
         if self.state.standing is Standing.SESSION_LOST:
             self._end_trouble()
 
-    def own(self, rows: Sequence[Row], cookie: Cookie | None) -> list[Row]:
-        """`rows`, with an unknown error in the place of each that earns for somebody else.
-
-        Only the long links tell by which name the portal knows an account. So the first that are
-        made with a cookie count, and of several names among these the most frequent. Another one
-        that came with a request tells nothing of it: that it names the same user is its own word.
-        """
-        names = [earner(row.long_link) if row.long_link else None for row in rows]
-        known = self._earners.pop(_digest(cookie), None)
-        own = known or max(filter(None, names), key=names.count, default=None)
-        if own is not None:
-            self._earns(_digest(cookie), own)
-        foreign = set(filter(None, names)) - {own}
-        if foreign:
-            logger.warning(
-                "account %s: links that earn for %s, not for %s, are not given out; if both are "
-                "the account's own, smartlinkd account clear has it seen anew",
-                self.shown,
-                ", ".join(sorted(foreign)),
-                own,
-            )
-        return [
-            UNKNOWN_ROW if name in foreign else row for name, row in zip(names, rows, strict=True)
-        ]
-
-    def _earns(self, digest: str | None, name: str) -> None:
-        while len(self._earners) >= MOST_EARNERS:
-            del self._earners[next(iter(self._earners))]
-        self._earners[digest] = name  # the last place: the most recently used
-
     def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data with this cookie for a while; links go on."""
         self._resting.pop(_digest(cookie), None)
@@ -211,7 +176,7 @@ class Account:
         """The owner says that all is well: forget all trouble, and who has earned so far. True when
         there was a pause or a lost session.
         """
-        self._earners.clear()
+        self.earners.clear()
         self._resting.clear()
         self._lost, self._replaced = [], []
         return self._end_trouble()
@@ -219,15 +184,14 @@ class Account:
     def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
         """A cookie for it came in: a new one ends all trouble, and one that is known none.
 
-        `before` is the one that was stored until then. Both are the owner's word, so who earns by
-        the one earns by the other.
+        `before` is the one that was stored until then.
         """
         known = {*self._troubled, *self._replaced}
         if self._synced is None and not self._paused_before:
             known.add(_digest(before))  # stored before this process, and before the pause
         self._synced = cookie.digest
-        if cookie.digest not in self._earners and (own := self._earners.get(_digest(before))):
-            self._earns(cookie.digest, own)
+        if before is not None:
+            self.earners.inherit(cookie, before)
         if before is not None and before.account == self.name:
             self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]

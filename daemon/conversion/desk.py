@@ -356,7 +356,7 @@ class _Desk:
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
             made = await self._links.create(cookie, products, sub_ids, may_send)
-        rows = self._line(cookie).account.own(made, cookie)
+        rows = self._line(cookie).account.earners.own(made, cookie)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
                 self._rows.put((whose(cookie), product, sub_ids), row)

@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.account import MOST_EARNERS, Account
+from daemon.conversion.account import Account
+from daemon.conversion.earners import MOST_EARNERS, Earners
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.codes import FailCode
 from daemon.vault.cookie import parse_cookie
@@ -27,44 +28,44 @@ def made(number: int, name: str | None = "an_17") -> Row:
 
 
 def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> None:
-    account = Account("1001")
+    earners = Earners("1001")
     rows = [made(1), FAILED, made(2), made(3, None)]
-    assert account.own(rows, COOKIE) == rows
-    assert account.own(rows[2:], COOKIE) == rows[2:]
+    assert earners.own(rows, COOKIE) == rows
+    assert earners.own(rows[2:], COOKIE) == rows[2:]
     assert caplog.records == []
 
 
 def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
-    account = Account("1001")
-    account.own([made(1)], COOKIE)
-    assert account.own([made(2, "an_99"), made(3)], COOKIE) == [UNKNOWN_ROW, made(3)]
+    earners = Earners("1001")
+    earners.own([made(1)], COOKIE)
+    assert earners.own([made(2, "an_99"), made(3)], COOKIE) == [UNKNOWN_ROW, made(3)]
     assert "earn for an_99, not for an_17" in caplog.text
-    assert account.own([made(4)], COOKIE) == [made(4)]
+    assert earners.own([made(4)], COOKIE) == [made(4)]
 
 
 @pytest.mark.parametrize("names", [("an_99", "an_17", "an_17"), ("an_17", "an_99")])
 def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
     rows = [made(number, name) for number, name in enumerate(names, start=1)]
     own = [UNKNOWN_ROW if name == "an_99" else row for name, row in zip(names, rows, strict=True)]
-    assert Account("1001").own(rows, COOKIE) == own
+    assert Earners("1001").own(rows, COOKIE) == own
 
 
 def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
     account = Account("1001")
-    account.own([made(1)], COOKIE)
+    account.earners.own([made(1)], COOKIE)
     renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
     account.cookie_synced(renewed, COOKIE)
     account.cookie_synced(other, None)
     foreign = [made(2, "an_99")]
-    assert account.own(foreign, renewed) == [UNKNOWN_ROW]
-    assert account.own(foreign, other) == foreign
+    assert account.earners.own(foreign, renewed) == [UNKNOWN_ROW]
+    assert account.earners.own(foreign, other) == foreign
 
 
 def test_the_owner_has_it_seen_anew() -> None:
     account = Account("1001")
-    account.own([made(1)], COOKIE)
+    account.earners.own([made(1)], COOKIE)
     account.clear()
-    assert account.own([made(2, "an_99")], COOKIE) == [made(2, "an_99")]
+    assert account.earners.own([made(2, "an_99")], COOKIE) == [made(2, "an_99")]
 
 
 async def test_what_another_cookie_of_the_same_user_earns_for_tells_nothing(
@@ -80,15 +81,15 @@ async def test_what_another_cookie_of_the_same_user_earns_for_tells_nothing(
 
 
 def test_of_so_many_cookies_it_is_known_and_the_longest_unused_is_forgotten() -> None:
-    account = Account("1001")
+    earners = Earners("1001")
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_EARNERS)]
     for cookie in cookies:
-        account.own([made(1)], cookie)
-    account.own([made(2)], cookies[0])
-    account.own([made(3)], COOKIE)
+        earners.own([made(1)], cookie)
+    earners.own([made(2)], cookies[0])
+    earners.own([made(3)], COOKIE)
     foreign = [made(4, "an_99")]
-    assert account.own(foreign, cookies[0]) == [UNKNOWN_ROW]
-    assert account.own(foreign, cookies[1]) == foreign
+    assert earners.own(foreign, cookies[0]) == [UNKNOWN_ROW]
+    assert earners.own(foreign, cookies[1]) == foreign
 
 
 async def test_it_is_not_remembered_either(
