@@ -216,16 +216,15 @@ class _Desk:
         self._links = setup.links
         self._resolver = setup.resolver
         limits = setup.limits
-        self._lines = Lines(
+        make_line = partial(
+            Line,
             self._submit,
-            accounts,
             chunk=limits.chunk,
-            queue=limits.queue,
             nursery=nursery,
             waited=timings.waited,
             reads=setup.products.at_once if setup.products else READS_AT_ONCE,
-            changed=changed,
         )
+        self._lines = Lines(make_line, accounts, queue=limits.queue, changed=changed)
         # What work finds is remembered by the work itself and not by those who wait for it: they
         # may leave, and between its end and their waking somebody else may ask for the same.
         self._rows = Remembered[tuple[str, Product, SubIds], Row](

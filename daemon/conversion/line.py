@@ -332,8 +332,8 @@ class Line:
 
 
 class Lines:
-    """All accounts' lines. `queue` bounds the submits that may wait, over all accounts; `changed`
-    is told of those that stand otherwise than before.
+    """All accounts' lines, which `make` makes. `queue` bounds the submits that may wait, over all
+    accounts; `changed` is told of those that stand otherwise than before.
 
     `accounts` is the caller's, and is kept up here: at most `limit` of them, but for those at work.
     Of the others one without trouble goes first (only who earns is forgotten with it), one that is
@@ -342,24 +342,16 @@ class Lines:
 
     def __init__(
         self,
-        submit: Submit,
+        make: Callable[[Account], Line],
         accounts: dict[str, Account],
         *,
-        chunk: int,
         queue: int,
-        nursery: trio.Nursery,
-        waited: Waited,
-        reads: int = READS_AT_ONCE,
         changed: AccountChanged = tell_nobody,
         limit: int = MOST_ACCOUNTS,
     ) -> None:
-        self._submit = submit
+        self._make = make
         self._accounts = accounts
-        self._chunk = chunk
         self._queue = queue
-        self._nursery = nursery
-        self._waited = waited
-        self._reads = reads
         self._changed = changed
         self._limit = limit
         self._lines: dict[str, Line] = {}
@@ -373,15 +365,7 @@ class Lines:
         self._accounts[name] = account  # the last place: the most recently used
         line = self._lines.get(name)
         if line is None:
-            line = Line(
-                self._submit,
-                account,
-                chunk=self._chunk,
-                nursery=self._nursery,
-                waited=self._waited,
-                reads=self._reads,
-            )
-            self._lines[name] = line
+            line = self._lines[name] = self._make(account)
         return line
 
     def states(self) -> dict[str, AccountState]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,11 +31,14 @@ def waiting(line: Line, number: int, cookie: Cookie) -> Callable[[], Awaitable[R
     return lambda: line.row(ticket)
 
 
+def lines_of(links: FakeLinks, nursery: trio.Nursery, limit: int) -> Lines:
+    make = partial(Line, links.create, chunk=1, nursery=nursery, waited=lambda *_: None)
+    return Lines(make, {}, queue=2, limit=limit)
+
+
 @pytest.fixture
 def lines(links: FakeLinks, nursery: trio.Nursery) -> Lines:
-    return Lines(
-        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda *_: None, limit=3
-    )
+    return lines_of(links, nursery, limit=3)
 
 
 async def test_an_account_has_one_line(lines: Lines) -> None:
@@ -94,9 +98,7 @@ async def test_clearing_all_counts_those_that_had_been_stopped(
 
 
 async def test_up_to_the_limit_no_line_goes(links: FakeLinks, nursery: trio.Nursery) -> None:
-    lines = Lines(
-        links.create, {}, chunk=1, queue=2, nursery=nursery, waited=lambda *_: None, limit=9
-    )
+    lines = lines_of(links, nursery, limit=9)
     for account in "abcdefghi":
         lines.of(account)
     assert list(lines.states()) == list("abcdefghi")
