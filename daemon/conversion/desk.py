@@ -24,8 +24,8 @@ from daemon.conversion.order import (
     Converted,
     Entry,
     Failed,
+    OpenOrder,
     Order,
-    Work,
     code_for,
     still_queued,
 )
@@ -255,7 +255,7 @@ class _Desk:
         if trio.current_time() >= deadline:  # it waited for the desk to be there again
             raise still_queued()
         self._last_number += 1
-        work = Work(order, self._market, self._last_number, deadline)
+        work = OpenOrder(order, self._market, self._last_number, deadline)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
@@ -287,7 +287,7 @@ class _Desk:
 
     # One link's way
 
-    async def _convert_link(self, work: Work, link: str) -> None:
+    async def _convert_link(self, work: OpenOrder, link: str) -> None:
         try:
             product = await self._identify(work, work.readings[link])
             if isinstance(product, int):
@@ -304,7 +304,9 @@ class _Desk:
         except Refused as refusal:
             work.refusals[link] = refusal
 
-    async def _identify(self, work: Work, reading: Product | Short | NotALink) -> Product | int:
+    async def _identify(
+        self, work: OpenOrder, reading: Product | Short | NotALink
+    ) -> Product | int:
         """The product behind a link, or the failCode that says that there is none."""
         if isinstance(reading, NotALink):
             return FailCode.INVALID_LINK
@@ -312,7 +314,7 @@ class _Desk:
         await work.gathered.wait()
         return product
 
-    async def _resolve(self, work: Work, short: Short) -> Product | int:
+    async def _resolve(self, work: OpenOrder, short: Short) -> Product | int:
         try:
             remembered = self._resolved.get(short.url)
             if remembered is not None:
@@ -330,14 +332,14 @@ class _Desk:
             self._resolved.put(short.url, product)
         return product
 
-    async def _gather(self, work: Work) -> None:
+    async def _gather(self, work: OpenOrder) -> None:
         """Let the products go on when the short links among the order are resolved, or too slow."""
         if work.unresolved:
             with trio.move_on_after(GATHER):
                 await work.gathered.wait()
         work.gathered.set()
 
-    async def _row(self, work: Work, product: Product, link: str) -> Row:
+    async def _row(self, work: OpenOrder, product: Product, link: str) -> Row:
         cookie = self._own_cookie(work)
         sub_ids = work.order.sub_ids
         remembered = self._rows.get((whose(cookie), product, sub_ids))
@@ -361,7 +363,7 @@ class _Desk:
                 self._rows.put((whose(cookie), product, sub_ids), row)
         return rows
 
-    def _own_cookie(self, work: Work) -> Cookie | None:
+    def _own_cookie(self, work: OpenOrder) -> Cookie | None:
         """The cookie by which the order's links are made."""
         return work.order.cookie if self._links.needs_cookie else None
 

@@ -64,7 +64,7 @@ class Failed:
 Entry = Converted | Failed
 
 
-class Work:
+class OpenOrder:
     """What is known of one order so far. `deadline` is on trio's clock."""
 
     def __init__(self, order: Order, market: Market, number: int, deadline: float) -> None:
