@@ -19,7 +19,7 @@ import trio
 from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
-from daemon.conversion.line import Line, Lines, SubIds
+from daemon.conversion.line import Line, Lines
 from daemon.conversion.order import (
     Converted,
     Entry,
@@ -38,6 +38,7 @@ from daemon.conversion.sources import (
     MaySend,
     ProductSource,
     Resolver,
+    SubIds,
 )
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
@@ -322,9 +323,7 @@ class _Desk:
             self._line(self._own_cookie(work)).check_going_on()
             return await self._resolving.get(short.url, partial(self._follow, short))
         finally:
-            work.unresolved -= 1
-            if work.unresolved == 0:
-                work.gathered.set()
+            work.note_resolved()
 
     async def _follow(self, short: Short) -> Product | int:
         product = await self._resolver.resolve(short)

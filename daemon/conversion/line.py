@@ -34,7 +34,7 @@ from daemon.conversion.account import (
     AccountState,
     tell_nobody,
 )
-from daemon.conversion.sources import READS_AT_ONCE, MaySend
+from daemon.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
@@ -46,7 +46,6 @@ from daemon.vault.cookie import Cookie
 logger = logging.getLogger(__name__)
 
 D = TypeVar("D")
-SubIds = tuple[str, ...]
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable[Sequence[Row]]]
 Waited = Callable[[float, str], None]
 """Called with seconds, and how the wait ended: `DONE` when its submit begins, `LEFT`, or the kind

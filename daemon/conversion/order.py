@@ -13,7 +13,8 @@ from typing import Final
 
 import trio
 
-from daemon.conversion.line import SubIds, Ticket
+from daemon.conversion.line import Ticket
+from daemon.conversion.sources import SubIds
 from daemon.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import HumanCheck, SessionLost
@@ -80,6 +81,13 @@ class OpenOrder:
         # short links whose way is not known yet
         self.unresolved = sum(isinstance(reading, Short) for reading in self.readings.values())
         self.gathered = trio.Event()  # the products may take their tickets
+
+    def note_resolved(self) -> None:
+        """The way of one more short link is known, or will not be. After the last one the products
+        take their tickets."""
+        self.unresolved -= 1
+        if self.unresolved == 0:
+            self.gathered.set()
 
     def answer(self) -> dict[str, Entry]:
         """The entries, in the order of the links. Raises when there is no link to show and the

@@ -17,6 +17,9 @@ from daemon.vault.cookie import Cookie
 READS_AT_ONCE = 3
 """Products read at the same time for an account: about as many as its owner would have open."""
 
+SubIds = tuple[str, ...]
+"""What tells the owner's sales apart; an empty one keeps the position of the next."""
+
 MaySend = Callable[[], None]
 """May this still go upstream? Asked before anything does, which may be long after the work has
 begun: the browser may have been starting. Raises what has come in the way since, `HumanCheck` for
@@ -38,7 +41,7 @@ class LinkSource(Protocol):
         self,
         cookie: Cookie | None,
         products: Sequence[Product],
-        sub_ids: tuple[str, ...],
+        sub_ids: SubIds,
         may_send: MaySend,
     ) -> Sequence[Row]:
         """One row a product, in their order. Raises what `may_send` raises, and `Refused` when

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from daemon.conversion.sources import READS_AT_ONCE, MaySend
+from daemon.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from daemon.errors import Refused
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import NotThere
@@ -31,7 +31,7 @@ class OpenApiLinks:
         self,
         cookie: Cookie | None,  # noqa: ARG002 - the API knows its owner by other means
         products: Sequence[Product],
-        sub_ids: tuple[str, ...],
+        sub_ids: SubIds,
         may_send: MaySend,
     ) -> Sequence[Row]:
         """See `LinkSource`. A refused call costs its own link only, unless all were refused."""

@@ -14,7 +14,7 @@ from daemon.browser.actor import Browser
 from daemon.browser.contexts import Place
 from daemon.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from daemon.browser.page import Page
-from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
+from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, SubIds
 from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
@@ -54,7 +54,7 @@ class BrowserLinks:
         self,
         cookie: Cookie | None,
         products: Sequence[Product],
-        sub_ids: tuple[str, ...],
+        sub_ids: SubIds,
         may_send: MaySend,
     ) -> Sequence[Row]:
         """See `LinkSource`."""
