@@ -23,6 +23,7 @@ from daemon.marketplace.errors import (
     SessionLost,
 )
 from daemon.marketplace.markets import Market
+from daemon.marketplace.portal_page import PageResponse
 from daemon.marketplace.session import NO_PERMISSION, RISK_CONTROL, read_json
 from daemon.marketplace.values import is_web_address, to_dict, to_int
 
@@ -50,20 +51,14 @@ UNKNOWN_ROW = Row(None, None, FailCode.UNKNOWN)
 
 
 def parse_links_answer(
-    status: int,
-    url: str,
-    mime_type: str,
-    body: str,
-    *,
-    asked: Sequence[links.Product],
-    market: Market,
+    response: PageResponse, *, asked: Sequence[links.Product], market: Market
 ) -> list[Row]:
     """A row for each of `asked` out of the portal's answer to a submit of their links.
 
     Raises `SessionLost`, `HumanCheck`, `PortalDown`; `PortalError` when GraphQL refused the whole
     call, and `PortalChanged` for more rows than links.
     """
-    answer = read_json(status, url, mime_type, body)
+    answer = read_json(response)
     rows = to_dict(answer.get("data")).get("batchCustomLink")
     if not rows and answer.get("errors"):
         raise _refusal(*graphql_error(answer["errors"]))

@@ -163,7 +163,7 @@ async def read_product_fetch(
         answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
     except SessionLost:
         raise ProductsRefused("the portal wants a login for it") from None
-    return _product(answer, market, product, default_cap)
+    return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
@@ -184,7 +184,7 @@ async def read_product_page(
                 raise await _broken_off(page, response, "about a product")
         except SessionLost:
             raise ProductsRefused("the portal wants a login for it") from None
-    return _product(response, market, product, default_cap)
+    return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
 
 
 async def _product_call(
@@ -384,14 +384,7 @@ def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Mar
 
 def _rows(response: PageResponse, products: Sequence[links.Product], market: Market) -> list[Row]:
     try:
-        rows = parse_links_answer(
-            response.status,
-            response.url,
-            response.mime_type,
-            response.body,
-            asked=products,
-            market=market,
-        )
+        rows = parse_links_answer(response, asked=products, market=market)
     except PortalError as error:
         logger.warning(
             "the portal refused a submit of %d links: %s (code %s)",
@@ -404,20 +397,6 @@ def _rows(response: PageResponse, products: Sequence[links.Product], market: Mar
         if row.fail_code is not FailCode.SUCCESS:
             logger.info("the portal made no link for %s: its code %s", product, row.portal_code)
     return rows
-
-
-def _product(
-    response: PageResponse, market: Market, asked: links.Product, default_cap: int
-) -> ProductData:
-    return parse_portal_product(
-        response.status,
-        response.url,
-        response.mime_type,
-        response.body,
-        asked=asked,
-        market=market,
-        default_cap=default_cap,
-    )
 
 
 def _is_links_call(url: str) -> bool:

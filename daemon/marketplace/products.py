@@ -18,6 +18,7 @@ from daemon.marketplace import links
 from daemon.marketplace.commission import Rates, commission
 from daemon.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
 from daemon.marketplace.markets import Market
+from daemon.marketplace.portal_page import PageResponse
 from daemon.marketplace.session import read_json
 from daemon.marketplace.values import (
     as_text,
@@ -116,14 +117,7 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
 
 
 def parse_portal_product(
-    status: int,
-    url: str,
-    mime_type: str,
-    body: str,
-    *,
-    asked: links.Product,
-    market: Market,
-    default_cap: int,
+    response: PageResponse, *, asked: links.Product, market: Market, default_cap: int
 ) -> ProductData:
     """What the portal's `/api/v3/offer/product` answers of the product that was `asked` for.
 
@@ -131,8 +125,9 @@ def parse_portal_product(
     links decide whether the session lives. Raises `HumanCheck`, `PortalDown` (also for an answer
     about another product), and `NotThere` when the portal knows no such product.
     """
+    status = response.status
     try:
-        answer = read_json(status, url, mime_type, body)
+        answer = read_json(response)
     except SessionLost:
         raise ProductsRefused(f"the portal wants a login for it (HTTP {status})") from None
     except PortalDown:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
+from daemon.marketplace.portal_page import PageResponse
 from daemon.marketplace.values import json_object, parts_of
 
 # The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
@@ -61,26 +62,30 @@ def sign_of_json(answer: dict[str, Any]) -> Sign | None:
     return Sign.LOST if logged_out else None
 
 
-def read_json(status: int, url: str, mime_type: str, body: str) -> dict[str, Any]:
+def read_json(response: PageResponse) -> dict[str, Any]:
     """The JSON object that an in-session call of the portal answered with.
 
-    `status` and `url` are of the last response, after redirects. Raises `SessionLost`, `HumanCheck`
-    or `PortalDown` for anything else, as far as can be told from what came instead.
+    `response` is the last one, after redirects. Raises `SessionLost`, `HumanCheck` or `PortalDown`
+    for anything else, as far as can be told from what came instead.
     """
-    if sign := sign_of_url(url):
+    if sign := sign_of_url(response.url):
         raise sign.error()
-    answer = json_object(body)
+    answer = json_object(response.body)
     if answer is not None and (sign := sign_of_json(answer)):
         raise sign.error()
-    if status in NO_PERMISSION:
+    if response.status in NO_PERMISSION:
         raise SessionLost
-    if status != 200:
-        raise PortalDown(f"it answered with HTTP {status}")
-    if answer is None and ("html" in mime_type.lower() or body.lstrip().startswith("<")):
+    if response.status != 200:
+        raise PortalDown(f"it answered with HTTP {response.status}")
+    if answer is None and _is_page(response):
         raise SessionLost  # the login page, served in the answer's place
     if answer is None:
         raise PortalDown("its answer is not JSON")
     return answer
+
+
+def _is_page(response: PageResponse) -> bool:
+    return "html" in response.mime_type.lower() or response.body.lstrip().startswith("<")
 
 
 def _below(path: str, roots: tuple[str, ...]) -> bool:

@@ -18,6 +18,7 @@ from daemon.marketplace.errors import (
 )
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
+from daemon.marketplace.portal_page import Answer
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
@@ -41,9 +42,8 @@ def read(rows: Any, *, asked: list[Product] = ASKED) -> list[Row]:
 
 
 def read_answer(answer: Any, *, asked: list[Product] = ASKED) -> list[Row]:
-    return parse_links_answer(
-        200, CALL, "application/json", json.dumps(answer), asked=asked, market=VN
-    )
+    response = Answer(200, CALL, "application/json", json.dumps(answer))
+    return parse_links_answer(response, asked=asked, market=VN)
 
 
 def only(row: Any) -> Row:

@@ -10,6 +10,7 @@ import pytest
 from daemon.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
+from daemon.marketplace.portal_page import Answer
 from daemon.marketplace.products import ProductData, parse_portal_product
 
 VN = market("vn")
@@ -59,9 +60,11 @@ def answer(
 
 
 def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
-    return parse_portal_product(
-        status, CALL, JSON, json.dumps(found), asked=ASKED, market=market(code), default_cap=CAP
-    )
+    return read_response(Answer(status, CALL, JSON, json.dumps(found)), code=code)
+
+
+def read_response(response: Answer, *, code: str = "vn") -> ProductData:
+    return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
 def test_all_thirteen_fields_as_they_go_out() -> None:
@@ -281,17 +284,13 @@ def test_a_refusal_of_product_data(status: int, found: object) -> None:
 
 def test_a_page_in_the_answers_place_is_a_refusal() -> None:
     with pytest.raises(ProductsRefused):
-        parse_portal_product(
-            200, CALL, "text/html", "<html>", asked=ASKED, market=VN, default_cap=CAP
-        )
+        read_response(Answer(200, CALL, "text/html", "<html>"))
 
 
 def test_a_login_in_the_answers_place_is_a_refusal() -> None:
     login = "https://shopee.vn/buyer/login?next=x"
     with pytest.raises(ProductsRefused):
-        parse_portal_product(
-            200, login, "text/html", "<html>", asked=ASKED, market=VN, default_cap=CAP
-        )
+        read_response(Answer(200, login, "text/html", "<html>"))
 
 
 @pytest.mark.parametrize("status", [200, 403, 429])

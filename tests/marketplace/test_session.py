@@ -7,6 +7,7 @@ import json
 import pytest
 
 from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from daemon.marketplace.portal_page import Answer
 from daemon.marketplace.session import Sign, read_json, sign_of_url
 
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
@@ -56,7 +57,7 @@ def test_an_address_is_a_sign(url: str, sign: Sign | None) -> None:
 )
 def test_a_lost_session_in_json(status: int, body: object) -> None:
     with pytest.raises(SessionLost):
-        read_json(status, CALL, JSON, json.dumps(body))
+        read_json(Answer(status, CALL, JSON, json.dumps(body)))
 
 
 @pytest.mark.parametrize(
@@ -74,20 +75,20 @@ def test_a_lost_session_in_json(status: int, body: object) -> None:
 )
 def test_a_human_check_in_json(status: int, body: object) -> None:
     with pytest.raises(HumanCheck):
-        read_json(status, CALL, JSON, json.dumps(body))
+        read_json(Answer(status, CALL, JSON, json.dumps(body)))
 
 
 def test_where_it_ended_counts_before_what_came() -> None:
     with pytest.raises(HumanCheck):
-        read_json(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE)
+        read_json(Answer(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE))
     with pytest.raises(SessionLost):
-        read_json(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE)
+        read_json(Answer(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE))
 
 
 @pytest.mark.parametrize("mime_type", ["text/html", "text/html; charset=utf-8", "", JSON])
 def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
     with pytest.raises(SessionLost):
-        read_json(200, CALL, mime_type, "\n " + LOGIN_PAGE)
+        read_json(Answer(200, CALL, mime_type, "\n " + LOGIN_PAGE))
 
 
 @pytest.mark.parametrize(
@@ -111,11 +112,12 @@ def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
 )
 def test_a_fault_of_the_portal_is_neither(status: int, mime_type: str, body: str) -> None:
     with pytest.raises(PortalDown):
-        read_json(status, CALL, mime_type, body)
+        read_json(Answer(status, CALL, mime_type, body))
 
 
 def test_an_answer_is_what_it_says() -> None:
-    assert read_json(200, CALL, JSON, '{"data": null, "error": 0}') == {"data": None, "error": 0}
+    response = Answer(200, CALL, JSON, '{"data": null, "error": 0}')
+    assert read_json(response) == {"data": None, "error": 0}
 
 
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
