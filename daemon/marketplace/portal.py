@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -159,10 +160,8 @@ async def read_product_fetch(
     `HumanCheck`, `NotThere`, `PortalDown` or `PortalSilent`.
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
-    try:
+    with _login_refuses_products():
         answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
-    except SessionLost:
-        raise ProductsRefused("the portal wants a login for it") from None
     return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
@@ -177,14 +176,22 @@ async def read_product_page(
         page.responses(_PRODUCT_CALL, method="GET") as responses,
         detours_of(page) as detours,
     ):
-        try:
+        with _login_refuses_products():
             response = await _product_call(page, market, product, responses)
             response = await seen_through(response, detours)
             if response.lost:
                 raise await _broken_off(page, response, "about a product")
-        except SessionLost:
-            raise ProductsRefused("the portal wants a login for it") from None
     return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
+
+
+@contextmanager
+def _login_refuses_products() -> Iterator[None]:
+    """A login in the way of product data costs that alone: the links decide whether the session
+    lives."""
+    try:
+        yield
+    except SessionLost:
+        raise ProductsRefused("the portal wants a login for it") from None
 
 
 async def _product_call(
