@@ -33,7 +33,8 @@ MOST_ACCOUNTS = 256
 """That are known at a time, but for those at work."""
 
 MANY_IN_VAIN = 10
-"""Submits in a row that find no session: then it counts for nothing that another cookie has one."""
+"""After so many submits in a row without a session the owner is told, even of a cookie known as
+lost or replaced."""
 
 
 class Standing(StrEnum):
@@ -136,8 +137,8 @@ class Account:
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
         """Nothing more goes upstream until a new cookie or the owner ends it.
 
-        What was under way with another cookie may meet the same: then neither is a new one, and nor
-        is the one that has been stored meanwhile.
+        A cookie under way meanwhile, or stored meanwhile, may meet the same check: so neither
+        counts as the new one that ends the pause.
         """
         if self.check is None:
             self.check = check
@@ -192,8 +193,8 @@ class Account:
         self._synced = cookie.digest
         if before is not None:
             self.earners.inherit(cookie, before)
-        if before is not None and before.account == self.name:
-            self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
+            if before.account == self.name:
+                self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]
         if cookie.digest not in (self._lost if self.check is None else known):
             self._end_trouble()

@@ -9,9 +9,9 @@ pauses an account does not wait for it, since the pause holds from that moment o
 not take it is tried again. Only pauses are kept: an account that has merely lost its session finds
 that out at its next submit, and does no harm by it.
 
-An older daemon refuses fields that it does not know, and so an upgrade could not be taken back. So
-a pause that several cookies came into is as many lines, of which that one goes by the last; and of
-which pauses the owner has yet to be told is in a second file, which is always written first.
+An older daemon refuses unknown fields, so the format must not grow. Therefore a pause with several
+cookies is several lines (an older daemon goes by the last), and which pauses the owner was not told
+of is in a second file, written first.
 """
 
 from __future__ import annotations

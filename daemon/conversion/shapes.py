@@ -43,8 +43,8 @@ class LinksRequest(Body):
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
     def order(self, cookie: Cookie | None, *, waits: bool = False) -> Order:
-        """It as the desk takes it: the same link twice is one, and has no sub-ids that say nothing:
-        with them it would be another to whoever remembers it, or puts several into one submit.
+        """As an `Order`: a link given twice counts once, and empty sub-ids at the end are dropped,
+        so that ('a',) and ('a', '') are merged and remembered as one.
         """
         sub_ids = list(self.sub_ids or ())
         while sub_ids and not sub_ids[-1]:

@@ -53,7 +53,8 @@ class ProductSource(Protocol):
 
     needs_cookie: bool
     at_once: int
-    """Reads for one account at a time: one more would wait, and that would count as its own."""
+    """How many reads run at a time for one account. One more would wait inside the source, and its
+    wait would be taken for the source's silence."""
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """The data, or None when the source has none.
