@@ -181,6 +181,8 @@ class Scene:
 
         await self.daemon.until("it asks", is_asked)
         self.search_files()  # while the calls are still owed
+        assert self.daemon.workers()
+        self.search_processes()  # its worker's among them
         answer = {"execution_id": one, "task_id": "only", "human_feedback": "", "is_approve": True}
         await self.ask("POST", "/crews/all/resume", answer, status=200, token=organization)
         ended = await self.ask("GET", f"{status}?wait=30&result=object", status=200, token=user)
