@@ -15,8 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+from httpx import Response
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion import through_http
+from daemon.conversion.desk import GATHER
 from daemon.marketplace.shortlinks import resolve
 from daemon.sandbox.running import Sandbox
 
@@ -90,10 +94,29 @@ async def test_no_cookie_goes_there(selling: Daemon, token: str, sandbox: Sandbo
     assert sandbox.state.counters["short link with cookie"] == 0
 
 
-async def test_one_that_is_slow_does_not_hold_up_the_others_for_long(
-    selling: Daemon, token: str, sandbox: Sandbox
+async def test_one_that_is_slow_does_not_hold_up_the_others(
+    mock_clock: MockClock, selling: Daemon, token: str, sandbox: Sandbox
 ) -> None:
+    sandbox.state.hold = 2 * GATHER
     links = [f"{sandbox.short_url}/{code}" for code in ("slow", "direct", "broken")]
-    mapping = (await selling.convert(token, *links)).json()["mapping"]
+    answers: list[Response] = []
+
+    async def convert() -> None:
+        answers.append(await selling.convert(token, *links))
+
+    async with trio.open_nursery() as client:
+        client.start_soon(convert)
+        await come_to(sandbox, "short link slow", "short link direct", "short link broken")
+        mock_clock.jump(GATHER)
+        await come_to(sandbox, "open api links")
+        assert answers == []
+        mock_clock.jump(GATHER)
+    mapping = answers[0].json()["mapping"]
     # the slow one says in the end that there is nothing
     assert [mapping[link]["failCode"] for link in links] == [10, 0, -1]
+
+
+async def come_to(sandbox: Sandbox, *counters: str) -> None:
+    """Wait until each of these has happened."""
+    while not all(sandbox.state.counters[name] for name in counters):
+        await wait_all_tasks_blocked(0.001)
