@@ -157,14 +157,21 @@ async def test_a_value_is_never_repeated(daemon: Daemon) -> None:
         assert "hunter2" not in answer.text
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json"],
-)
-async def test_another_content_type_is_400(daemon: Daemon, content_type: str) -> None:
-    answer = await daemon.post("/api/auth/login", b'{"password": "x"}', Content_Type=content_type)
-    assert answer.status_code == 400
-    assert answer.json()["error"] == 'Content-Type: must be "application/json"'
+OTHER_TYPES = [
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "json",
+]
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_another_content_type_is_400(daemon: Daemon, token: str, path: str) -> None:
+    body = json.dumps(BODIES[path]).encode()
+    for content_type in OTHER_TYPES:
+        answer = await daemon.post(path, body, token=token, Content_Type=content_type)
+        assert answer.status_code == 400, content_type
+        assert answer.json()["error"] == 'Content-Type: must be "application/json"'
 
 
 async def test_no_content_type_is_400(daemon: Daemon) -> None:
