@@ -114,11 +114,12 @@ async def test_signals_do_not_end_it() -> None:
 async def test_a_guardian_that_is_stopped_is_killed_and_the_server_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, until: Until
 ) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
     async with shared_guardians(), sleeping() as one:
-        async with sleeping() as another:
-            guardian = parent(another.pid)
-            os.kill(guardian, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+            async with sleeping() as another:
+                guardian = parent(another.pid)
+                os.kill(guardian, signal.SIGSTOP)
         await until(lambda: not running(guardian) and not running(another.pid))
         async with sleeping() as third:
             assert server_of(third) == server_of(one)
@@ -221,18 +222,18 @@ async def test_a_daemon_without_descriptors_is_not_held_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It cannot kill a guardian then, and says so."""
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
-    monkeypatch.setattr(guarded_module, "KILLED_GUARDIAN_LIMIT", 0.1)
 
     def no_descriptor(_: int) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     async with shared_guardians(), sleeping():
-        with trio.fail_after(5):
+        with monkeypatch.context() as patch, trio.fail_after(5):
+            patch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+            patch.setattr(guarded_module, "KILLED_GUARDIAN_LIMIT", 0.1)
             async with sleeping() as process:
                 guardian = parent(process.pid)
                 os.kill(guardian, signal.SIGSTOP)
-                monkeypatch.setattr(os, "pidfd_open", no_descriptor)
+                patch.setattr(os, "pidfd_open", no_descriptor)
         os.kill(guardian, signal.SIGKILL)
     assert caplog.messages == [
         "sleep: its guardian does not end and is killed",

@@ -204,12 +204,12 @@ async def test_one_that_was_killed_is_not_missed(
 async def test_one_that_is_stopped_is_killed_and_not_its_server(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, until: Until
 ) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
     async with shared_guardians():
         async with sleeping() as process:
             guardian, server = parent(process.pid), server_of(process)
         os.kill(guardian, signal.SIGSTOP)
-        with trio.move_on_after(0.1) as patience:
+        with monkeypatch.context() as patch, trio.move_on_after(0.1) as patience:
+            patch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
             async with sleeping():
                 raise AssertionError("it was started")
         assert patience.cancelled_caught
