@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from daemon.api import guards
 from daemon.control import call
@@ -158,7 +159,9 @@ async def test_413(daemon: Daemon, token: str, conformity: Conformity) -> None:
     assert not calls.missing
 
 
-async def test_429(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
+async def test_429(
+    mock_clock: MockClock, daemon: Daemon, token: str, phone: Phone, conformity: Conformity
+) -> None:
     secret = await phone.enable(daemon, token)
     code = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
     for _ in range(10):

@@ -70,27 +70,27 @@ async def test_a_try_during_the_wait_does_not_make_it_longer(
     assert await fail(daemon, 1) == [401]
 
 
-async def test_the_right_password_starts_afresh(daemon: Daemon) -> None:
+async def test_the_right_password_starts_afresh(mock_clock: MockClock, daemon: Daemon) -> None:
     await fail(daemon, 9)
     await daemon.login()
     assert await fail(daemon, 11) == [401] * 10 + [429]
 
 
-async def test_one_address_does_not_throttle_another(start: Start) -> None:
+async def test_one_address_does_not_throttle_another(mock_clock: MockClock, start: Start) -> None:
     daemon = await start(**PROXY)
     assert (await fail(daemon, 11, X_Forwarded_For="203.0.113.7"))[-1] == 429
     assert await fail(daemon, 1, X_Forwarded_For="203.0.113.8") == [401]
     assert await fail(daemon, 1) == [401]
 
 
-async def test_an_ipv6_network_is_one_address(start: Start) -> None:
+async def test_an_ipv6_network_is_one_address(mock_clock: MockClock, start: Start) -> None:
     daemon = await start(**PROXY)
     await fail(daemon, 10, X_Forwarded_For="2001:db8:1:2::1")
     assert await fail(daemon, 1, X_Forwarded_For="2001:db8:1:2:ffff::9") == [429]
     assert await fail(daemon, 1, X_Forwarded_For="2001:db8:1:3::1") == [401]
 
 
-async def test_a_forged_address_is_no_way_around(daemon: Daemon) -> None:
+async def test_a_forged_address_is_no_way_around(mock_clock: MockClock, daemon: Daemon) -> None:
     tries = [(await fail(daemon, 1, X_Forwarded_For=f"203.0.113.{n}"))[0] for n in range(11)]
     assert tries == [401] * 10 + [429]
 
@@ -118,7 +118,7 @@ async def test_what_is_malformed_is_no_try(daemon: Daemon, body: bytes) -> None:
 
 @pytest.mark.parametrize("path", ["enable", "disable"])
 async def test_codes_of_a_session_are_tries_too(
-    daemon: Daemon, token: str, phone: Phone, path: str
+    mock_clock: MockClock, daemon: Daemon, token: str, phone: Phone, path: str
 ) -> None:
     if path == "disable":
         secret = await phone.enable(daemon, token)
@@ -137,7 +137,7 @@ async def test_codes_of_a_session_are_tries_too(
 
 
 async def test_half_a_login_neither_counts_nor_makes_up_for_failures(
-    daemon: Daemon, token: str, phone: Phone
+    mock_clock: MockClock, daemon: Daemon, token: str, phone: Phone
 ) -> None:
     await phone.enable(daemon, token)
     await fail(daemon, 9)
@@ -145,7 +145,9 @@ async def test_half_a_login_neither_counts_nor_makes_up_for_failures(
     assert await fail(daemon, 2) == [401, 429]
 
 
-async def test_a_right_code_starts_afresh(daemon: Daemon, token: str, phone: Phone) -> None:
+async def test_a_right_code_starts_afresh(
+    mock_clock: MockClock, daemon: Daemon, token: str, phone: Phone
+) -> None:
     secret = await phone.enable(daemon, token)
     await fail(daemon, 9)
     body = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
