@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse
 
 WAITS = ("started", "task a", "call gate", "hear", "done a", "result ok")
-GRACE = 5.0
+GRACE = 20.0
 """What the executor has to end in order. A test that needs it has found something that hangs."""
 
 
