@@ -12,6 +12,7 @@ from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.serving import GuardedQuart, Served, bind, connection, http1, serve
 from daemon.serving.connection import Connection
@@ -192,12 +193,15 @@ async def test_an_idle_connection_expires(serving: Serving, answer_of: AnswerOf)
             assert await stream.receive_some() == b""
 
 
-async def test_one_that_asks_again_in_time_does_not(serving: Serving, answer_of: AnswerOf) -> None:
+async def test_one_that_asks_again_in_time_does_not(
+    mock_clock: MockClock, serving: Serving, answer_of: AnswerOf
+) -> None:
     async with serving(idle_seconds=1.5) as server, await server.connect() as stream:
         for _ in range(5):
             await stream.send_all(GET)
             assert (await answer_of(stream)).body == b"ok"
-            await trio.sleep(0.5)  # four of them are longer than it may be idle
+            await wait_all_tasks_blocked()
+            mock_clock.jump(0.5)  # four of them are longer than it may be idle
 
 
 async def test_without_the_guards_it_never_does(
@@ -300,14 +304,17 @@ async def test_without_the_guard_it_holds_the_server_for_ever(
             await server.ended.wait()
 
 
-async def test_a_client_that_reads_slowly_gets_all_of_it(serving: Serving) -> None:
+async def test_a_client_that_reads_slowly_gets_all_of_it(
+    mock_clock: MockClock, serving: Serving
+) -> None:
     async with serving(send_seconds=0.5) as server, await _stalled(server) as stream:
         received, pause_at = 0, 0
         while received < 32 * 1024 * 1024:
             received += len(await stream.receive_some(1024 * 1024))
             if received >= pause_at:
                 pause_at += 4 * 1024 * 1024
-                await trio.sleep(0.08)  # this is the slowness: 0.64 s in all
+                await wait_all_tasks_blocked()
+                mock_clock.jump(0.08)  # this is the slowness: 0.64 s in all
 
 
 TOO_LARGE = 24 * 1024 * 1024
