@@ -58,7 +58,7 @@ async def test_one_that_reads_stop_ends_by_itself(begin: Begin) -> None:
 
 async def test_one_that_does_not_read_gets_sigterm(begin: Begin) -> None:
     script = "trap 'echo bye; exit' TERM; while :; do sleep 0.01; done"
-    async with begin(*shell(script), grace=1.0) as worker:
+    async with begin(*shell(script), grace=5.0) as worker:
         await anext(worker.messages)
         assert await worker.stop() == Stopped.BY_SIGTERM
         assert worker.stdout_tail == "bye\n"
@@ -66,7 +66,7 @@ async def test_one_that_does_not_read_gets_sigterm(begin: Begin) -> None:
 
 async def test_sigterm_goes_to_its_group(begin: Begin) -> None:
     # The shell itself only sees the signal when its child has ended.
-    async with begin(*shell("sleep 1000; echo not"), grace=1.0) as worker:
+    async with begin(*shell("sleep 1000; echo not"), grace=5.0) as worker:
         await anext(worker.messages)
         assert await worker.stop() == Stopped.BY_SIGTERM
 
@@ -84,7 +84,7 @@ async def test_one_that_ignores_it_all_is_killed_within_its_grace(
 
 async def test_one_that_has_not_read_its_inputs_can_be_stopped(begin: Begin) -> None:
     inputs = Inputs(inputs={"text": "x" * MAX_LINE})
-    async with begin("/bin/sleep", "1000", inputs=inputs, grace=0.5) as worker:
+    async with begin("/bin/sleep", "1000", inputs=inputs, grace=5.0) as worker:
         assert await worker.stop() == Stopped.BY_SIGTERM
 
 
@@ -111,7 +111,7 @@ async def test_one_that_has_ended_is_stopped_at_once(begin: Begin) -> None:
 
 
 async def test_one_that_broke_the_protocol_can_be_stopped(begin: Begin) -> None:
-    async with begin(*shell("say x; sleep 1000"), grace=1.0) as worker:
+    async with begin(*shell("say x; sleep 1000"), grace=5.0) as worker:
         await worker.end()
         assert await worker.stop() == Stopped.BY_SIGTERM
 

@@ -31,7 +31,7 @@ from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 
 KEY = SecretBytes(b"k" * 32)
-PATIENCE = 0.3
+PATIENCE = 1.0
 """Seconds that SQLite waits for a lock here."""
 
 

@@ -50,7 +50,7 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     """`await until(condition)`: for what other processes do, which tells nobody when it is done."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             while not condition():  # noqa: ASYNC110 - nothing of ours sets an event
                 await trio.sleep(0.002)
 

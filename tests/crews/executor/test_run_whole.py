@@ -265,5 +265,5 @@ async def test_a_failed_run_is_delivered_too(house: House) -> None:
 
 
 async def test_an_idle_executor_ends_at_once(house: House) -> None:
-    with trio.fail_after(1):
+    with trio.fail_after(5):
         await house.stop()

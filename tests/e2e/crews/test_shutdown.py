@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GRACE = 1
 """Seconds that a worker has which does not want to end."""
-AT_ONCE = 3.0
+AT_ONCE = 8.0
 """Seconds of a shutdown in which nobody is waited for. The server's grace is 10."""
 
 
