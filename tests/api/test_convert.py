@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from httpx import Response
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.patience import patience
 from daemon.sandbox.products import PRODUCTS
@@ -455,7 +456,9 @@ async def test_an_upstream_that_is_too_slow_is_502(
     assert "did not answer in time" in answer.json()["error"]
 
 
-async def test_one_that_waits_in_vain_is_503(start: Start, silent: str) -> None:
+async def test_one_that_waits_in_vain_is_503(
+    mock_clock: MockClock, start: Start, silent: str
+) -> None:
     """Other sub-ids make another submit, and there is one at a time."""
     daemon = await start(open_api={"url": silent}, browser={"job_timeout": 2})
     token = await daemon.login()
@@ -470,6 +473,10 @@ async def test_one_that_waits_in_vain_is_503(start: Start, silent: str) -> None:
         for waiting, sub_id in enumerate(("a", "b", "a"), 1):
             clients.start_soon(convert, sub_id)
             await until(daemon, token, requestsWaiting=waiting)
+            mock_clock.jump(0.5)
+        for _ in range(3):  # the time of one after the other is over
+            await wait_all_tasks_blocked()
+            mock_clock.jump(0.5)
     assert answers["a"].status_code == 502
     assert answers["b"].status_code == 503
     assert "still queued" in answers["b"].json()["error"]
