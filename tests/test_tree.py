@@ -67,7 +67,7 @@ async def serving(chosen: Settings) -> AsyncIterator[str]:
 
 
 async def get(url: str) -> int:
-    async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
         return (await client.get(url)).status_code
 
 

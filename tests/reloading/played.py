@@ -41,7 +41,7 @@ class Daemon:
         self.folder = folder
         self.file = folder / "config.toml"
         self.url = ""
-        self.client = httpx.AsyncClient(trust_env=False, verify=False)
+        self.client = httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE)
         self._caplog = caplog
 
     def write(self, *crews: dict[str, object], **sections: dict[str, object]) -> None:

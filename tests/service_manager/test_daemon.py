@@ -162,12 +162,12 @@ class Host:
         return process
 
     async def sync_cookie(self) -> None:
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
             answer = await client.post(f"{self.url}/api/sync-cookie", json={"cookie": COOKIE})
             assert answer.status_code == 200
 
     async def cookie(self) -> Any:
-        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
             return (await client.get(f"{self.url}/api/sync-cookie")).json().get("cookie")
 
 
