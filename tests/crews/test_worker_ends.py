@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 import trio
@@ -23,6 +22,7 @@ from daemon.crews.ends import (
 from daemon.crews.protocol import MAX_LINE, Failed, Result
 from daemon.crews.worker import Worker
 from daemon.processes.guarded import ExitStatus
+from tests.processes.family import parent, stat
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -130,15 +130,6 @@ async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) 
         await anext(worker.messages)
         os.kill(worker.pid, number)
         assert await end(worker) == KilledBySignal(number, "")
-
-
-def stat(pid: int) -> list[str]:
-    """From its state on; proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def parent(pid: int) -> int:
-    return int(stat(pid)[1])
 
 
 async def test_a_killed_guardian_kills_it(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 import trio
 
 from daemon.crews.protocol import MAX_LINE, Inputs
 from daemon.crews.worker import Stopped, Worker
+from tests.processes.family import alive
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -39,10 +39,6 @@ def shell(script: str) -> tuple[str, ...]:
 
 def python(program: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", program)
-
-
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def family(worker: Worker) -> list[int]:

@@ -34,16 +34,16 @@ def alive(pid: int) -> bool:
 def running(pid: int) -> bool:
     """As `alive`, but for a zombie that is another process's to reap."""
     try:
-        return _stat(pid)[0] != "Z"
+        return stat(pid)[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 def parent(pid: int) -> int:
-    return int(_stat(pid)[1])
+    return int(stat(pid)[1])
 
 
-def _stat(pid: int) -> list[str]:
+def stat(pid: int) -> list[str]:
     """From its state on; proc(5)."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return text.rpartition(")")[2].split()

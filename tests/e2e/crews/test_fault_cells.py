@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes.family import parent
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon
     from tests.e2e.crews.conftest import Client, Employing, Meet
@@ -94,7 +96,7 @@ async def test_a_worker_that_crashes_and_leaves_children(employer: Daemon, meet:
 async def test_a_worker_whose_guardian_is_killed(employer: Daemon, meet: Meet) -> None:
     parents = await meet(employer, "parents")
     kickoff_id = await with_its_children(employer, parents)
-    os.kill(parent_of(worker_of(employer, kickoff_id)), signal.SIGKILL)
+    os.kill(parent(worker_of(employer, kickoff_id)), signal.SIGKILL)
     ended = await parents.ended(kickoff_id)
     assert ended["error"].startswith("the worker was ended by signal 9")
     await gone(employer, kickoff_id)
@@ -184,10 +186,5 @@ async def gone(daemon: Daemon, kickoff_id: str) -> None:
 def worker_of(daemon: Daemon, kickoff_id: str) -> int:
     """The process whose parent is the guardian."""
     family = daemon.workers()[kickoff_id]
-    (worker,) = (pid for pid in family if parent_of(pid) not in family)
+    (worker,) = (pid for pid in family if parent(pid) not in family)
     return worker
-
-
-def parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[1])
