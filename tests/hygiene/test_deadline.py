@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NOTHING = r"nothing in it can go on: no task is ready, or will be at some time\. Its tasks:"
 LATE = r"it was not over in time\. Its tasks:"
 STUCK = r"it was not over after 1 s; this is where it stood"
-# What has to be said, by the name behind `test_hangs_`: why it was ended, and where it stood.
+# What has to be said, by what is … in `test_hangs_…`: why it was ended, and where it stood.
 SAID = {
     "for_nothing": [
         NOTHING,

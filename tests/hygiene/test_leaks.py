@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.hygiene.conftest import Outcome, RunTests
 
-# What has to be said of each of the leakers, by the name behind `test_leaves_`.
+# What has to be said of each of the leakers, by what is … in `test_leaves_…`.
 SAID = {
     "a_descriptor": "descriptor [0-9]+: /dev/zero",
     "a_socket": "descriptor [0-9]+: socket:",

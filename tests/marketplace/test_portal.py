@@ -1,4 +1,4 @@
-"""The portal's adapter, on a tab of a few lines (the scripts themselves: test_portal_chromium)."""
+"""The portal's adapter, on a tab of a few lines (its scripts: `test_portal_chromium.py`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 | HEAD (RFC 9110, 9.3.2) | `test_head_is_get_without_a_body[…]` |
 | the affiliate service's paths keep their shape | `test_other_paths_keep_their_shape[…]` |
 | failures of the connection, on a crew's own bind | `test_a_broken_request_is_told_…[…]` |
-| the same, on the main address | `test_a_head_that_is_too_large_is_told_in_the_shape_of_its_path` |
+| the same, on the main address | `test_what_the_parser_refuses_…[…]` |
 | every connection is taken | `test_no_room_is_told_in_the_shape_of_the_address` |
 | 500, in the crews' shape, with one record of it | `test_a_bug_is_500[…]` |
 | no default crew | `test_without_a_default_nothing_is_served_at_the_root` |

@@ -1,0 +1,31 @@
+"""Tests that texts name: there are such."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NAMED = re.compile(r"`(?:\w+/)*(test_[\w…]*(?:\.py)?)(?:\[[^`]*\])?`")
+"""A test, or a file of them, between backticks; … is for anything. So is what is in brackets."""
+DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for pattern in ("tests/**/*.py", "docs/*.md", "README.md"):
+        yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    found = dict(texts())
+    there = {path.name for path in found} | {
+        name for text in found.values() for name in DEFINED.findall(text)
+    }
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in found.items()
+        for name in set(NAMED.findall(text)) - there
+        if not any(map(re.compile(re.escape(name).replace("…", ".*")).fullmatch, there))
+    ]
+    assert missing == []
