@@ -370,16 +370,19 @@ class Progress:
             for key, task in list(self._open.items()):
                 self.end(key, task.output)
 
-    def ask(self, task: Any, output: str) -> tuple[bool, str]:
-        """Ask a human whether `output` is a good answer to `task`."""
+    def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
+        """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
         with self._line.lock:
             key = str(task.id)
             self._numbers.setdefault(key, len(self._numbers) + 1)
             self.begin(task)
-            for who in [who for who in self._said if who[0] == key]:
-                self._tell_said(who)
-        name = self._names[key]
-        prompt = f"Is this a good answer to the task {name}? Approve it, or say what to change."
+            name = self._names[key]
+            if prompt is None:
+                for who in [who for who in self._said if who[0] == key]:
+                    self._tell_said(who)
+                prompt = (
+                    f"Is this a good answer to the task {name}? Approve it, or say what to change."
+                )
         return self._line.ask(name, prompt, output)
 
     def _choose_id(self, key: str, task: Any) -> str:
@@ -523,6 +526,37 @@ class Human:
 
 def _fields_text(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
+
+
+def ask_for_hooks(hooks: Any, progress: Progress) -> None:
+    """Have the human whom a hook asks for (`context.request_human_input`) asked through the daemon.
+
+    CrewAI would read its standard input, which is empty, and go on as if the human had agreed: of
+    what a hook raises it heeds `HookAborted` alone.
+    """
+    refused = getattr(hooks, "HookAborted", SystemExit)  # an older CrewAI heeds no exception at all
+
+    def request(context: Any, prompt: str, default_message: str = "") -> str:
+        """What the human says to it. Raises HookAborted when they refuse, or cannot be asked."""
+        if context.task is None:
+            raise refused("a human can be asked within a task alone")
+        question = "\n".join(filter(None, (prompt, default_message)))
+        approved, text = progress.ask(context.task, _asked_about(context), question)
+        if not approved:
+            raise refused(text.strip() or "a human refused")
+        return text.strip()
+
+    for name in ("ToolCallHookContext", "LLMCallHookContext"):
+        if (kind := getattr(hooks, name, None)) is not None:
+            kind.request_human_input = request
+
+
+def _asked_about(context: Any) -> str:
+    """What a hook stands before or after: the use of a tool, or a call of a model."""
+    if (tool := getattr(context, "tool_name", None)) is None:
+        return str(context.response or _last_words(context.messages) or "")
+    use = f"{tool} {_fields_text(context.tool_input)}"
+    return use if context.tool_result is None else f"{use}\n{context.tool_result}"
 
 
 # What a project can use of smartlinkd's
@@ -739,6 +773,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         importlib.import_module("dotenv").load_dotenv(project / ".env")
         human_input = importlib.import_module("crewai.core.providers.human_input")
         events = importlib.import_module("crewai.events")
+        hooks = importlib.import_module("crewai.hooks")
         tracing = importlib.import_module("crewai.events.listeners.tracing.utils")
     sys.modules["smartlinkd_crew"] = offer_tools(line, allowed)
     crew, defaults = load(source)
@@ -751,6 +786,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     progress = Progress(line, crew.tasks)
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
+    ask_for_hooks(hooks, progress)
     output = crew.kickoff(inputs={**defaults, **inputs})
     progress.end_all()
     line.result(*told(output), usage_of(output))

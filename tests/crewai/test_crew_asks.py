@@ -306,6 +306,47 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
     assert sorted(done) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_human_decides_whether_a_tool_is_used(
+    start: Start, project: Project, model: Any, approved: bool
+) -> None:
+    model.calls("remove", file="a.txt")
+    model.answers("That is all.")
+    files = crew(
+        imports="""
+            from pathlib import Path
+            from crewai.hooks import before_tool_call
+            from crewai.tools import tool
+
+            @tool("remove")
+            def remove(file: str) -> str:
+                "Removes a file."
+                Path(file).unlink()
+                return "removed"
+
+            @before_tool_call
+            def gate(context):
+                if context.request_human_input("Remove it?", "Type yes:") != "yes":
+                    return False
+            """,
+        agent=", tools=[remove], llm='gpt-4o-mini'",
+    )
+    folder = project({**files, "a.txt": ""})
+    messages, end = await play(
+        start,
+        folder,
+        lambda said: (
+            HumanFeedback(task_id="post", feedback="yes", approved=approved)
+            if isinstance(said, HumanInput)
+            else None
+        ),
+    )
+    assert isinstance(end, Result), end
+    (asked,) = [message for message in messages if isinstance(message, HumanInput)]
+    assert (asked.prompt, asked.output) == ("Remove it?\nType yes:", 'remove {"file": "a.txt"}')
+    assert (folder / "a.txt").exists() is not approved
+
+
 # The end
 
 

@@ -112,6 +112,25 @@ STAND_IN = {
         def set_tracing_enabled(enabled):
             pass
         """,
+    "crewai/hooks.py": """
+        class HookAborted(Exception):
+            pass
+
+        class ToolCallHookContext:
+            def __init__(self, tool_name, tool_input, task, tool_result=None):
+                self.tool_name, self.tool_input, self.task = tool_name, tool_input, task
+                self.tool_result = tool_result
+
+            def request_human_input(self, prompt, default_message="Press Enter:"):
+                return input()
+
+        class LLMCallHookContext:
+            def __init__(self, messages, task, response=None):
+                self.messages, self.task, self.response = messages, task, response
+
+            def request_human_input(self, prompt, default_message="Press Enter:"):
+                return input()
+        """,
     "crewai/core/__init__.py": "",
     "crewai/core/providers/__init__.py": "",
     "crewai/core/providers/human_input.py": """
@@ -547,6 +566,89 @@ async def test_a_stop_ends_it_while_a_human_is_asked(crew: Begin) -> None:
             if isinstance(message, HumanInput):
                 break
         assert await worker.stop() is Stopped.WITHOUT_SIGNAL
+
+
+GATES = """
+    from crewai import Crew, Thing, answered, task, tell, used
+    from crewai.hooks import HookAborted, LLMCallHookContext, ToolCallHookContext
+
+    def gate(context, *words):
+        try:
+            return context.request_human_input(*words)
+        except HookAborted as aborted:
+            return f"aborted: {aborted}"
+
+    def kickoff(crew, inputs):
+        [post] = crew.tasks
+        tell(post, "task_started")
+        answered(post, "Thought: It is old.\\nAction: remove\\nAction Input: {}")
+        said = [
+            gate(ToolCallHookContext("remove", {"file": "a"}, post), "Allow it?", "Type yes:"),
+            gate(ToolCallHookContext("remove", {}, post, "removed"), "Good?"),
+            gate(LLMCallHookContext([{"role": "user", "content": "Go on"}], post), "Call it?"),
+            gate(LLMCallHookContext([], post, "What it said"), "Keep it?"),
+            gate(ToolCallHookContext("remove", {}, None), "Allow it?"),
+        ]
+        used(post, "remove", file="a")
+        return said
+
+    press = Crew(task("post"), kickoff=kickoff)
+    """
+
+
+async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
+    """CrewAI lets the tool run when a hook raises anything but HookAborted."""
+    answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False)])
+    asked: list[HumanInput] = []
+    told: list[Step] = []
+    async with crew(GATES) as worker:
+        async for message in worker.messages:
+            if isinstance(message, Step):
+                told.append(message)
+            if isinstance(message, HumanInput):
+                asked.append(message)
+                text, approved = next(answers)
+                await worker.send(
+                    HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
+                )
+        end = await worker.end()
+    assert [(each.prompt, each.output) for each in asked] == [
+        ("Allow it?\nType yes:", 'remove {"file": "a"}'),
+        ("Good?", "remove {}\nremoved"),
+        ("Call it?", "Go on"),
+        ("Keep it?", "What it said"),
+    ]
+    assert isinstance(end, Result)
+    assert end.output_json == [
+        "yes",
+        "",
+        "aborted: too dear",
+        "aborted: a human refused",
+        "aborted: a human can be asked within a task alone",
+    ]
+    assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
+
+
+async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(crew: Begin) -> None:
+    """An older CrewAI goes on after whatever a hook raises."""
+    code = """
+        from crewai import Crew, hooks, task, tell
+        del hooks.HookAborted, hooks.LLMCallHookContext
+
+        def kickoff(crew, inputs):
+            try:
+                hooks.ToolCallHookContext("remove", {}, crew.tasks[0]).request_human_input("Go?")
+            except Exception:
+                return "removed"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        async for message in worker.messages:
+            if isinstance(message, HumanInput):
+                answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
+                await worker.send(answer)
+        assert await worker.end() == Failed(error="SystemExit: a human refused")
 
 
 async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew: Begin) -> None:
