@@ -782,6 +782,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         crew.tracing = False  # what the code says does not count
         tracing.set_tracing_enabled(False)
     keep_apart(crew, home)
+    guard_files(crew, home)
     line.start(len(crew.tasks))
     progress = Progress(line, crew.tasks)
     progress.listen(events.crewai_event_bus)
@@ -803,6 +804,31 @@ def keep_apart(crew: Any, home: Path) -> None:
     if log is not None and not Path(log._path).is_absolute():
         (home / log._path).parent.mkdir(parents=True, exist_ok=True)
         log._path = str(home / log._path)
+
+
+def guard_files(crew: Any, home: Path) -> None:
+    """Have the run end before its first task where an input would lead an `output_file` elsewhere.
+
+    CrewAI lets no `..` into it, but for what comes in with the inputs. To be called when those that
+    were relative are below `home`.
+    """
+    templates = [task.output_file for task in crew.tasks if "{" in (task.output_file or "")]
+
+    def check(inputs: dict[str, Any]) -> dict[str, Any]:
+        """Raises Unusable."""
+        fill_in = importlib.import_module("crewai.utilities.string_utils").interpolate_only
+        for template in templates:
+            path = Path(fill_in(input_string=template, inputs=inputs))
+            if Path(template).is_relative_to(home):
+                strays = not path.resolve().is_relative_to(home.resolve())
+            else:
+                strays = ".." in path.parts
+            if strays:
+                raise Unusable(f"the inputs lead the output_file of a task elsewhere: {path}")
+        return inputs
+
+    if templates:
+        crew.before_kickoff_callbacks.append(check)  # the project's own may change the inputs
 
 
 def told(output: Any) -> tuple[str, Any]:

@@ -408,6 +408,19 @@ async def test_a_crew_that_cannot_be_made(run: Run, project: Project) -> None:
     assert [message.type for message in messages] == ["started"]
 
 
+async def test_an_input_leads_no_file_out_of_the_runs_folder(
+    run: Run, project: Project, model: Any, tmp_path: Path
+) -> None:
+    model.answers("A post.")
+    files = crew(task=", output_file='reports/{topic}.md'")
+    _, end = await run(project(files), inputs={"topic": f"{'../' * 20}{tmp_path}/taken"})
+    assert isinstance(end, Failed)
+    assert end.error.startswith("the inputs lead the output_file of a task elsewhere: ")
+    assert not (tmp_path / "taken.md").exists()
+    _, end = await run(project(files), inputs={"topic": "tea"})
+    assert isinstance(end, Result), end
+
+
 async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
     files = crew(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')

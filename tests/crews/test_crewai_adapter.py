@@ -70,8 +70,11 @@ STAND_IN = {
 
             def __init__(self, *tasks, kickoff=lambda crew, inputs: "done"):
                 self.tasks, self._kickoff = list(tasks), kickoff
+                self.before_kickoff_callbacks = []
 
             def kickoff(self, inputs):
+                for callback in self.before_kickoff_callbacks:
+                    inputs = callback(inputs)
                 return self._kickoff(self, inputs)
 
         def task(name, role="writer\\n", **more):
@@ -111,6 +114,13 @@ STAND_IN = {
 
         def set_tracing_enabled(enabled):
             pass
+        """,
+    "crewai/utilities/__init__.py": "",
+    "crewai/utilities/string_utils.py": """
+        def interpolate_only(input_string, inputs):
+            for name, value in inputs.items():
+                input_string = input_string.replace("{" + name + "}", str(value))
+            return input_string
         """,
     "crewai/hooks.py": """
         class HookAborted(Exception):
@@ -935,3 +945,39 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> Non
     assert (none.output_file, none.create_directory) == (None, False)
     assert log._path == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("template", "topic", "strays"),
+    [
+        ("reports/{topic}.md", "tea", False),
+        ("reports/{topic}.md", "green/../tea", False),
+        ("reports/{topic}.md", "/etc/tea", False),
+        ("{topic}", "/etc/tea", False),
+        ("reports/{topic}.md", "../../tea", True),
+        ("{topic}/../tea", "..", True),
+        ("reports/.{dot}/.{dot}/tea", "", True),
+        ("/srv/{topic}.md", "green/tea", False),
+        ("/srv/{topic}.md", "../tea", True),
+    ],
+)
+async def test_an_input_leads_no_file_out_of_its_folder(
+    crew: Begin, template: str, topic: str, strays: bool
+) -> None:
+    code = f"""
+        from crewai import Crew, task
+
+        press = Crew(
+            task("post", output_file={template!r}),
+            kickoff=lambda crew, inputs: inputs["topic"],
+        )
+        press.before_kickoff_callbacks.append(lambda inputs: {{**inputs, "dot": "."}})
+        """
+    async with crew(code, inputs={"topic": topic}) as worker:
+        messages, end = await whole(worker)
+    assert messages == [Started(total_tasks=1)]
+    if strays:
+        assert isinstance(end, Failed)
+        assert end.error.startswith("the inputs lead the output_file of a task elsewhere: /")
+    else:
+        assert end == Result(output=topic)
