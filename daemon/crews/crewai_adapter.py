@@ -784,6 +784,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     keep_apart(crew, home)
     guard_files(crew, home)
     line.start(len(crew.tasks))
+    give_time(crew, line)
     progress = Progress(line, crew.tasks)
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
@@ -829,6 +830,17 @@ def guard_files(crew: Any, home: Path) -> None:
 
     if templates:
         crew.before_kickoff_callbacks.append(check)  # the project's own may change the inputs
+
+
+def give_time(crew: Any, line: Line) -> None:
+    """Have agents about whose answers a human is asked wait for the human: CrewAI counts that time
+    into their `max_execution_time`, and throws away what was approved too late."""
+    for task in crew.tasks:
+        agent = crew.manager_agent if crew.process == "hierarchical" else task.agent
+        if task.human_input and getattr(agent, "max_execution_time", None) is not None:
+            agent.max_execution_time = None
+            why = "a human is asked about its answers, whose time would count"
+            line.log("warning", f"{_agent(agent)}: its max_execution_time is left out, since {why}")
 
 
 def told(output: Any) -> tuple[str, Any]:

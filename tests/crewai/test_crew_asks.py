@@ -244,6 +244,23 @@ async def test_a_human_approves(start: Start, project: Project, model: Any) -> N
     assert len(model.requests) == 1
 
 
+async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
+    """The log says that its limit does not count; a test that outlasts it would have to sleep."""
+    model.answers("A post.")
+    messages, end = await play(
+        start,
+        project(crew(agent=", max_execution_time=1", task=", human_input=True")),
+        lambda said: (
+            HumanFeedback(task_id="post", feedback="", approved=True)
+            if isinstance(said, HumanInput)
+            else None
+        ),
+    )
+    assert isinstance(end, Result), end
+    (log,) = [message for message in messages if isinstance(message, Log)]
+    assert log.text.startswith("Writer: its max_execution_time is left out")
+
+
 async def test_what_a_human_wants_changed_goes_to_the_agent(
     start: Start, project: Project, model: Any
 ) -> None:

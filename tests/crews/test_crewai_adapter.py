@@ -71,6 +71,7 @@ STAND_IN = {
             def __init__(self, *tasks, kickoff=lambda crew, inputs: "done"):
                 self.tasks, self._kickoff = list(tasks), kickoff
                 self.before_kickoff_callbacks = []
+                self.process, self.manager_agent = "sequential", None
 
             def kickoff(self, inputs):
                 for callback in self.before_kickoff_callbacks:
@@ -79,7 +80,8 @@ STAND_IN = {
 
         def task(name, role="writer\\n", **more):
             fields = dict(id=next(numbers), name=name, description="d\\n", expected_output="e\\n",
-                          agent=Thing(role=role), output_file=None, output=None)
+                          agent=Thing(role=role), output_file=None, output=None,
+                          human_input=False)
             return Thing(**{**fields, **more})
 
         def output(raw, value=None, tokens=None):
@@ -576,6 +578,40 @@ async def test_a_stop_ends_it_while_a_human_is_asked(crew: Begin) -> None:
             if isinstance(message, HumanInput):
                 break
         assert await worker.stop() is Stopped.WITHOUT_SIGNAL
+
+
+@pytest.mark.parametrize(
+    ("process", "limits", "agents"),
+    [("sequential", [None, 5, 5], ["b"]), ("hierarchical", [5, 5, None], ["boss"])],
+)
+async def test_the_time_of_a_human_is_not_the_agents(
+    crew: Begin, process: str, limits: list[int | None], agents: list[str]
+) -> None:
+    code = f"""
+        from crewai import Crew, Thing, task
+
+        def kickoff(crew, inputs):
+            return [each.max_execution_time for each in (asked, free, boss)]
+
+        asked, free, boss = [Thing(role=role, max_execution_time=5) for role in ("b", "c", "boss")]
+        press = Crew(
+            task("x", agent=asked, human_input=True),
+            task("y", agent=asked, human_input=True),
+            task("z", agent=free),
+            task("without", agent=None, human_input=True),
+            kickoff=kickoff,
+        )
+        press.process, press.manager_agent = {process!r}, boss
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert isinstance(end, Result)
+    assert end.output_json == limits
+    why = "since a human is asked about its answers, whose time would count"
+    assert messages[1:] == [
+        Log(level="warning", text=f"{agent}: its max_execution_time is left out, {why}")
+        for agent in agents
+    ]
 
 
 GATES = """
