@@ -358,7 +358,7 @@ class Progress:
         if self._open.pop(key, None) is None:
             return
         text = self._line.output(str(getattr(output, "raw", None) or ""))
-        value = plain(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
+        value = _value_of(output)
         room = self._line.room()
         if value is not None and len(encode({"output": text, "output_json": value})) > room:
             value = None
@@ -459,6 +459,11 @@ class Progress:
                 fields[name] = cut(text, STEP_TEXT)
         key, agent = who
         self._line.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
+
+
+def _value_of(output: Any) -> Any:
+    """The JSON of an output of CrewAI's, which of an `Agent.kickoff()` has no `json_dict`."""
+    return plain(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
 
 
 def _who(event: Any) -> tuple[str | None, str | None]:
@@ -791,7 +796,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     ask_for_hooks(hooks, progress)
     output = crew.kickoff(inputs={**defaults, **inputs})
     progress.end_all()
-    line.result(*told(output), usage_of(output))
+    line.result(*told(output), usage_of(crew, output))
 
 
 def keep_apart(crew: Any, home: Path) -> None:
@@ -849,13 +854,13 @@ def told(output: Any) -> tuple[str, Any]:
         return output, None
     raw = getattr(output, "raw", None)
     if isinstance(raw, str):
-        return raw, plain(output.json_dict or output.pydantic)
+        return raw, _value_of(output)
     return json.dumps(plain(output), ensure_ascii=False), plain(output)
 
 
-def usage_of(output: Any) -> dict[str, int] | None:
-    """The tokens that a kickoff took, as CrewAI counts them."""
-    usage = getattr(output, "token_usage", None)
+def usage_of(crew: Any, output: Any) -> dict[str, int] | None:
+    """The tokens that a kickoff took, as CrewAI counts them, whatever it returned."""
+    usage = crew.usage_metrics or getattr(output, "token_usage", None)
     names = ("total_tokens", "prompt_tokens", "completion_tokens")
     return {name: max(0, int(getattr(usage, name, 0))) for name in names} if usage else None
 

@@ -222,6 +222,22 @@ async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any)
     assert done.output_json == {"title": "Tea", "lines": 2}
 
 
+async def test_a_callback_returns_what_an_agent_of_its_own_said(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.answers("A post.", "A better post.")
+    editor = "Agent(role='Editor', goal='Edit', backstory='b')"
+    _, end = await run(
+        project(
+            one_task(
+                crew=f", after_kickoff_callbacks=[lambda output: {editor}.kickoff(output.raw)]",
+            )
+        )
+    )
+    usage = TokenUsage(total_tokens=15, prompt_tokens=10, completion_tokens=5)
+    assert end == Result(output="A better post.", token_usage=usage)
+
+
 async def test_streams_come_out_whole(run: Run, project: Project, model: Any) -> None:
     model.answers("A streamed post.")
     files = one_task(

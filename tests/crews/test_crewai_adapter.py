@@ -66,7 +66,7 @@ STAND_IN = {
         numbers = itertools.count(1)
 
         class Crew:
-            usage = None
+            usage_metrics = None
 
             def __init__(self, *tasks, kickoff=lambda crew, inputs: "done"):
                 self.tasks, self._kickoff = list(tasks), kickoff
@@ -330,6 +330,7 @@ async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) 
         ("output('{\"a\": 1}')", '{"a": 1}', None),
         ("output('a', {'a': 1})", "a", {"a": 1}),
         ("output('a', {'n': float('nan')})", "a", None),
+        ("Thing(raw='a', pydantic={'a': 1})", "a", {"a": 1}),  # of an agent's own kickoff
         ("'text'", "text", None),
         ("{'a': [1]}", '{"a": [1]}', {"a": [1]}),
         ("None", "null", None),
@@ -339,12 +340,27 @@ async def test_whatever_a_kickoff_returns_is_a_result(
     crew: Begin, returned: str, output: str, output_json: Any
 ) -> None:
     code = f"""
-        from crewai import Crew, output
+        from crewai import Crew, Thing, output
         press = Crew(kickoff=lambda crew, inputs: {returned})
         """
     async with crew(code) as worker:
         _, end = await whole(worker)
     assert end == Result(output=output, output_json=output_json)
+
+
+@pytest.mark.parametrize("returned", ["'text'", "output('text', tokens=(1, 1))"])
+async def test_tokens_are_counted_whatever_a_kickoff_returns(crew: Begin, returned: str) -> None:
+    """A project's own callback may return what it likes, and know of one agent's tokens alone."""
+    code = f"""
+        from crewai import Crew, Thing, output
+
+        press = Crew(kickoff=lambda crew, inputs: {returned})
+        press.usage_metrics = Thing(total_tokens=7, prompt_tokens=3, completion_tokens=4)
+        """
+    async with crew(code) as worker:
+        _, end = await whole(worker)
+    usage = TokenUsage(total_tokens=7, prompt_tokens=3, completion_tokens=4)
+    assert end == Result(output="text", token_usage=usage)
 
 
 async def test_threads_do_not_tear_lines(crew: Begin) -> None:
