@@ -745,9 +745,13 @@ def _crews(module: ModuleType) -> dict[str, Any]:
     classes = {
         thing.__name__: thing
         for thing in things.values()
-        if getattr(thing, "is_crew_class", False) and thing.__module__ == module.__name__
+        if isinstance(thing, type)  # an object of such a class answers as the class does
+        and getattr(thing, "is_crew_class", False)
+        and thing.__module__ == module.__name__
     }
-    return classes or {name: crew for name, crew in things.items() if isinstance(crew, crew_type)}
+    # One may have several names.
+    crews = {id(crew): (name, crew) for name, crew in things.items() if isinstance(crew, crew_type)}
+    return classes or dict(crews.values())
 
 
 @contextmanager

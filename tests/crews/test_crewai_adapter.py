@@ -855,6 +855,33 @@ async def test_a_project_without_a_crew_that_works(crew: Begin, code: str, error
     assert end.error.startswith(error)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        """
+        from crewai import Crew
+
+        class Press:
+            is_crew_class = True
+
+            def crew(self):
+                return Crew()
+
+        press = Press()
+        """,
+        """
+        from crewai import Crew
+        press = crew = Crew()
+        """,
+    ],
+    ids=["an object of its class", "two names"],
+)
+async def test_one_crew_however_often_it_is_there(crew: Begin, code: str) -> None:
+    async with crew(code) as worker:
+        _, end = await whole(worker)
+    assert end == Result(output="done")
+
+
 async def test_an_interpreter_without_crewai(begin: Begin, tmp_path: Path) -> None:
     project = write(tmp_path, {"src/press/crew.py": ""})
     command = (sys.executable, "-I", crewai_adapter.__file__, str(project))
