@@ -370,6 +370,12 @@ class Progress:
             for key, task in list(self._open.items()):
                 self.end(key, task.output)
 
+    def tell_rest(self) -> None:
+        """Nothing more comes: what models have said last, of which nothing has come, are steps."""
+        with self._line.lock:
+            for who in list(self._said):
+                self._tell_said(who)
+
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
         """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
         with self._line.lock:
@@ -406,10 +412,14 @@ class Progress:
     def _agent_completed(self, _source: Any, event: Any) -> None:
         who = _who(event)
         prompt, said = self._prompts.pop(who, None), self._said.pop(who, (None, ""))[1]
-        if said or event.output != self._told.get(who):  # else a human was shown it
-            self._step(who, prompt=prompt, thought=thought_of(said), result=str(event.output))
+        told = self._told.pop(who, "")
+        # Of an output that is a model, the event has what Python prints of it.
+        result = next(filter(_is_json, (said, told)), str(event.output))
+        if said or result != told:  # else a human was shown it
+            self._step(who, prompt=prompt, thought=thought_of(said), result=result)
 
     def _agent_failed(self, _source: Any, event: Any) -> None:
+        self._tell_said(_who(event))
         self._line.log("warning", f"{_who(event)[1]}: {event.error}")
 
     def _model_answered(self, _source: Any, event: Any) -> None:
@@ -441,6 +451,7 @@ class Progress:
     def _tool(self, event: Any, result: str) -> None:
         who = _who(event)
         prompt, said = self._said.pop(who, (None, ""))
+        self._told.pop(who, None)  # so it was not yet the answer
         given = plain(event.tool_args)
         if len(encode({"tool_input": given})) > STEP_TEXT:
             given = cut(json.dumps(given, ensure_ascii=False), STEP_TEXT)
@@ -459,6 +470,14 @@ class Progress:
                 fields[name] = cut(text, STEP_TEXT)
         key, agent = who
         self._line.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is an object or a list."""
+    try:
+        return isinstance(json.loads(text), (dict, list))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _value_of(output: Any) -> Any:
@@ -798,7 +817,10 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
     ask_for_hooks(hooks, progress)
-    output = crew.kickoff(inputs={**defaults, **inputs})
+    try:
+        output = crew.kickoff(inputs={**defaults, **inputs})
+    finally:
+        progress.tell_rest()
     progress.end_all()
     line.result(*told(output), usage_of(crew, output))
 

@@ -220,6 +220,8 @@ async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any)
     assert end.output_json == {"title": "Tea", "lines": 2}
     (done,) = [message for message in messages if isinstance(message, TaskCompleted)]
     assert done.output_json == {"title": "Tea", "lines": 2}
+    steps = [message.result for message in messages if isinstance(message, Step)]
+    assert steps == ['{"title": "Tea", "lines": 2}']
 
 
 async def test_a_callback_returns_what_an_agent_of_its_own_said(
@@ -227,7 +229,7 @@ async def test_a_callback_returns_what_an_agent_of_its_own_said(
 ) -> None:
     model.answers("A post.", "A better post.")
     editor = "Agent(role='Editor', goal='Edit', backstory='b')"
-    _, end = await run(
+    messages, end = await run(
         project(
             one_task(
                 crew=f", after_kickoff_callbacks=[lambda output: {editor}.kickoff(output.raw)]",
@@ -236,6 +238,11 @@ async def test_a_callback_returns_what_an_agent_of_its_own_said(
     )
     usage = TokenUsage(total_tokens=15, prompt_tokens=10, completion_tokens=5)
     assert end == Result(output="A better post.", token_usage=usage)
+    steps = [message for message in messages if isinstance(message, Step)]
+    assert [(step.agent, step.result) for step in steps] == [
+        ("Writer", "A post."),
+        ("Editor", "A better post."),
+    ]
 
 
 async def test_streams_come_out_whole(run: Run, project: Project, model: Any) -> None:

@@ -285,6 +285,73 @@ async def test_thoughts_belong_to_what_came_of_them(crew: Begin) -> None:
     assert second.result == "second"
 
 
+async def test_an_answer_in_json_is_told_as_it_was_said(crew: Begin) -> None:
+    """CrewAI tells of what it has read from it as Python prints that."""
+    code = """
+        from crewai import Crew, answered, task, tell, used
+        from crewai.core.providers import human_input
+
+        def end(post):
+            tell(post, "agent_execution_completed", agent=post.agent, task=post, output="title='T'")
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            answered(post, '{"title": "T"}')
+            end(post)
+            answered(post, '{"title": "first"}')
+            answered(post, '{"title": "shown"}')
+            human_input.human._progress.ask(post, '{"title": "shown"}')
+            end(post)
+            answered(post, '{"title": "draft"}')
+            answered(post, "no tool")
+            used(post, "find", "[1]")
+            end(post)
+            return "done"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    messages = []
+    async with crew(code) as worker:
+        async for message in worker.messages:
+            messages.append(message)
+            if isinstance(message, HumanInput):
+                answer = HumanFeedback(task_id=message.task_id, feedback="", approved=True)
+                await worker.send(answer)
+        assert isinstance(await worker.end(), Result)
+    assert [step.result for step in steps(messages)] == [
+        '{"title": "T"}',
+        '{"title": "first"}',
+        '{"title": "shown"}',
+        '{"title": "draft"}',
+        "[1]",
+        "title='T'",
+    ]
+
+
+@pytest.mark.parametrize("ends", ["return 'done'", "raise KeyError('done')"])
+async def test_what_a_model_said_last_is_told(crew: Begin, ends: str) -> None:
+    code = f"""
+        from crewai import Crew, answered, task, tell
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            answered(post, "of a try")
+            tell(post, "agent_execution_error", agent=post.agent, task=post, error="no luck")
+            answered(post, "of an agent without events of its end")
+            {ends}
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert isinstance(end, Result | Failed)
+    told = [each.result if isinstance(each, Step) else each.type for each in messages[2:]]
+    said = ["of a try", "log", "of an agent without events of its end"]
+    assert told == said + (["task_completed"] if isinstance(end, Result) else [])
+
+
 async def test_tasks_have_names_that_are_used_once(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell
