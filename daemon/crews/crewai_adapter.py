@@ -20,6 +20,8 @@ first, so that the ends of tasks and the result always have room.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import hashlib
 import importlib
 import itertools
 import json
@@ -29,12 +31,13 @@ import re
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn, cast
+from typing import IO, Any, NoReturn, cast
 
 # The bounds of the protocol; a test holds them to the daemon's.
 MAX_LINE = 1024 * 1024
@@ -803,6 +806,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         events = importlib.import_module("crewai.events")
         hooks = importlib.import_module("crewai.hooks")
         tracing = importlib.import_module("crewai.events.listeners.tracing.utils")
+    share_locks(home)
     sys.modules["smartlinkd_crew"] = offer_tools(line, allowed)
     crew, defaults = load(source)
     crew.stream = False  # a stream is an iterator, and the crew runs while somebody iterates
@@ -823,6 +827,42 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         progress.tell_rest()
     progress.end_all()
     line.result(*told(output), usage_of(crew, output))
+
+
+def share_locks(home: Path) -> None:
+    """Have runs wait for one another where they share CREWAI_STORAGE_DIR: CrewAI's own locks are
+    files in TMPDIR, of which each run has its own."""
+    storage = Path(os.environ["CREWAI_STORAGE_DIR"])
+    if not storage.is_absolute() or storage.is_relative_to(home):
+        return  # nobody shares it
+    try:
+        store = importlib.import_module("crewai_core.lock_store")
+    except ImportError:  # an older CrewAI
+        return
+
+    @contextmanager
+    def held(name: str, *, timeout: float) -> Iterator[None]:
+        """Raises TimeoutError. What is the run's own leaves nothing in the storage."""
+        is_own = str(home) in name or str(home.resolve()) in name
+        folder = (home if is_own else storage) / ".locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / hashlib.sha256(os.fsencode(name)).hexdigest()).open("a") as file:
+            _lock(file, name, timeout)
+            yield  # to close the file is to let go
+
+    if (replace := getattr(store, "set_lock_backend", None)) is not None:
+        replace(held)
+
+
+def _lock(file: IO[str], name: str, timeout: float) -> None:
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(f"the lock {name} was not free within {timeout:g} s") from None
+        time.sleep(0.05)
 
 
 def keep_apart(crew: Any, home: Path) -> None:

@@ -316,6 +316,25 @@ async def test_files_of_the_project_are_found_from_its_folder(
     assert isinstance(end, Result), end
 
 
+async def test_a_storage_that_stays_has_locks_for_all_runs(
+    run: Run, project: Project, model: Any, tmp_path: Path
+) -> None:
+    model.answers("ok")
+    storage = tmp_path / "storage"
+    code = f"""
+        from pathlib import Path
+        from crewai_core.lock_store import lock
+
+        with lock("lancedb:{storage}"):
+            assert list(Path("{storage}/.locks").iterdir())
+        """
+    _, end = await run(project(one_task(more=code)), CREWAI_STORAGE_DIR=str(storage))
+    assert isinstance(end, Result), end
+    locks = set((storage / ".locks").iterdir())
+    await run(project(one_task(more=code)), CREWAI_STORAGE_DIR=str(storage))
+    assert set((storage / ".locks").iterdir()) == locks
+
+
 async def test_what_a_project_says_of_tracing_does_not_count(
     run: Run, project: Project, model: Any
 ) -> None:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from daemon.crews.crewai_adapter import (
     hide,
     keep_apart,
     plain,
+    share_locks,
     thought_of,
 )
 from daemon.crews.ends import End
@@ -123,6 +124,14 @@ STAND_IN = {
             for name, value in inputs.items():
                 input_string = input_string.replace("{" + name + "}", str(value))
             return input_string
+        """,
+    "crewai_core/__init__.py": "",
+    "crewai_core/lock_store.py": """
+        lock = None
+
+        def set_lock_backend(backend):
+            global lock
+            lock = backend
         """,
     "crewai/hooks.py": """
         class HookAborted(Exception):
@@ -1127,3 +1136,88 @@ async def test_an_input_leads_no_file_out_of_its_folder(
         assert end.error.startswith("the inputs lead the output_file of a task elsewhere: /")
     else:
         assert end == Result(output=topic)
+
+
+class Locks(ModuleType):
+    """What CrewAI has for its locks."""
+
+    def __init__(self) -> None:
+        super().__init__("crewai_core.lock_store")
+        self.lock: Any = None
+
+    def set_lock_backend(self, backend: Any) -> None:
+        self.lock = backend
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Locks:
+    """The locks of a run at home in `tmp_path/home`, whose storage is `tmp_path/storage`."""
+    made = Locks()
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path / "storage"))
+    return made
+
+
+def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: Locks) -> None:
+    share_locks(tmp_path / "first")
+    first = locks.lock
+    share_locks(tmp_path / "second")
+    waits = threading.Event()
+
+    def wait() -> None:
+        with locks.lock("lancedb:/storage", timeout=20):
+            waits.set()
+
+    with first("lancedb:/storage", timeout=0):
+        with (
+            pytest.raises(TimeoutError, match="the lock lancedb:/storage was not free within 0 s"),
+            locks.lock("lancedb:/storage", timeout=0),
+        ):
+            pass
+        with locks.lock("lancedb:/other", timeout=0):
+            pass
+        second = threading.Thread(target=wait)
+        second.start()
+    second.join()
+    assert waits.is_set()
+
+
+def test_a_lock_of_what_is_the_runs_own_leaves_nothing_in_the_storage(
+    tmp_path: Path, locks: Locks
+) -> None:
+    share_locks(tmp_path / "home")
+    with locks.lock(f"file:{tmp_path}/home/crew.txt", timeout=0):
+        assert len(list((tmp_path / "home/.locks").iterdir())) == 1
+    assert not (tmp_path / "storage").exists()
+
+
+@pytest.mark.parametrize("storage", ["press", "{home}/crewai"])
+def test_a_storage_that_nobody_shares_has_crewais_own_locks(
+    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", storage.format(home=tmp_path / "home"))
+    share_locks(tmp_path / "home")
+    assert locks.lock is None
+
+
+@pytest.mark.parametrize("module", [None, ModuleType("crewai_core.lock_store")])
+def test_a_crewai_whose_locks_cannot_be_replaced_keeps_them(
+    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, module: ModuleType | None
+) -> None:
+    monkeypatch.setitem(sys.modules, locks.__name__, module)
+    share_locks(tmp_path / "home")
+    assert not (tmp_path / "storage").exists()
+
+
+async def test_a_run_shares_its_storage_with_others(crew: Begin, tmp_path: Path) -> None:
+    code = """
+        from crewai import Crew
+        from crewai_core import lock_store
+
+        with lock_store.lock("chromadb", timeout=0):
+            press = Crew()
+        """
+    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
+        _, end = await whole(worker)
+    assert end == Result(output="done")
+    assert len(list((tmp_path / "storage/.locks").iterdir())) == 1
