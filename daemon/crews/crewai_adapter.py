@@ -34,7 +34,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import IO, Any, NoReturn, cast
@@ -876,6 +876,14 @@ def keep_apart(crew: Any, home: Path) -> None:
     if log is not None and not Path(log._path).is_absolute():
         (home / log._path).parent.mkdir(parents=True, exist_ok=True)
         log._path = str(home / log._path)
+    for owner in (crew, *crew.agents):
+        checkpoint = getattr(owner, "checkpoint", None)
+        if (location := getattr(checkpoint, "location", None)) is not None:
+            checkpoint.location = str(home / location)  # one that is absolute stays
+    with suppress(ImportError):  # an older CrewAI keeps no long results of tools
+        kept = importlib.import_module("crewai.utilities.tool_result_artifacts")
+        if hasattr(kept, "_TOOL_RESULT_TEMP_DIR"):
+            kept._TOOL_RESULT_TEMP_DIR = home  # in /tmp they would stay when a run is stopped
 
 
 def guard_files(crew: Any, home: Path) -> None:

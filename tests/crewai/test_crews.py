@@ -160,7 +160,11 @@ async def test_a_run_without_tools_has_a_step_for_each_agent(
 
 async def test_a_run_leaves_nothing_in_the_project(run: Run, project: Project, model: Any) -> None:
     model.answers("two things", "Two things are new.")
-    folder = project(CLASSIC)
+    files = dict(CLASSIC)
+    files["src/press/crew.py"] = files["src/press/crew.py"].replace(
+        "tasks=self.tasks,", "tasks=self.tasks, checkpoint=True,"
+    )
+    folder = project(files)
     before = sorted(path for path in folder.rglob("*"))
     await run(folder, inputs={"topic": "tea"}, PYTHONDONTWRITEBYTECODE="1")
     assert sorted(path for path in folder.rglob("*")) == before

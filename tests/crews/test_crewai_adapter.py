@@ -72,7 +72,7 @@ STAND_IN = {
             def __init__(self, *tasks, kickoff=lambda crew, inputs: "done"):
                 self.tasks, self._kickoff = list(tasks), kickoff
                 self.before_kickoff_callbacks = []
-                self.process, self.manager_agent = "sequential", None
+                self.process, self.manager_agent, self.agents = "sequential", None, []
 
             def kickoff(self, inputs):
                 for callback in self.before_kickoff_callbacks:
@@ -1084,13 +1084,25 @@ def test_a_folder_that_there_is_not(tmp_path: Path) -> None:
         find(tmp_path / "gone")
 
 
-def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> None:
+def test_what_a_crew_writes_is_kept_apart_from_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As CrewAI has it: without `create_directory`, a folder is one that is there."""
+    results = ModuleType("crewai.utilities.tool_result_artifacts")
+    vars(results)["_TOOL_RESULT_TEMP_DIR"] = Path("/tmp")
+    monkeypatch.setitem(sys.modules, results.__name__, results)
     relative = SimpleNamespace(output_file="reports/post.md", create_directory=False)
     absolute = SimpleNamespace(output_file="/srv/post.md", create_directory=False)
     none = SimpleNamespace(output_file=None, create_directory=False)
     log = SimpleNamespace(_path="logs/crew.txt")
-    crew = SimpleNamespace(tasks=[relative, absolute, none], _file_handler=log)
+    checkpoint = SimpleNamespace(location="./.checkpoints")
+    there = SimpleNamespace(checkpoint=SimpleNamespace(location="/srv/press.db"))
+    crew = SimpleNamespace(
+        tasks=[relative, absolute, none],
+        agents=[SimpleNamespace(checkpoint=checkpoint), SimpleNamespace(checkpoint=True), there],
+        checkpoint=checkpoint,
+        _file_handler=log,
+    )
     keep_apart(crew, tmp_path)
     assert (relative.output_file, relative.create_directory) == (
         str(tmp_path / "reports/post.md"),
@@ -1100,6 +1112,9 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(tmp_path: Path) -> Non
     assert (none.output_file, none.create_directory) == (None, False)
     assert log._path == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
+    assert checkpoint.location == str(tmp_path / ".checkpoints")
+    assert there.checkpoint.location == "/srv/press.db"
+    assert vars(results)["_TOOL_RESULT_TEMP_DIR"] == tmp_path
 
 
 @pytest.mark.parametrize(
