@@ -28,7 +28,7 @@ from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
 
-ADAPTER: Final = Path(__file__).with_name("crewai_adapter.py")
+ADAPTER: Final = Path(__file__).parent / "crewai_adapter" / "__main__.py"
 # Seconds until a client may ask again for a broken crew: mending it takes a person, who then
 # reloads the daemon.
 RETRY_BROKEN: Final = 60

@@ -1,6 +1,6 @@
 """Read what a CrewAI project's files say of its inputs, without running anything of it.
 
-What the crew is, is for the adapter to say, which will run it (`crewai_adapter.find`):
+What the crew is, is for the adapter to say, which will run it (`crewai_adapter/finding.py`):
 
 * a JSON crew: `crew.jsonc` or `crew.json`, and a file in `agents/` for each agent that it names;
 * a classic one: `src/<package>/crew.py`, and beside it `config/agents.yaml` and
@@ -32,7 +32,8 @@ from daemon.config.files import read_file
 from daemon.config.problems import shown
 from daemon.config.values import Fault
 from daemon.crews.crew import Input
-from daemon.crews.crewai_adapter import Unusable, find
+from daemon.crews.crewai_adapter.finding import find
+from daemon.crews.crewai_adapter.words import Unusable
 from daemon.crews.formats import NotReadable, parse_jsonc, parse_yaml
 from daemon.crews.inputs import Search
 from daemon.crews.programs import LET_US_READ

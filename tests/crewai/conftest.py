@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews import crewai_adapter
+from daemon.crews.catalog import ADAPTER
 from daemon.crews.ends import End
 from daemon.crews.protocol import FromWorker, Inputs
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
@@ -206,7 +206,7 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
         **environment: str,
     ) -> AbstractAsyncContextManager[Worker]:
         settings = WorkerSettings(
-            command=(PYTHON, crewai_adapter.__file__, str(project)),
+            command=(PYTHON, str(ADAPTER), str(project)),
             environment={
                 "OPENAI_API_KEY": KEY,
                 "OPENAI_BASE_URL": model.url,

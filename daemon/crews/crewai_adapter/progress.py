@@ -1,0 +1,235 @@
+"""What the crew does, told to the daemon.
+
+It is seen by standing in front of the event bus's `emit`. Rejected: handlers on the bus (a pool of
+ten threads runs them, so they are told of a task's end before its beginning), and the step callback
+(it is not called in a run without tools).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .line import Line
+from .words import MAX_ID, NAME, STEP_TEXT, TEXT, cut, describe, encode, plain, thought_of
+
+
+class Progress:
+    """Its events as messages. Tasks that are not the crew's own, such as a planner's, are none."""
+
+    def __init__(self, line: Line, tasks: list[Any]) -> None:
+        self._line = line
+        self._numbers = {str(task.id): number for number, task in enumerate(tasks, start=1)}
+        self._names: dict[str, str] = {}  # CrewAI's id of a task → our task_id, of its last start
+        self._used: set[str] = set()  # every task_id so far
+        self._open: dict[str, Any] = {}  # CrewAI's id → the task
+        # What the model has said last to whom in which task: (what it was asked, its answer).
+        self._said: dict[tuple[str | None, str | None], tuple[str | None, str]] = {}
+        self._told: dict[tuple[str | None, str | None], str] = {}  # … as a step of its own
+        self._prompts: dict[tuple[str | None, str | None], str] = {}
+        self._hears: dict[str, Callable[[Any, Any], None]] = {
+            "task_started": lambda task, _event: self.begin(task),
+            "task_completed": self._task_completed,
+            "agent_execution_started": self._agent_started,
+            "agent_execution_completed": self._agent_completed,
+            "agent_execution_error": self._agent_failed,
+            "llm_call_completed": self._model_answered,
+            "llm_call_failed": self._model_failed,
+            "llm_guardrail_completed": self._guardrail_completed,
+            "tool_usage_finished": self._tool_finished,
+            "tool_usage_error": self._tool_failed,
+            "tool_validate_input_error": self._tool_failed,
+            "tool_selection_error": self._tool_failed,
+        }
+
+    def listen(self, bus: Any) -> None:
+        """Hear of every event from now on, in its own thread and before anybody else does."""
+        emit = bus.emit
+
+        def heard(source: Any, event: Any) -> Any:
+            try:
+                if (hear := self._hears.get(event.type)) is not None:
+                    with self._line.lock:
+                        hear(source, event)
+            except Exception as error:  # noqa: BLE001 - a step that is not told harms no crew
+                print(f"crewai_adapter: {event.type}: {describe(error)}", file=sys.stderr)
+            return emit(source, event)
+
+        bus.emit = heard
+
+    def begin(self, task: Any) -> None:
+        """A task has started. One that has run before is another task to the daemon."""
+        key = str(task.id)
+        if key not in self._numbers or key in self._open:
+            return
+        self._open[key] = task
+        self._names[key] = task_id = self._choose_id(key, task)
+        self._line.say(
+            "task_started",
+            task_id=task_id,
+            name=cut(task.name, NAME) if task.name else None,
+            agent=agent_of(task.agent),
+            description=cut(task.description.strip(), min(TEXT, self._line.room())),
+            expected_output=cut(task.expected_output.strip(), min(TEXT, self._line.room())),
+        )
+
+    def end(self, key: str, output: Any) -> None:
+        """A task is done; `output` is its TaskOutput, or None when it left none."""
+        if self._open.pop(key, None) is None:
+            return
+        text = self._line.output(str(getattr(output, "raw", None) or ""))
+        value = value_of(output)
+        room = self._line.room()
+        if value is not None and len(encode({"output": text, "output_json": value})) > room:
+            value = None
+        self._line.say("task_completed", task_id=self._names[key], output=text, output_json=value)
+
+    def end_all(self) -> None:
+        """The crew is done, so all its tasks are."""
+        with self._line.lock:
+            for key, task in list(self._open.items()):
+                self.end(key, task.output)
+
+    def tell_rest(self) -> None:
+        """Nothing more comes: what models have said last, of which nothing has come, are steps."""
+        with self._line.lock:
+            for who in list(self._said):
+                self._tell_said(who)
+
+    def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
+        """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
+        with self._line.lock:
+            key = str(task.id)
+            self._numbers.setdefault(key, len(self._numbers) + 1)
+            self.begin(task)
+            name = self._names[key]
+            if prompt is None:
+                for who in [who for who in self._said if who[0] == key]:
+                    self._tell_said(who)
+                prompt = (
+                    f"Is this a good answer to the task {name}? Approve it, or say what to change."
+                )
+        return self._line.ask(name, prompt, output)
+
+    def _choose_id(self, key: str, task: Any) -> str:
+        """A `task_id` that is not used yet: the task's name where it has one that will do."""
+        name = " ".join(str(task.name or "").split())
+        if not name or len(name) > MAX_ID // 2 or not name.isprintable():
+            name = f"task-{self._numbers[key]}"
+        free = itertools.chain([name], (f"{name}-{again}" for again in itertools.count(2)))
+        task_id = next(each for each in free if each not in self._used)
+        self._used.add(task_id)
+        return task_id
+
+    # Events, by their type
+
+    def _task_completed(self, task: Any, event: Any) -> None:
+        self.end(str(task.id), event.output)
+
+    def _agent_started(self, _source: Any, event: Any) -> None:
+        self._prompts[_who(event)] = event.task_prompt
+
+    def _agent_completed(self, _source: Any, event: Any) -> None:
+        who = _who(event)
+        prompt, said = self._prompts.pop(who, None), self._said.pop(who, (None, ""))[1]
+        told = self._told.pop(who, "")
+        # Of an output that is a model, the event has what Python prints of it.
+        result = next(filter(_is_json, (said, told)), str(event.output))
+        if said or result != told:  # else a human was shown it
+            self._step(who, prompt=prompt, thought=thought_of(said), result=result)
+
+    def _agent_failed(self, _source: Any, event: Any) -> None:
+        self._tell_said(_who(event))
+        self._line.log("warning", f"{_who(event)[1]}: {event.error}")
+
+    def _model_answered(self, _source: Any, event: Any) -> None:
+        """The answer waits for what comes of it: a tool, the agent's end, or another question."""
+        if isinstance(event.response, str) and event.response:
+            who = _who(event)
+            self._tell_said(who)
+            self._said[who] = last_words(event.messages), event.response
+
+    def _tell_said(self, who: tuple[str | None, str | None]) -> None:
+        prompt, said = self._said.pop(who, (None, ""))
+        if said:
+            self._told[who] = said
+            self._step(who, prompt=prompt, result=said)
+
+    def _model_failed(self, _source: Any, event: Any) -> None:
+        self._line.log("warning", f"{event.model or 'the model'}: {event.error}")
+
+    def _guardrail_completed(self, _source: Any, event: Any) -> None:
+        if not event.success:
+            self._line.log("info", f"a guardrail refused an answer: {event.error}")
+
+    def _tool_finished(self, _source: Any, event: Any) -> None:
+        self._tool(event, str(event.output))
+
+    def _tool_failed(self, _source: Any, event: Any) -> None:
+        self._tool(event, f"failed: {event.error}")
+
+    def _tool(self, event: Any, result: str) -> None:
+        who = _who(event)
+        prompt, said = self._said.pop(who, (None, ""))
+        self._told.pop(who, None)  # so it was not yet the answer
+        given = plain(event.tool_args)
+        if len(encode({"tool_input": given})) > STEP_TEXT:
+            given = cut(json.dumps(given, ensure_ascii=False), STEP_TEXT)
+        self._step(
+            who,
+            prompt=prompt,
+            thought=thought_of(said),
+            tool=cut(event.tool_name, NAME),
+            tool_input=given,
+            result=result,
+        )
+
+    def _step(self, who: tuple[str | None, str | None], **fields: Any) -> None:
+        for name in ("prompt", "thought", "result"):
+            if (text := fields.get(name)) is not None:
+                fields[name] = cut(text, STEP_TEXT)
+        key, agent = who
+        self._line.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is an object or a list."""
+    try:
+        return isinstance(json.loads(text), (dict, list))
+    except (ValueError, RecursionError):
+        return False
+
+
+def value_of(output: Any) -> Any:
+    """The JSON of an output of CrewAI's, which of an `Agent.kickoff()` has no `json_dict`."""
+    return plain(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
+
+
+def _who(event: Any) -> tuple[str | None, str | None]:
+    """(CrewAI's id of the task, role of the agent) of an event."""
+    key = getattr(event, "task_id", None) or getattr(getattr(event, "task", None), "id", None)
+    role = getattr(event, "agent_role", None)
+    return str(key) if key else None, _name(role) if role else agent_of(
+        getattr(event, "agent", None)
+    )
+
+
+def agent_of(agent: Any) -> str | None:
+    role = getattr(agent, "role", None)
+    return _name(role) if role else None
+
+
+def _name(role: Any) -> str:
+    """In YAML a role is a block of text as a rule, and ends in a newline."""
+    return cut(str(role).strip(), NAME)
+
+
+def last_words(messages: Any) -> str | None:
+    """What a model was asked last: of a list of messages the last one that has a text."""
+    if isinstance(messages, str):
+        return messages
+    texts = [each.get("content") for each in messages or () if isinstance(each, dict)]
+    return next((text for text in reversed(texts) if isinstance(text, str)), None)

@@ -1,0 +1,40 @@
+"""Runs of the adapter without CrewAI."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from daemon.crews.catalog import ADAPTER
+from daemon.crews.protocol import Inputs
+from daemon.crews.worker import Worker
+from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, write
+
+
+@pytest.fixture
+def crew(begin: Begin, tmp_path: Path) -> Begin:
+    """`async with crew(code, inputs={…}, tools=(…)) as worker`: `code` is the project's crew.py."""
+    stand_in = write(tmp_path / "stand-in", STAND_IN)
+
+    @asynccontextmanager
+    async def start(
+        code: str, inputs: Any = None, tools: tuple[str, ...] = (), **environment: str
+    ) -> AsyncIterator[Worker]:
+        project = write(tmp_path / "project", {"src/press/crew.py": code})
+        with trio.fail_after(30):
+            async with begin(
+                sys.executable,
+                str(ADAPTER),
+                str(project),
+                inputs=Inputs(inputs=inputs or {}, tools=tools),
+                environment={"PYTHONPATH": str(stand_in), **environment},
+            ) as worker:
+                yield worker
+
+    return start

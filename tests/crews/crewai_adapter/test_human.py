@@ -1,0 +1,176 @@
+"""What a crew asks a human."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.crews.protocol import Failed, HumanFeedback, HumanInput, Log, Result, Step
+from daemon.crews.worker import Stopped
+from tests.crews.crewai_adapter.stand_in import Begin, whole
+
+ASKING = """
+    from crewai import Crew, Thing, task, tell
+    from crewai.core.providers import human_input
+
+    class Context:
+        def __init__(self, task):
+            self.task, self.messages, self.ask_for_human_input = task, [], True
+
+        def _format_feedback_message(self, feedback):
+            return feedback
+
+        def _invoke_loop(self):
+            return Thing(output=f"draft {len(self.messages)}")
+
+    def kickoff(crew, inputs):
+        [post] = crew.tasks
+        tell(post, "task_started")
+        context = Context(post)
+        answer = human_input.human.handle_feedback(Thing(output="draft 0"), context)
+        return f"{answer.output}, {context.messages}, {context.ask_for_human_input}"
+
+    press = Crew(task("post"), kickoff=kickoff)
+    """
+
+
+async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
+    answers = iter([("shorter", False), ("", False), ("fine", True)])
+    seen = []
+    async with crew(ASKING) as worker:
+        async for message in worker.messages:
+            if isinstance(message, HumanInput):
+                seen.append(message.output)
+                text, approved = next(answers)
+                await worker.send(
+                    HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
+                )
+        end = await worker.end()
+    assert seen == ["draft 0", "draft 1", "draft 2"]
+    assert end == Result(
+        output="draft 2, ['shorter', 'This is not good enough yet. Improve it.'], False"
+    )
+
+
+async def test_a_stop_ends_it_while_a_human_is_asked(crew: Begin) -> None:
+    async with crew(ASKING) as worker:
+        async for message in worker.messages:
+            if isinstance(message, HumanInput):
+                break
+        assert await worker.stop() is Stopped.WITHOUT_SIGNAL
+
+
+@pytest.mark.parametrize(
+    ("process", "limits", "agents"),
+    [("sequential", [None, 5, 5], ["b"]), ("hierarchical", [5, 5, None], ["boss"])],
+)
+async def test_the_time_of_a_human_is_not_the_agents(
+    crew: Begin, process: str, limits: list[int | None], agents: list[str]
+) -> None:
+    code = f"""
+        from crewai import Crew, Thing, task
+
+        def kickoff(crew, inputs):
+            return [each.max_execution_time for each in (asked, free, boss)]
+
+        asked, free, boss = [Thing(role=role, max_execution_time=5) for role in ("b", "c", "boss")]
+        press = Crew(
+            task("x", agent=asked, human_input=True),
+            task("y", agent=asked, human_input=True),
+            task("z", agent=free),
+            task("without", agent=None, human_input=True),
+            kickoff=kickoff,
+        )
+        press.process, press.manager_agent = {process!r}, boss
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert isinstance(end, Result)
+    assert end.output_json == limits
+    why = "since a human is asked about its answers, whose time would count"
+    assert messages[1:] == [
+        Log(level="warning", text=f"{agent}: its max_execution_time is left out, {why}")
+        for agent in agents
+    ]
+
+
+GATES = """
+    from crewai import Crew, Thing, answered, task, tell, used
+    from crewai.hooks import HookAborted, LLMCallHookContext, ToolCallHookContext
+
+    def gate(context, *words):
+        try:
+            return context.request_human_input(*words)
+        except HookAborted as aborted:
+            return f"aborted: {aborted}"
+
+    def kickoff(crew, inputs):
+        [post] = crew.tasks
+        tell(post, "task_started")
+        answered(post, "Thought: It is old.\\nAction: remove\\nAction Input: {}")
+        said = [
+            gate(ToolCallHookContext("remove", {"file": "a"}, post), "Allow it?", "Type yes:"),
+            gate(ToolCallHookContext("remove", {}, post, "removed"), "Good?"),
+            gate(LLMCallHookContext([{"role": "user", "content": "Go on"}], post), "Call it?"),
+            gate(LLMCallHookContext([], post, "What it said"), "Keep it?"),
+            gate(ToolCallHookContext("remove", {}, None), "Allow it?"),
+        ]
+        used(post, "remove", file="a")
+        return said
+
+    press = Crew(task("post"), kickoff=kickoff)
+    """
+
+
+async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
+    """CrewAI lets the tool run when a hook raises anything but HookAborted."""
+    answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False)])
+    asked: list[HumanInput] = []
+    told: list[Step] = []
+    async with crew(GATES) as worker:
+        async for message in worker.messages:
+            if isinstance(message, Step):
+                told.append(message)
+            if isinstance(message, HumanInput):
+                asked.append(message)
+                text, approved = next(answers)
+                await worker.send(
+                    HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
+                )
+        end = await worker.end()
+    assert [(each.prompt, each.output) for each in asked] == [
+        ("Allow it?\nType yes:", 'remove {"file": "a"}'),
+        ("Good?", "remove {}\nremoved"),
+        ("Call it?", "Go on"),
+        ("Keep it?", "What it said"),
+    ]
+    assert isinstance(end, Result)
+    assert end.output_json == [
+        "yes",
+        "",
+        "aborted: too dear",
+        "aborted: a human refused",
+        "aborted: a human can be asked within a task alone",
+    ]
+    assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
+
+
+async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(crew: Begin) -> None:
+    """An older CrewAI goes on after whatever a hook raises."""
+    code = """
+        from crewai import Crew, hooks, task, tell
+        del hooks.HookAborted, hooks.LLMCallHookContext
+
+        def kickoff(crew, inputs):
+            try:
+                hooks.ToolCallHookContext("remove", {}, crew.tasks[0]).request_human_input("Go?")
+            except Exception:
+                return "removed"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        async for message in worker.messages:
+            if isinstance(message, HumanInput):
+                answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
+                await worker.send(answer)
+        assert await worker.end() == Failed(error="SystemExit: a human refused")

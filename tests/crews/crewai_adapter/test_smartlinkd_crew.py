@@ -1,0 +1,99 @@
+"""The module `smartlinkd_crew`, as a project sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daemon.crews.protocol import Failed, Result, Started, ToolCall, ToolResult
+from daemon.crews.tools import TOOL_NAMES
+from tests.crews.crewai_adapter.stand_in import Begin, whole
+
+
+async def test_it_has_the_tools_that_there_are(crew: Begin) -> None:
+    code = """
+        from crewai import Crew
+        from smartlinkd_crew import tools
+        press = Crew(kickoff=lambda crew, inputs: sorted(tool.name for tool in tools))
+        """
+    async with crew(code, tools=tuple(TOOL_NAMES)) as worker:
+        _, end = await whole(worker)
+    assert isinstance(end, Result)
+    assert end.output_json == sorted(TOOL_NAMES)
+
+
+async def test_a_crew_that_may_use_none_has_none(crew: Begin) -> None:
+    code = """
+        from crewai import Crew
+        from smartlinkd_crew import ConvertLinks, tools
+        press = Crew(kickoff=lambda crew, inputs: tools or ConvertLinks())
+        """
+    async with crew(code) as worker:
+        _, end = await whole(worker)
+    assert isinstance(end, Failed)
+    assert end.error.startswith("this crew may not use convert_links; if it should, add it")
+
+
+async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew: Begin) -> None:
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        from crewai import Crew
+        from smartlinkd_crew import ToolFailed, call
+
+        def one(n):
+            try:
+                return call("convert_links", links=[str(n)])
+            except ToolFailed as fault:
+                return str(fault)
+
+        def kickoff(crew, inputs):
+            with ThreadPoolExecutor(40) as pool:
+                return list(pool.map(one, range(40)))
+
+        press = Crew(kickoff=kickoff)
+        """
+    waiting: list[ToolCall] = []
+    answered = 0
+    async with crew(code, tools=("convert_links",)) as worker:
+        async for message in worker.messages:
+            assert isinstance(message, ToolCall | Started)
+            if isinstance(message, ToolCall):
+                waiting.append(message)
+            if len(waiting) == min(16, 40 - answered):
+                while waiting:
+                    call = waiting.pop()
+                    answered += 1
+                    n = int(call.arguments["links"][0])  # type: ignore[index, arg-type]
+                    how: Any = {"error": f"not {n}"} if n % 2 else {"result": n}
+                    await worker.send(ToolResult(call_id=call.call_id, **how))
+        end = await worker.end()
+    assert isinstance(end, Result)
+    assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]
+
+
+async def test_arguments_that_are_no_json_go_nowhere(crew: Begin) -> None:
+    code = """
+        from crewai import Crew
+        from smartlinkd_crew import call
+        press = Crew(kickoff=lambda crew, inputs: call("convert_links", links=float("nan")))
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert messages == [Started(total_tasks=0)]
+    assert isinstance(end, Failed)
+    assert end.error.startswith("ToolFailed: convert_links: its arguments are no JSON object")
+
+
+async def test_it_may_call_before_it_has_started(crew: Begin) -> None:
+    code = """
+        from crewai import Crew
+        from smartlinkd_crew import call
+        press = Crew(kickoff=lambda crew, inputs, made=call("convert_links"): made)
+        """
+    async with crew(code) as worker:
+        messages = []
+        async for message in worker.messages:
+            messages.append(message)
+            if isinstance(message, ToolCall):
+                await worker.send(ToolResult(call_id=message.call_id, result="early"))
+        assert await worker.end() == Result(output="early")
+    assert [message.type for message in messages] == ["started", "tool_call"]
