@@ -8,7 +8,7 @@ from typing import Any
 
 from .line import Line
 from .progress import Progress, agent_of, last_words
-from .words import plain
+from .words import describe, plain
 
 
 class Human:
@@ -65,8 +65,11 @@ def ask_for_hooks(hooks: Any, progress: Progress) -> None:
         """What the human says to it. Raises HookAborted when they refuse, or cannot be asked."""
         if context.task is None:
             raise refused("a human can be asked within a task alone")
-        question = "\n".join(filter(None, (prompt, default_message)))
-        approved, text = progress.ask(context.task, _asked_about(context), question)
+        try:
+            question = "\n".join(filter(None, (prompt, default_message)))
+            approved, text = progress.ask(context.task, _asked_about(context), question)
+        except Exception as error:
+            raise refused(f"no human could be asked: {describe(error)}") from error
         if not approved:
             raise refused(text.strip() or "a human refused")
         return text.strip()

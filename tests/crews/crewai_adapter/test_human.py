@@ -113,6 +113,7 @@ GATES = """
             gate(LLMCallHookContext([{"role": "user", "content": "Go on"}], post), "Call it?"),
             gate(LLMCallHookContext([], post, "What it said"), "Keep it?"),
             gate(ToolCallHookContext("remove", {}, None), "Allow it?"),
+            gate(ToolCallHookContext("remove", {}, post), 3),
         ]
         used(post, "remove", file="a")
         return said
@@ -150,6 +151,8 @@ async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
         "aborted: too dear",
         "aborted: a human refused",
         "aborted: a human can be asked within a task alone",
+        "aborted: no human could be asked: TypeError: sequence item 0: expected str instance, int "
+        "found",
     ]
     assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
 
