@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from daemon.crews.webhooks.retrying import WAITS
 from daemon.crews.webhooks.targets import origin
 from daemon.journal.model import Delivery
 
@@ -24,6 +25,9 @@ AT_ONCE: Final = 16
 AT_ONCE_TO_A_HOST: Final = 4
 MAX_SILENT: Final = 1000
 """Hosts remembered as silent; one that is forgotten may take its few hands again."""
+LONGEST_GAP: Final = 2 * WAITS.longest
+"""Seconds from one silence to the next up to which they are one. No call is put off for that long:
+when more has passed, nothing was sent, and that nothing was said tells nothing of the host."""
 
 Target = tuple[str, str, str]  # the execution, the kind, the URL
 
@@ -33,8 +37,8 @@ class Hands:
 
     def __init__(self) -> None:
         self._held: dict[int, Delivery] = {}
-        self._silent: OrderedDict[str, float] = OrderedDict()
-        """Since when, on trio's clock, each of them has said nothing."""
+        self._silent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Since when, on trio's clock, each of them has said nothing, and when it did so last."""
 
     @property
     def held(self) -> Collection[int]:
@@ -67,17 +71,18 @@ class Hands:
 
     def heard(self, delivery: Delivery, *, silent: bool) -> None:
         """Its receiver has said something, or nothing."""
-        host = origin(delivery.target.url)
-        since = self._silent.pop(host, trio.current_time())
+        host, now = origin(delivery.target.url), trio.current_time()
+        since, last = self._silent.pop(host, (now, now))
         if silent:
-            self._silent[host] = since
+            self._silent[host] = (since if now - last <= LONGEST_GAP else now, now)
             if len(self._silent) > MAX_SILENT:
                 self._silent.popitem(last=False)
 
     def silent_for(self, delivery: Delivery) -> float:
-        """Seconds since its receiver's host was silent first, and has said nothing from then on."""
-        now = trio.current_time()
-        return now - self._silent.get(origin(delivery.target.url), now)
+        """Seconds from the first to the last time that its receiver's host said nothing; 0 when it
+        has said something since."""
+        since, last = self._silent.get(origin(delivery.target.url), (0.0, 0.0))
+        return last - since
 
     def busy_hosts(self) -> list[str]:
         """The hosts that have as many hands as they may."""

@@ -11,7 +11,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews.webhooks import actor as webhooks
-from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, MAX_SILENT, Hands
+from daemon.crews.webhooks.hands import (
+    AT_ONCE,
+    AT_ONCE_TO_A_HOST,
+    LONGEST_GAP,
+    MAX_SILENT,
+    Hands,
+)
 from daemon.journal.model import Delivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -133,3 +139,16 @@ async def test_so_many_silent_hosts_are_remembered() -> None:
         [call_to(f"h{host}.example", number) for number in range(10)] for host in (0, 1)
     )
     assert (taken(hands, first), taken(hands, second)) == (AT_ONCE_TO_A_HOST, 1)
+
+
+async def test_a_silence_goes_on_only_where_calls_were_made(mock_clock: MockClock) -> None:
+    hands, call = Hands(), call_to("h.example")
+    for _ in range(3):
+        hands.heard(call, silent=True)
+        mock_clock.jump(LONGEST_GAP)
+    hands.heard(call, silent=True)
+    assert hands.silent_for(call) == 3 * LONGEST_GAP
+
+    mock_clock.jump(LONGEST_GAP + 1)
+    hands.heard(call, silent=True)
+    assert hands.silent_for(call) == 0
