@@ -14,6 +14,7 @@ Most askers poll, and what they poll has not changed since: that is answered fro
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from daemon import logs
 from daemon.errors import Unavailable
 from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
 from daemon.journal.errors import DiskFull
+from daemon.journal.executions import KEY_LIFETIME
 from daemon.journal.model import (
     Change,
     Created,
@@ -85,12 +87,14 @@ class Journal:
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
         self._recent = Recent()
+        self._began = math.inf  # this incarnation, on trio's clock
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: opens the file, answers, and forgets what is beyond its retention.
 
         Raises `UnusableJournal`.
         """
+        self._began = trio.current_time()
         limiter = trio.CapacityLimiter(1)
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
         open_store = partial(Store, self._path, self._key, self._recent)
@@ -250,12 +254,17 @@ class Journal:
     async def prune(self, now: datetime) -> int:
         """Forget what is beyond its retention at `now`; returns how many executions that was.
 
-        Many short transactions, between which others are answered.
+        Many short transactions, between which others are answered. A key that seems to come of a
+        clock far ahead is kept until this incarnation is as old as keys become: the clock that a
+        machine starts with may be behind, and set right in a moment.
         """
+        far_keys = trio.current_time() - self._began >= KEY_LIFETIME.total_seconds()
         forgotten = 0
         place: Place | None = START
         while place is not None:
-            ask = partial(Store.prune_some, now=now, kept=self._retention, place=place)
+            ask = partial(
+                Store.prune_some, now=now, kept=self._retention, place=place, far_keys=far_keys
+            )
             batch = await self._do(ask)
             forgotten, place = forgotten + batch.forgotten, batch.place
         return forgotten

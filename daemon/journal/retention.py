@@ -54,12 +54,21 @@ class Batch:
 
 
 def forget_some(
-    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
+    connection: sqlite3.Connection,
+    now: datetime,
+    retention: Retention,
+    place: Place,
+    *,
+    far_keys: bool,
 ) -> Batch:
-    """Look and delete for one batch from `place` on, one row at the least, so that rounds end."""
+    """Look and delete for one batch from `place` on, one row at the least, so that rounds end.
+
+    With `far_keys` also the keys that a clock far ahead has made, which would stand for as long as
+    it was. To a clock that is behind, all keys look like that.
+    """
     give_up_at = time.monotonic() + BATCH_SECONDS
     forgotten = 0
-    for executions, here in _steps(connection, now, retention, place):
+    for executions, here in _steps(connection, now, retention, place, far_keys):
         forgotten += executions
         if time.monotonic() >= give_up_at:
             return Batch(forgotten, here)
@@ -67,10 +76,14 @@ def forget_some(
 
 
 def _steps(
-    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
+    connection: sqlite3.Connection,
+    now: datetime,
+    retention: Retention,
+    place: Place,
+    far_keys: bool,
 ) -> Iterator[tuple[int, Place]]:
     """A row each; how many executions that was, and the place behind it."""
-    for _ in _expired_keys(connection, now):
+    for _ in _expired_keys(connection, now, far_keys):
         yield 0, place
     if not place.through:
         yield from _executions(connection, now, retention, place)
@@ -78,11 +91,11 @@ def _steps(
         yield 0, _THROUGH
 
 
-def _expired_keys(connection: sqlite3.Connection, now: datetime) -> Iterator[int]:
-    """Also those that a clock far ahead has made, which would stand for as long as it was."""
+def _expired_keys(connection: sqlite3.Connection, now: datetime, far_keys: bool) -> Iterator[int]:
+    far = micros(now + 2 * KEY_LIFETIME) if far_keys else None  # which no number is above
     while keys := connection.execute(
         "SELECT crew, owner, key FROM idempotency WHERE expires_at <= ? OR expires_at > ? LIMIT ?",
-        (micros(now), micros(now + 2 * KEY_LIFETIME), _ROWS_AT_ONCE),
+        (micros(now), far, _ROWS_AT_ONCE),
     ).fetchall():
         for key in keys:
             connection.execute(

@@ -239,11 +239,13 @@ class Store:
         with self._writing() as connection:
             return deliveries.give_up(connection, origin, before, but)
 
-    def prune_some(self, now: datetime, kept: Retention, place: retention.Place) -> retention.Batch:
+    def prune_some(
+        self, now: datetime, kept: Retention, place: retention.Place, *, far_keys: bool
+    ) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         self._recent.clear()
         with self._writing() as connection:
-            return retention.forget_some(connection, now, kept, place)
+            return retention.forget_some(connection, now, kept, place, far_keys=far_keys)
 
     def has_room(self) -> bool:
         """Whether the disk takes more: something is written for that."""

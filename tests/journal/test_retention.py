@@ -38,12 +38,12 @@ DAY = timedelta(days=1)
 TARGET = WebhookTarget("crew", "https://a.example")
 
 
-def prune(store: Store, now: datetime, kept: Retention) -> int:
+def prune(store: Store, now: datetime, kept: Retention, *, far_keys: bool = False) -> int:
     """A whole round."""
     forgotten = 0
     place: retention.Place | None = retention.START
     while place is not None:
-        batch = store.prune_some(now, kept, place)
+        batch = store.prune_some(now, kept, place, far_keys=far_keys)
         forgotten, place = forgotten + batch.forgotten, batch.place
     return forgotten
 
@@ -92,8 +92,27 @@ def test_a_key_of_a_clock_that_was_far_ahead_does_not_outlive_its_day(
 ) -> None:
     key = IdempotencyKey("k", {})
     store.create(new(created_at=now + 365 * DAY), key)
-    assert prune(store, now, TWO) == 0
+    assert prune(store, now, TWO, far_keys=True) == 0
     assert store.create(new(created_at=now), key).is_new
+
+
+async def test_a_key_outlives_a_clock_that_is_behind_for_less_than_its_day(
+    journal: Journal,
+    new: Callable[..., NewExecution],
+    now: datetime,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """A machine without a battery starts at some time past, and asks for the right one then."""
+    given, key = new(), IdempotencyKey("k", {})
+    await journal.create(given, idempotency=key)
+    mock_clock.jump(DAY.total_seconds() - 1)
+
+    await journal.prune(now - 3 * DAY)
+    assert await journal.created_by(given.crew, given.owner, key) == given.id
+
+    mock_clock.jump(1)
+    await journal.prune(now - 3 * DAY)
+    assert await journal.created_by(given.crew, given.owner, key) is None
 
 
 def test_what_ended_by_a_clock_that_was_ahead_takes_nobodys_place(
@@ -222,7 +241,7 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(  # noqa: PLR0917 - fixtures
         store.record(execution_id, Change(), [NewEvent("e", now)], ())
         finish(execution_id)
 
-    first = store.prune_some(now + 8 * DAY, WEEK, retention.START)
+    first = store.prune_some(now + 8 * DAY, WEEK, retention.START, far_keys=False)
 
     assert first.forgotten == 1
     assert first.place not in (None, retention.START)
