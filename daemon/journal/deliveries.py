@@ -153,18 +153,32 @@ def done(connection: sqlite3.Connection, delivery: int) -> None:
 def give_up(
     connection: sqlite3.Connection, origin: str, before: datetime, but: Collection[int]
 ) -> int:
-    """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that; how many
-    those were."""
-    rows = connection.execute(
+    """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that, and of
+    what has waited as long behind them; how many those were."""
+    firsts = connection.execute(
         f"""
-        SELECT delivery FROM first_deliveries INDEXED BY first_deliveries_due
+        SELECT first.webhook, execution
+        FROM first_deliveries AS first INDEXED BY first_deliveries_due
+        CROSS JOIN webhooks ON webhooks.number = first.webhook
         WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(but)}) LIMIT ?
         """,  # noqa: S608 - what it is made of is marks for values alone
         (micros(before), origin, *but, MAX_AT_ONCE),
     ).fetchall()
-    for row in rows:
-        done(connection, row["delivery"])
-    return len(rows)
+    given_up = 0
+    for first in firsts:
+        given_up += connection.execute(
+            """
+            DELETE FROM deliveries WHERE number IN (
+                SELECT number FROM deliveries INDEXED BY deliveries_webhook
+                WHERE webhook = ? AND next_at <= ? ORDER BY number LIMIT ?
+            )
+            """,
+            (first["webhook"], micros(before), MAX_AT_ONCE - given_up),
+        ).rowcount
+        drop_unneeded_targets(connection, first["execution"])
+        if given_up >= MAX_AT_ONCE:
+            break
+    return given_up
 
 
 def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime, why: str) -> None:

@@ -186,6 +186,41 @@ async def test_what_is_given_up_is_gone_and_logged(
     assert "gave up webhook delivery 1: answered 410" in caplog.text
 
 
+def test_what_one_target_is_owed_is_given_up_in_few_visits(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    """Each is a wait for the disk, and all else in the journal waits for that."""
+    calls = [NewDelivery(TASK, b"%d" % number, now) for number in range(250)]
+    queue(store, execution_id, *calls, NewDelivery(CREW, b"late", now + SECOND))
+    visits = list[int]()
+
+    while given_up := store.give_up_deliveries("https://a.example", now, ()):
+        visits.append(given_up)
+
+    assert visits == [100, 100, 50]
+    assert bodies(store, now + SECOND) == [b"late"]
+
+
+def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
+    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 4)
+    other = NewDelivery(WebhookTarget("task", "https://b.example"), b"of another host", now)
+    queue(
+        store,
+        execution_id,
+        *(NewDelivery(TASK, b"%d" % number, now) for number in range(5)),
+        *(NewDelivery(CREW, b"in hand", now) for _ in range(2)),
+        *(NewDelivery(STREAM, b"%d of the stream" % number, now) for number in range(4)),
+        other,
+    )
+
+    assert store.give_up_deliveries("https://a.example", now, (6,)) == 4
+    assert bodies(store, now) == [b"4", b"in hand", b"0 of the stream", b"of another host"]
+    assert store.give_up_deliveries("https://a.example", now, (6,)) == 4
+    assert bodies(store, now) == [b"in hand", b"3 of the stream", b"of another host"]
+
+
 def test_nothing_is_queued_when_its_news_is_not_recorded(
     store: Store, execution_id: str, now: datetime, finish: Callable[..., None]
 ) -> None:
