@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -237,9 +238,10 @@ class Journal:
 
     async def give_up_deliveries(
         self, origin: str, before: datetime, *, but: Collection[int]
-    ) -> int:
+    ) -> Counter[tuple[str, str]]:
         """Give up some of what has been due at that origin since before that, without those of
-        `but`. Returns how many those were, 0 when there are no more."""
+        `but`. Returns how many those were, by the execution's id and crew; none when there are no
+        more."""
         return await self._do(lambda store: store.give_up_deliveries(origin, before, but))
 
     async def look_at_disk(self) -> None:

@@ -11,6 +11,7 @@ All functions run inside a transaction of the caller, or read only.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -152,31 +153,32 @@ def done(connection: sqlite3.Connection, delivery: int) -> None:
 
 def give_up(
     connection: sqlite3.Connection, origin: str, before: datetime, but: Collection[int]
-) -> int:
+) -> Counter[tuple[str, str]]:
     """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that, and of
-    what has waited as long behind them; how many those were."""
+    what has waited as long behind them; how many those were, by the execution's id and crew."""
     firsts = connection.execute(
         f"""
-        SELECT first.webhook, execution
+        SELECT first.webhook, sequence, id, crew
         FROM first_deliveries AS first INDEXED BY first_deliveries_due
         CROSS JOIN webhooks ON webhooks.number = first.webhook
+        CROSS JOIN executions ON executions.sequence = webhooks.execution
         WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(but)}) LIMIT ?
         """,  # noqa: S608 - what it is made of is marks for values alone
         (micros(before), origin, *but, MAX_AT_ONCE),
     ).fetchall()
-    given_up = 0
+    given_up = Counter[tuple[str, str]]()
     for first in firsts:
-        given_up += connection.execute(
+        given_up[first["id"], first["crew"]] += connection.execute(
             """
             DELETE FROM deliveries WHERE number IN (
                 SELECT number FROM deliveries INDEXED BY deliveries_webhook
                 WHERE webhook = ? AND next_at <= ? ORDER BY number LIMIT ?
             )
             """,
-            (first["webhook"], micros(before), MAX_AT_ONCE - given_up),
+            (first["webhook"], micros(before), MAX_AT_ONCE - given_up.total()),
         ).rowcount
-        drop_unneeded_targets(connection, first["execution"])
-        if given_up >= MAX_AT_ONCE:
+        drop_unneeded_targets(connection, first["sequence"])
+        if given_up.total() >= MAX_AT_ONCE:
             break
     return given_up
 

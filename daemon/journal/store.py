@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -234,7 +235,9 @@ class Store:
             else:
                 deliveries.put_off(connection, delivery_id, next_at, why)
 
-    def give_up_deliveries(self, origin: str, before: datetime, but: Collection[int]) -> int:
+    def give_up_deliveries(
+        self, origin: str, before: datetime, but: Collection[int]
+    ) -> Counter[tuple[str, str]]:
         """See `Journal.give_up_deliveries`."""
         with self._writing() as connection:
             return deliveries.give_up(connection, origin, before, but)

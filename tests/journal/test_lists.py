@@ -222,7 +222,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     (delivery,) = store.due_deliveries(now, 10, [99], ["https://b.example"])
     store.delivery_failed(delivery.id, now, "no answer")
     store.delivered(delivery.id)
-    assert store.give_up_deliveries("https://a.example", now, (99,)) == 0
+    assert not store.give_up_deliveries("https://a.example", now, (99,))
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
     store.record(given.id, end, (), ())
     kept = Retention(age=timedelta(hours=1), count=1)

@@ -79,7 +79,8 @@ R = TypeVar("R")
 
 class Timings:
     """How long after it was due a call is attempted, the wait behind earlier ones included, and how
-    long an attempt takes; for `/metrics`."""
+    long an attempt takes; for `/metrics`. A call that is given up untried counts as an attempt that
+    took no time."""
 
     def __init__(self) -> None:
         self.wait = histogram(
@@ -245,14 +246,16 @@ class Webhooks:
     async def _give_up(self, host: str) -> None:
         """All that this one is owed and that has waited for a day."""
         before = self._wall() - timedelta(seconds=LOST_AFTER)
-        given_up = 0
-        while some := await self._insist(
+        while given_up := await self._insist(
             lambda: self._journal.give_up_deliveries(host, before, but=tuple(self._hands.held))
         ):
-            given_up += some
-        if given_up:
-            text = "gave up %d webhook calls to %s, which has said nothing for a day"
-            logger.warning(text, given_up, host, extra=Event.WEBHOOK_GIVEN_UP())
+            # Told at once: the next some may not be come to.
+            for (execution_id, crew), count in given_up.items():
+                with working_for((Work(crew=crew, kickoff_id=execution_id),)):
+                    text = "gave up %d webhook calls to %s, which has said nothing for a day"
+                    logger.warning(text, count, host, extra=Event.WEBHOOK_GIVEN_UP())
+                for _ in range(count):
+                    self.timings.attempt.labels(_OUTCOMES[GivenUp]).observe(0.0)
 
     async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Ask until it can be had, of the journal above all."""

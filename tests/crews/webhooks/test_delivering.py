@@ -16,8 +16,7 @@ import trio.testing
 from pydantic import SecretBytes, SecretStr
 
 from daemon.crews.webhooks import actor, sending
-from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST, LONGEST_GAP
-from daemon.crews.webhooks.retrying import LOST_AFTER
+from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, NewDelivery, WebhookTarget
 from daemon.logs.context import InContext
@@ -91,11 +90,6 @@ async def attempts(desk: Any, count: int) -> Any:
     """Wait until the one call that waits was tried so often; returns it."""
     (delivery,) = await desk.until(lambda found: found and found[0].attempts == count)
     return delivery
-
-
-async def all_tried(desk: Any, count: int) -> None:
-    """Wait until all that wait, but for those behind others, were tried so often."""
-    await desk.until(lambda found: all(each.attempts == count for each in found))
 
 
 async def test_a_call_that_failed_is_made_again_as_it_was(
@@ -263,56 +257,6 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
 
 
 # Receivers that hang
-
-
-async def test_a_host_that_has_said_nothing_for_a_day_is_owed_nothing_of_before(
-    desk: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """It has one hand, which may never come to all that waits for it."""
-    receiver.usual = behave.reset
-    for number in range(3):
-        await desk.call(receiver.url(f"/{number}"), b"a", b"b")
-    await desk.begin()
-    tries = 0
-    while tries * LONGEST_GAP <= LOST_AFTER:
-        tries += 1
-        await all_tried(desk, tries)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        mock_clock.jump(LONGEST_GAP)
-    await desk.done()
-    await desk.call(receiver.url("/new"), b"c")
-    desk.nudge()
-    await desk.done()
-
-    assert receiver.bodies == [b"a"] * 3 * (tries + 1) + [b"c"]
-    assert caplog.text.count("gave up 1 webhook calls to http://127.0.0.1:") == 3
-
-
-async def test_that_nothing_was_said_while_nothing_was_sent_is_no_silence(
-    desk: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    receiver.usual = behave.reset
-    with monkeypatch.context() as patched:
-        patched.setattr(actor, "MAX_ATTEMPTS", 1)
-        await desk.call(receiver.url(), b"on Saturday")
-        await desk.begin()
-        await desk.done()
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(4 * 24 * 3600)
-
-    await desk.call(receiver.url(), b"on Wednesday")
-    desk.nudge()
-
-    (put_off,) = await desk.until(lambda found: not found or found[0].attempts == 1)
-    assert put_off.body == b"on Wednesday"
 
 
 async def test_one_that_hangs_is_left_and_comes_again(

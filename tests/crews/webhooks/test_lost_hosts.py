@@ -1,0 +1,150 @@
+"""Hosts that have said nothing for a day: what they are owed is given up, and that is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from daemon.crews.webhooks import actor, sending
+from daemon.crews.webhooks.hands import LONGEST_GAP
+from daemon.crews.webhooks.retrying import LOST_AFTER
+from daemon.journal import deliveries
+from daemon.logs.context import InContext
+from daemon.logs.formats import context
+from tests.fakes.scrape import observed
+
+
+async def test_a_host_that_has_said_nothing_for_a_day_is_owed_nothing_of_before(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has one hand, which may never come to all that waits for it."""
+    receiver.usual = behave.reset
+    for number in range(3):
+        await desk.call(receiver.url(f"/{number}"), b"a", b"b")
+    await desk.begin()
+    tries = 0
+    while tries * LONGEST_GAP <= LOST_AFTER:
+        tries += 1
+        await all_tried(desk, tries)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(LONGEST_GAP)
+    await desk.done()
+    await desk.call(receiver.url("/new"), b"c")
+    desk.nudge()
+    await desk.done()
+
+    assert receiver.bodies == [b"a"] * 3 * (tries + 1) + [b"c"]
+    assert caplog.text.count("gave up 1 webhook calls to http://127.0.0.1:") == 3
+
+
+async def test_that_nothing_was_said_while_nothing_was_sent_is_no_silence(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver.usual = behave.reset
+    with monkeypatch.context() as patched:
+        patched.setattr(actor, "MAX_ATTEMPTS", 1)
+        await desk.call(receiver.url(), b"on Saturday")
+        await desk.begin()
+        await desk.done()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(4 * 24 * 3600)
+
+    await desk.call(receiver.url(), b"on Wednesday")
+    desk.nudge()
+
+    (put_off,) = await desk.until(lambda found: not found or found[0].attempts == 1)
+    assert put_off.body == b"on Wednesday"
+
+
+async def all_tried(desk: Any, count: int) -> None:
+    """Wait until all that wait, but for those behind others, were tried so often."""
+    await desk.until(lambda found: all(each.attempts == count for each in found))
+
+
+@pytest.fixture
+async def lost(  # noqa: PLR0917 - fixtures
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> list[str]:
+    """Two executions with three calls each, to a host that will be taken for gone when the call at
+    hand is left: the first one's."""
+    monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
+    caplog.handler.addFilter(InContext())
+    receiver.usual = behave.hang
+    executions = [await desk.call(receiver.url(), *[b"%d" % number] * 3) for number in range(2)]
+    await desk.begin()
+    await receiver.until(2)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(sending.DEADLINE)
+    await all_tried(desk, 1)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(10)
+    await receiver.until(3)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    return executions if receiver.bodies[2] == b"0" else executions[::-1]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> Counter[str]:
+    """Of how many calls that were given up untried the log tells, by their execution."""
+    found = Counter[str]()
+    for record in caplog.records:
+        if "which has said nothing for a day" in record.getMessage():
+            about = context(record)
+            assert (about["event"], about["crew"]) == (["webhook_given_up"], ["deal-post"])
+            (execution_id,) = about["kickoff_id"]
+            found[execution_id] += record.args[0]  # type: ignore[index, operator]
+    return found
+
+
+async def test_what_is_given_up_untried_is_told_of_each_execution_and_counted(
+    desk: Any, lost: list[str], mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    mock_clock.jump(sending.DEADLINE)
+    await desk.done()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+
+    assert told(caplog) == {lost[0]: 2, lost[1]: 3}
+    took = observed(desk.timings.attempt)
+    assert {outcome: count for outcome, (count, _) in took.items()} == {"later": 2, "given up": 6}
+    assert took["given up"][1] == pytest.approx(sending.DEADLINE)
+
+
+async def test_what_was_given_up_until_it_was_cut_short_is_told(
+    desk: Any,
+    lost: list[str],
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    give_up, cut_short = desk.journal.give_up_deliveries, trio.Event()
+    looks = iter([give_up])
+
+    async def once(*arguments: Any, **options: Any) -> Any:
+        for look in looks:
+            return await look(*arguments, **options)
+        cut_short.set()
+        return await trio.sleep_forever()
+
+    monkeypatch.setattr(desk.journal, "give_up_deliveries", once)
+    mock_clock.jump(sending.DEADLINE)
+    await cut_short.wait()
+
+    assert told(caplog) == {lost[0]: 2}
+    assert [each.execution_id for each in await desk.waiting()] == [lost[1]]
