@@ -26,7 +26,6 @@ from typing import Final, TypeVar
 import trio
 from pydantic import SecretBytes
 
-from daemon import logs
 from daemon.errors import Unavailable
 from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
 from daemon.journal.errors import DiskFull
@@ -215,26 +214,23 @@ class Journal:
         """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
 
         Of each execution and target only the first that is not done: what was queued behind it
-        waits for it, also while it is put off. One that is being made counts as that until
-        `delivered` or `delivery_failed`; `but` are those that the asker has in hand, and `besides`
+        waits for it, also while it is put off. One that is being made counts as that until `done`
+        or `put_off`; `but` are those that the asker has in hand, and `besides`
         the origins (`https://host:port`) that have enough of them. A `now` in the future shows when
         the next ones are due.
         """
         return await self._do(lambda store: store.due_deliveries(now, limit, but, besides))
 
-    async def delivered(self, delivery_id: int) -> None:
-        """Forget a delivery that was made. Saying so twice does nothing."""
-        await self._do(lambda store: store.delivered(delivery_id))
+    async def done(self, delivery_id: int) -> None:
+        """Forget a delivery that was made, or is given up. Saying so twice does nothing."""
+        await self._do(lambda store: store.done(delivery_id))
 
-    async def delivery_failed(self, delivery_id: int, next_at: datetime | None, why: str) -> None:
-        """Put a delivery off until `next_at`, or give it up for good (None).
+    async def put_off(self, delivery_id: int, next_at: datetime, why: str) -> None:
+        """A delivery failed, and is due again at `next_at`.
 
         `why` is for the operator, and holds no secret.
         """
-        await self._do(lambda store: store.delivery_failed(delivery_id, next_at, why))
-        if next_at is None:
-            about = logs.Event.WEBHOOK_GIVEN_UP()
-            logger.warning("gave up webhook delivery %d: %s", delivery_id, why, extra=about)
+        await self._do(lambda store: store.put_off(delivery_id, next_at, why))
 
     async def give_up_deliveries(
         self, origin: str, before: datetime, *, but: Collection[int]

@@ -222,18 +222,15 @@ class Store:
                 connection, self._credentials, now, limit, but=but, besides=besides
             )
 
-    def delivered(self, delivery_id: int) -> None:
-        """See `Journal.delivered`."""
+    def done(self, delivery_id: int) -> None:
+        """See `Journal.done`."""
         with self._writing() as connection:
             deliveries.done(connection, delivery_id)
 
-    def delivery_failed(self, delivery_id: int, next_at: datetime | None, why: str) -> None:
-        """See `Journal.delivery_failed`."""
+    def put_off(self, delivery_id: int, next_at: datetime, why: str) -> None:
+        """See `Journal.put_off`."""
         with self._writing() as connection:
-            if next_at is None:
-                deliveries.done(connection, delivery_id)
-            else:
-                deliveries.put_off(connection, delivery_id, next_at, why)
+            deliveries.put_off(connection, delivery_id, next_at, why)
 
     def give_up_deliveries(
         self, origin: str, before: datetime, but: Collection[int]

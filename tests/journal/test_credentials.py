@@ -70,7 +70,7 @@ def test_it_stays_while_the_execution_runs(
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
 
-    store.delivered(queue(store, execution_id, now, Change()))
+    store.done(queue(store, execution_id, now, Change()))
 
     assert kept(path) == 1
 
@@ -83,14 +83,14 @@ def test_it_goes_with_the_last_delivery_after_the_end(
     first = queue(store, execution_id, now, Change())
     queue(store, execution_id, now, Change(status=Status.STOPPED, finished_at=now))
 
-    store.delivered(first)
+    store.done(first)
     (last,) = (each.id for each in store.due_deliveries(now, 10))
-    store.delivery_failed(last, now, "answered 500")
+    store.put_off(last, now, "answered 500")
     assert kept(path) == 1
     if given_up:
-        store.delivery_failed(last, None, "answered 500")
+        store.give_up_deliveries("https://a.example", now, ())
     else:
-        store.delivered(last)
+        store.done(last)
 
     assert kept(path) == 0
     execution = store.execution(execution_id)
@@ -119,7 +119,7 @@ def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
 
     store.record(execution_id, Change(webhooks=()), (), ())
     assert kept(path) == 1
-    store.delivered(waiting)
+    store.done(waiting)
 
     assert kept(path) == 0
 
@@ -134,7 +134,7 @@ def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
     store.record(execution_id, Change(webhooks=(renewed,)), (), [NewDelivery(renewed, b"{}", now)])
 
     assert [(each.id, each.target) for each in store.due_deliveries(now, 10)] == [(waiting, TARGET)]
-    store.delivered(waiting)
+    store.done(waiting)
     assert [each.target for each in store.due_deliveries(now, 10)] == [renewed]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from daemon.journal import deliveries, executions
-from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.model import Change, Delivery, NewDelivery, NewExecution, Status, WebhookTarget
+from daemon.journal.model import Change, Delivery, NewDelivery, Status, WebhookTarget
 from daemon.journal.store import Store
 from tests.journal.calls import CREW, SECOND, STREAM, TASK, bodies, queue
 
@@ -90,10 +89,10 @@ def test_one_waits_for_those_before_it_to_the_same_target(
     queue(store, other, NewDelivery(TASK, b"another execution's", now))
 
     assert bodies(store, now) == [b"1", b"another execution's"]
-    store.delivery_failed(store.due_deliveries(now, 1)[0].id, now + SECOND, "answered 500")
+    store.put_off(store.due_deliveries(now, 1)[0].id, now + SECOND, "answered 500")
     assert bodies(store, now) == [b"another execution's"]
     assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
-    store.delivered(store.due_deliveries(now + SECOND, 10)[1].id)
+    store.done(store.due_deliveries(now + SECOND, 10)[1].id)
     assert bodies(store, now) == [b"2", b"another execution's"]
 
 
@@ -121,7 +120,7 @@ def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
     monkeypatch.setattr(executions, "MAX_DELIVERIES", 2)
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
     for each in store.due_deliveries(now, 10):
-        store.delivered(each.id)  # it is their number in all that counts
+        store.done(each.id)  # it is their number in all that counts
 
     with pytest.raises(TooLarge, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", now))
@@ -134,8 +133,8 @@ def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetim
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
     (first,) = store.due_deliveries(now, 10)
 
-    store.delivered(first.id)
-    store.delivered(first.id)
+    store.done(first.id)
+    store.done(first.id)
 
     assert bodies(store, now) == [b"2"]
 
@@ -145,10 +144,10 @@ def test_the_number_of_one_that_is_gone_does_not_come_back(
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     (first,) = store.due_deliveries(now, 10)
-    store.delivered(first.id)
+    store.done(first.id)
     queue(store, execution_id, NewDelivery(TASK, b"2", now))
 
-    store.delivered(first.id)
+    store.done(first.id)
 
     assert bodies(store, now) == [b"2"]
 
@@ -159,7 +158,7 @@ def test_what_failed_is_due_later_and_says_why(
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     (first,) = store.due_deliveries(now, 10)
 
-    store.delivery_failed(first.id, now + SECOND, "answered 500")
+    store.put_off(first.id, now + SECOND, "answered 500")
 
     assert store.due_deliveries(now, 10) == []
     (again,) = store.due_deliveries(now + SECOND, 10)
@@ -167,23 +166,6 @@ def test_what_failed_is_due_later_and_says_why(
     with closing(sqlite3.connect(path)) as other_program:
         (why,) = other_program.execute("SELECT last_error FROM deliveries").fetchone()
     assert why == "answered 500"
-
-
-async def test_what_is_given_up_is_gone_and_logged(
-    journal: Journal,
-    new: Callable[..., NewExecution],
-    now: datetime,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    id_ = (await journal.create(new(), idempotency=None)).id
-    change = Change(total_tasks=1)
-    await journal.record(id_, change, deliveries=[NewDelivery(TASK, b"1", now)])
-    (due,) = await journal.due_deliveries(now, 1)
-
-    await journal.delivery_failed(due.id, None, "answered 410")
-
-    assert await journal.due_deliveries(now + timedelta(days=9), 1) == []
-    assert "gave up webhook delivery 1: answered 410" in caplog.text
 
 
 def test_what_one_target_is_owed_is_given_up_in_few_visits(

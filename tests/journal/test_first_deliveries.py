@@ -54,10 +54,10 @@ def test_what_is_due_is_what_a_look_at_all_finds(
             any_of_them = chance.choice(waiting)
             if chance.random() < 0.3:
                 any_of_them.next_at = now + SECOND * chance.randrange(-3, 4)
-                store.delivery_failed(any_of_them.id, any_of_them.next_at, "answered 500")
+                store.put_off(any_of_them.id, any_of_them.next_at, "answered 500")
             else:
                 waiting.remove(any_of_them)
-                store.delivered(any_of_them.id)
+                store.done(any_of_them.id)
         in_hand = {each.id for each in chance.sample(waiting, min(2, len(waiting)))}
         busy = chance.sample("abc", chance.randrange(3))
         limit = chance.randrange(1, 8)
@@ -158,7 +158,7 @@ def test_what_waited_before_the_addition_is_found(
                 ]
             ]
             queue(earlier, execution_id, *calls)
-            earlier.delivered(1)
+            earlier.done(1)
 
     store = open_store()
 

@@ -149,7 +149,7 @@ def test_what_is_still_to_be_delivered_stays_until_it_is(
     store.record(execution_id, end, (), [NewDelivery(TARGET, b"{}", now)])
     assert prune(store, now + 8 * DAY, WEEK) == 0
 
-    store.delivered(store.due_deliveries(now, 1)[0].id)
+    store.done(store.due_deliveries(now, 1)[0].id)
 
     assert prune(store, now + 8 * DAY, WEEK) == 1
 

@@ -226,20 +226,20 @@ class Webhooks:
         match verdict:
             case Delivered():
                 self._worn_out.pop(target_of(delivery), None)
-                await self._insist(lambda: self._journal.delivered(delivery.id))
+                await self._insist(lambda: self._journal.done(delivery.id))
                 logger.debug("made the %s", _told(delivery))
             case Later(why, wait):
                 logger.info("the %s failed: %s; again in %.0f s", _told(delivery), why, wait)
                 next_at = self._wall() + timedelta(seconds=wait)
-                await self._insist(lambda: self._journal.delivery_failed(delivery.id, next_at, why))
+                await self._insist(lambda: self._journal.put_off(delivery.id, next_at, why))
             case GivenUp(why, worn_out):
                 if worn_out:
                     self._worn_out[target_of(delivery)] = None
                     while len(self._worn_out) > MAX_WORN_OUT:
                         self._worn_out.popitem(last=False)
-                # The journal logs it, with this text.
-                told = f"{_told(delivery)}: {why}"
-                await self._insist(lambda: self._journal.delivery_failed(delivery.id, None, told))
+                await self._insist(lambda: self._journal.done(delivery.id))
+                about = Event.WEBHOOK_GIVEN_UP()
+                logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
                 if self._is_lost(delivery):
                     await self._give_up(origin(delivery.target.url))
 

@@ -228,7 +228,7 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
 
     assert receiver.bodies == [b"first", b"second"]
     assert (
-        f"gave up webhook delivery 1: task webhook call 1 of execution {execution_id} to "
+        f"gave up the task webhook call 1 of execution {execution_id} to "
         f"http://127.0.0.1:{receiver.port}: HTTP {status} (attempt 1)"
     ) in caplog.text
     (given_up,) = [one for one in caplog.records if hasattr(one, "event")]
@@ -301,7 +301,7 @@ async def test_a_call_whose_end_was_not_noted_is_made_again_and_known_by_its_id(
 
     await desk.call(receiver.url(), b"{}", b"next")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.journal, "delivered", never)
+        patched.setattr(desk.journal, "done", never)
         stop = await desk.begin()
         await noting.wait()
         stop()
@@ -344,7 +344,7 @@ async def unavailable(*_: object, **__: object) -> None:
     raise Unavailable("its disk is full", retry_after=5)
 
 
-@pytest.mark.parametrize("question", ["due_deliveries", "delivered"])
+@pytest.mark.parametrize("question", ["due_deliveries", "done"])
 async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - fixtures
     desk: Any,
     receiver: Any,
