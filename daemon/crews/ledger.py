@@ -34,8 +34,8 @@ from daemon.crews.protocol import (
 from daemon.crews.webhooks.calls import About, Ending, calls_for
 from daemon.journal.model import (
     Change,
+    Entry,
     Execution,
-    NewDelivery,
     NewEvent,
     NewExecution,
     Status,
@@ -48,15 +48,6 @@ NOT_BEGUN: Final[JsonValue] = {"began": False}
 """The data of such an event, where there was no worker yet."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What is recorded together."""
-
-    change: Change
-    events: tuple[NewEvent, ...] = ()
-    deliveries: tuple[NewDelivery, ...] = ()
-
-
 def together(entries: Sequence[Entry]) -> Entry:
     """What comes of all of these, in their order."""
     change = Change()
@@ -67,7 +58,7 @@ def together(entries: Sequence[Entry]) -> Entry:
     return Entry(
         change,
         tuple(event for entry in entries for event in entry.events),
-        tuple(call for entry in entries for call in entry.deliveries),
+        tuple(delivery for entry in entries for delivery in entry.deliveries),
     )
 
 

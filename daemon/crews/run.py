@@ -34,7 +34,7 @@ from pydantic import JsonValue
 
 from daemon.crews.crew import Crew
 from daemon.crews.ends import End
-from daemon.crews.ledger import Entry, Ledger, about, begun, failure, requeued, success
+from daemon.crews.ledger import Ledger, about, begun, failure, requeued, success
 from daemon.crews.protocol import (
     FromWorker,
     HumanFeedback,
@@ -50,13 +50,7 @@ from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from daemon.crews.workplace import LAST_ENTRY, Workplace
 from daemon.errors import Invalid, Refused
 from daemon.journal.errors import AlreadyFinished
-from daemon.journal.model import (
-    Execution,
-    NewExecution,
-    State,
-    Status,
-    WebhookTarget,
-)
+from daemon.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 from daemon.logs import Work, working_for
 from daemon.supervision.groups import sole_error
 

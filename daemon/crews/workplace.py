@@ -20,7 +20,7 @@ import trio
 from prometheus_client import Histogram
 
 from daemon.crews.following import Bells
-from daemon.crews.ledger import Entry, ended, together
+from daemon.crews.ledger import ended, together
 from daemon.crews.protocol import quoted
 from daemon.crews.tools import Tool
 from daemon.crews.webhooks.calls import About, Ending
@@ -29,6 +29,7 @@ from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Created,
+    Entry,
     Execution,
     IdempotencyKey,
     NewExecution,
@@ -99,16 +100,8 @@ class Workplace:
 
         Raises what `Journal.create` does.
         """
-        if entry is None:
-            return await self.journal.create(new, idempotency=key)
-        created = await self.journal.create(
-            new,
-            idempotency=key,
-            change=entry.change,
-            events=entry.events,
-            deliveries=entry.deliveries,
-        )
-        if created.is_new and entry.deliveries:
+        created = await self.journal.create(new, idempotency=key, entry=entry)
+        if entry is not None and created.is_new and entry.deliveries:
             self.queued()
         return created
 
@@ -128,9 +121,7 @@ class Workplace:
             await self._record(execution_id, state, last)
 
     async def _record(self, execution_id: str, state: State, entry: Entry) -> None:
-        record = partial(
-            self.journal.record, execution_id, entry.change, entry.events, entry.deliveries
-        )
+        record = partial(self.journal.record, execution_id, entry)
         try:
             await self.insist(f"execution {execution_id}", record)
         finally:  # it may be recorded all the same where we are cut short meanwhile

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -31,14 +31,12 @@ from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
 from daemon.journal.errors import DiskFull
 from daemon.journal.executions import KEY_LIFETIME
 from daemon.journal.model import (
-    Change,
     Created,
     Delivery,
+    Entry,
     Event,
     Execution,
     IdempotencyKey,
-    NewDelivery,
-    NewEvent,
     NewExecution,
     Page,
     Retention,
@@ -119,18 +117,14 @@ class Journal:
         new: NewExecution,
         *,
         idempotency: IdempotencyKey | None,
-        change: Change | None = None,
-        events: Sequence[NewEvent] = (),
-        deliveries: Sequence[NewDelivery] = (),
+        entry: Entry | None = None,
     ) -> Created:
-        """Put an execution on disk, unless its idempotency key stands for one already. With a
-        `change`, that and the others as `record` does, in the same transaction.
+        """Put an execution on disk, unless its idempotency key stands for one already. With an
+        `entry`, that as `record` does, in the same transaction.
 
         Raises `KeyReused`, `TooLarge`, or `Invalid` for values that are no JSON.
         """
-        return await self._do(
-            lambda store: store.create(new, idempotency, change, events, deliveries)
-        )
+        return await self._do(lambda store: store.create(new, idempotency, entry))
 
     async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
         """The id that `create` would answer for a key that stands for one, else None.
@@ -140,19 +134,13 @@ class Journal:
         now = self._wall()
         return await self._do(lambda store: store.created_by(crew, owner, key, now))
 
-    async def record(
-        self,
-        execution_id: str,
-        change: Change,
-        events: Sequence[NewEvent] = (),
-        deliveries: Sequence[NewDelivery] = (),
-    ) -> None:
+    async def record(self, execution_id: str, entry: Entry) -> None:
         """Change an execution, number its events and queue its webhook calls, all or nothing.
 
         Raises `AlreadyFinished`, `TooLarge`, or `Invalid` for values
         that are no JSON. An id that does not exist ends the actor: its asker has lost count.
         """
-        await self._do(lambda store: store.record(execution_id, change, events, deliveries))
+        await self._do(lambda store: store.record(execution_id, entry))
 
     async def execution(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None

@@ -35,10 +35,10 @@ from daemon.journal.errors import AlreadyFinished, KeyReused, TooLarge
 from daemon.journal.model import (
     Change,
     Created,
+    Entry,
     Event,
     Execution,
     IdempotencyKey,
-    NewDelivery,
     NewEvent,
     NewExecution,
     Page,
@@ -133,16 +133,9 @@ def created_by(
     return str(row["execution"])
 
 
-def record(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    execution_id: str,
-    change: Change,
-    *,
-    events: Sequence[NewEvent],
-    calls: Sequence[NewDelivery],
-) -> None:
+def record(connection: sqlite3.Connection, seal: Seal, execution_id: str, entry: Entry) -> None:
     """Change an execution, number its new events, queue its webhook calls."""
+    change = entry.change
     row = connection.execute(
         "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
         "FROM executions WHERE id = ?",
@@ -153,25 +146,24 @@ def record(
     if State(row["state"]).ended:
         raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
     sequence: int = row["sequence"]
-    event_count = row["last_event"] + len(events)
-    call_count = row["deliveries"] + len(calls)
-    ends = "status" in change and change["status"].state.ended
-    if not ends or len(events) > 1:  # for its end alone there is always room
+    event_count = row["last_event"] + len(entry.events)
+    delivery_count = row["deliveries"] + len(entry.deliveries)
+    if not entry.ends or len(entry.events) > 1:  # for its end alone there is always room
         _check_count("events", event_count, MAX_EVENTS)
-        _check_count("webhook calls", call_count, MAX_DELIVERIES)
+        _check_count("webhook calls", delivery_count, MAX_DELIVERIES)
     columns = _changed(change) | _record_tasks(connection, row, change)
-    columns |= {"last_event": event_count, "deliveries": call_count}
+    columns |= {"last_event": event_count, "deliveries": delivery_count}
     # The names are those of this file, never an asker's.
     assignments = ", ".join(f"{column} = :{column}" for column in columns)
     connection.execute(
         f"UPDATE executions SET {assignments} WHERE sequence = :sequence",  # noqa: S608
         {**columns, "sequence": sequence},
     )
-    _add_events(connection, sequence, row["last_event"], events)
+    _add_events(connection, sequence, row["last_event"], entry.events)
     if "webhooks" in change:
         deliveries.set_targets(connection, seal, sequence, execution_id, change["webhooks"])
-    deliveries.queue(connection, seal, sequence, execution_id, calls)
-    if ends or "webhooks" in change:
+    deliveries.queue(connection, seal, sequence, execution_id, entry.deliveries)
+    if entry.ends or "webhooks" in change:
         deliveries.drop_unneeded_targets(connection, sequence)
 
 

@@ -2,7 +2,8 @@
 
 Three shapes recur. `Execution`, `Event` and `Delivery` are read from the file. `NewExecution`,
 `NewEvent` and `NewDelivery` are what an asker brings; the journal adds the numbers. `Change` says
-what is different about an execution, and leaves out what is not.
+what is different about an execution, and leaves out what is not; with what is told of it, it is an
+`Entry`.
 
 All times are aware and in UTC, to the microsecond.
 """
@@ -192,6 +193,21 @@ class NewDelivery:
     target: WebhookTarget
     body: bytes = field(repr=False)
     due_at: datetime
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is recorded of an execution together: what is different about it, the events that tell
+    of that, and the webhook calls that are owed for it."""
+
+    change: Change
+    events: Sequence[NewEvent] = ()
+    deliveries: Sequence[NewDelivery] = ()
+
+    @property
+    def ends(self) -> bool:
+        """Whether the execution has ended with it."""
+        return "status" in self.change and self.change["status"].state.ended
 
 
 @dataclass(frozen=True)

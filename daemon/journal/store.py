@@ -28,14 +28,12 @@ from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
 from daemon.journal.faults import damaged, explained, no_room, not_there
 from daemon.journal.model import (
-    Change,
     Created,
     Delivery,
+    Entry,
     Event,
     Execution,
     IdempotencyKey,
-    NewDelivery,
-    NewEvent,
     NewExecution,
     Page,
     Retention,
@@ -124,19 +122,15 @@ class Store:
         self,
         new: NewExecution,
         key: IdempotencyKey | None,
-        change: Change | None = None,
-        events: Sequence[NewEvent] = (),
-        calls: Sequence[NewDelivery] = (),
+        entry: Entry | None = None,
     ) -> Created:
         """See `Journal.create`."""
         with self._writing() as connection:
             created = executions.create(connection, self._credentials, new, key)
             if created.is_new and not has_room(self._path.parent):
                 raise no_room()  # SQLite may have found a page: its worker finds nothing
-            if created.is_new and change is not None:
-                executions.record(
-                    connection, self._credentials, new.id, change, events=events, calls=calls
-                )
+            if created.is_new and entry is not None:
+                executions.record(connection, self._credentials, new.id, entry)
             return created
 
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
@@ -144,20 +138,12 @@ class Store:
         with self._reading() as connection:
             return executions.created_by(connection, crew, owner, key, now)
 
-    def record(
-        self,
-        execution_id: str,
-        change: Change,
-        events: Sequence[NewEvent],
-        calls: Sequence[NewDelivery],
-    ) -> None:
+    def record(self, execution_id: str, entry: Entry) -> None:
         """See `Journal.record`."""
         self._recent.drop(execution_id)
         with self._writing() as connection:
-            executions.record(
-                connection, self._credentials, execution_id, change, events=events, calls=calls
-            )
-        if "status" in change and change["status"].state.ended:
+            executions.record(connection, self._credentials, execution_id, entry)
+        if entry.ends:
             self._ended.append(execution_id)
         if not self._shared:
             self._keep_ended()

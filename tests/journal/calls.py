@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from daemon.journal.model import Change, NewDelivery, WebhookTarget
+from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from daemon.journal.store import Store
 
 TASK = WebhookTarget("task", "https://a.example/task")
@@ -15,7 +15,7 @@ SECOND = timedelta(seconds=1)
 
 def queue(store: Store, execution_id: str, *calls: NewDelivery) -> None:
     """Have these wait."""
-    store.record(execution_id, Change(), (), calls)
+    store.record(execution_id, Entry(Change(), deliveries=calls))
 
 
 def bodies(store: Store, now: datetime, limit: int = 10) -> list[bytes]:

@@ -15,7 +15,7 @@ from pydantic import SecretBytes
 
 from daemon.journal import schema
 from daemon.journal.actor import Journal
-from daemon.journal.model import Change, NewExecution, Retention, Status
+from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
 from daemon.journal.recent import Recent
 from daemon.journal.store import Store
 
@@ -89,7 +89,7 @@ def finish(store: Store) -> Callable[..., None]:
 
     def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
         change = Change(status=Status.COMPLETED, result="done", finished_at=NOW + later)
-        store.record(execution_id, change, (), ())
+        store.record(execution_id, Entry(change))
 
     return end
 

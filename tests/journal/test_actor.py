@@ -18,6 +18,7 @@ from daemon.journal.actor import Journal
 from daemon.journal.errors import UnusableJournal
 from daemon.journal.model import (
     Change,
+    Entry,
     IdempotencyKey,
     NewDelivery,
     NewEvent,
@@ -103,7 +104,7 @@ async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
         with cancelled_at(step) as scope:
             change = Change(status=Status.RUNNING, new_tasks=[TaskRecord("t")])
             calls = [NewDelivery(TARGET, given.id.encode(), given.created_at)]
-            await journal.record(given.id, change, [NewEvent("e", given.created_at)], calls)
+            await journal.record(given.id, Entry(change, [NewEvent("e", given.created_at)], calls))
         execution = await journal.execution(given.id)
         assert execution is not None
         made = execution.status is Status.RUNNING
@@ -238,7 +239,9 @@ async def test_the_old_are_forgotten_from_time_to_time(
     handle.prune = noting  # type: ignore[method-assign]
     await nursery.start(handle.run)
     await handle.create(given, idempotency=None)
-    await handle.record(given.id, Change(status=Status.STOPPED, finished_at=given.created_at))
+    await handle.record(
+        given.id, Entry(Change(status=Status.STOPPED, finished_at=given.created_at))
+    )
 
     wall.now += timedelta(days=31)
 

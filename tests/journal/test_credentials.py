@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretBytes, SecretStr
 
 from daemon.journal.errors import UnusableJournal
-from daemon.journal.model import Change, NewDelivery, NewExecution, Status, WebhookTarget
+from daemon.journal.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
 from daemon.journal.sealing import NotSealed, Seal
 from daemon.journal.store import Store
 
@@ -35,7 +35,7 @@ def kept(path: Path) -> int:
 
 
 def queue(store: Store, execution_id: str, now: datetime, change: Change) -> int:
-    store.record(execution_id, change, (), [NewDelivery(TARGET, b"{}", now)])
+    store.record(execution_id, Entry(change, deliveries=[NewDelivery(TARGET, b"{}", now)]))
     return store.due_deliveries(now, 10)[-1].id
 
 
@@ -117,7 +117,7 @@ def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
     execution_id = create(webhooks=(TARGET, OTHER))
     waiting = queue(store, execution_id, now, Change())
 
-    store.record(execution_id, Change(webhooks=()), (), ())
+    store.record(execution_id, Entry(Change(webhooks=())))
     assert kept(path) == 1
     store.done(waiting)
 
@@ -131,7 +131,10 @@ def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
     waiting = queue(store, execution_id, now, Change())
     renewed = WebhookTarget(TARGET.kind, TARGET.url, auth=SecretStr("Bearer renewed"))
 
-    store.record(execution_id, Change(webhooks=(renewed,)), (), [NewDelivery(renewed, b"{}", now)])
+    store.record(
+        execution_id,
+        Entry(Change(webhooks=(renewed,)), deliveries=[NewDelivery(renewed, b"{}", now)]),
+    )
 
     assert [(each.id, each.target) for each in store.due_deliveries(now, 10)] == [(waiting, TARGET)]
     store.done(waiting)

@@ -12,7 +12,7 @@ import pytest
 
 from daemon.journal import deliveries, executions
 from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.model import Change, Delivery, NewDelivery, Status, WebhookTarget
+from daemon.journal.model import Change, Delivery, Entry, NewDelivery, Status, WebhookTarget
 from daemon.journal.store import Store
 from tests.journal.calls import CREW, SECOND, STREAM, TASK, bodies, queue
 
@@ -125,7 +125,7 @@ def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
     with pytest.raises(TooLarge, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", now))
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, end, (), [NewDelivery(CREW, b"end", now)])
+    store.record(execution_id, Entry(end, deliveries=[NewDelivery(CREW, b"end", now)]))
     assert bodies(store, now) == [b"end"]
 
 
@@ -221,7 +221,7 @@ def test_new_targets_replace_the_old_but_not_for_what_waits(
     queue(store, execution_id, NewDelivery(TASK, b"waits", now))
     other = WebhookTarget("task", "https://b.example/task")
 
-    store.record(execution_id, Change(webhooks=(other,)), (), ())
+    store.record(execution_id, Entry(Change(webhooks=(other,))))
 
     changed = store.execution(execution_id)
     assert changed is not None
@@ -250,12 +250,12 @@ def test_replacing_targets_for_ever_fills_nothing(
 
     for number in range(10):
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
-        store.record(execution_id, Change(webhooks=targets), (), ())
+        store.record(execution_id, Entry(Change(webhooks=targets)))
 
-    store.record(execution_id, Change(webhooks=()), (), ())
-    store.record(execution_id, Change(webhooks=targets * 2), (), ())
+    store.record(execution_id, Entry(Change(webhooks=())))
+    store.record(execution_id, Entry(Change(webhooks=targets * 2)))
     with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
-        store.record(execution_id, Change(webhooks=targets[:1]), (), ())
+        store.record(execution_id, Entry(Change(webhooks=targets[:1])))
 
 
 def test_a_body_over_the_limit_is_refused(
@@ -271,6 +271,6 @@ def test_the_last_news_of_an_execution_is_queued_with_its_end(
     store: Store, execution_id: str, now: datetime
 ) -> None:
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, end, (), [NewDelivery(TASK, b"end", now)])
+    store.record(execution_id, Entry(end, deliveries=[NewDelivery(TASK, b"end", now)]))
 
     assert bodies(store, now) == [b"end"]

@@ -15,7 +15,7 @@ from daemon.errors import Unavailable
 from daemon.journal import schema
 from daemon.journal import store as store_module
 from daemon.journal.actor import Journal
-from daemon.journal.model import Change, IdempotencyKey, NewEvent, NewExecution, Status
+from daemon.journal.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
 from daemon.journal.schema import open_database
 from daemon.journal.store import Store
 
@@ -79,12 +79,12 @@ def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
     fill(connections[0])
 
     with pytest.raises(Unavailable, match="disk is full"):
-        store.record(given.id, Change(status=Status.RUNNING), events, ())
+        store.record(given.id, Entry(Change(status=Status.RUNNING), events))
 
     assert store.execution(given.id) == before
     assert store.events(given.id, 0, 10) == []
     make_room(connections[0])
-    store.record(given.id, Change(status=Status.RUNNING), events, ())
+    store.record(given.id, Entry(Change(status=Status.RUNNING), events))
     assert len(store.events(given.id, 0, 100)) == 50
 
 

@@ -16,6 +16,7 @@ from daemon.journal import executions
 from daemon.journal.errors import AlreadyFinished, TooLarge
 from daemon.journal.model import (
     Change,
+    Entry,
     Event,
     Execution,
     NewEvent,
@@ -87,21 +88,21 @@ def test_a_change_is_kept_and_leaves_the_rest(
 ) -> None:
     execution_id = create()
     later = now + timedelta(seconds=2)
-    store.record(execution_id, Change(status=Status.RUNNING, started_at=later), (), ())
+    store.record(execution_id, Entry(Change(status=Status.RUNNING, started_at=later)))
     store.record(
         execution_id,
-        Change(
-            status=Status.WAITING_FOR_HUMAN_INPUT,
-            current_task="t2",
-            total_tasks=3,
-            last_step={"thought": "hm"},
-            token_usage={"total_tokens": 5},
-            result="half",
-            result_json=[1],
-            error="none yet",
+        Entry(
+            Change(
+                status=Status.WAITING_FOR_HUMAN_INPUT,
+                current_task="t2",
+                total_tasks=3,
+                last_step={"thought": "hm"},
+                token_usage={"total_tokens": 5},
+                result="half",
+                result_json=[1],
+                error="none yet",
+            )
         ),
-        (),
-        (),
     )
 
     execution = known(store, execution_id)
@@ -118,12 +119,12 @@ def test_a_change_is_kept_and_leaves_the_rest(
 def test_a_change_to_none_is_one(store: Store, create: Create, now: datetime) -> None:
     execution_id = create()
     started = Change(current_task="t1", last_step="s", started_at=now, error="e", total_tasks=2)
-    store.record(execution_id, started, (), ())
+    store.record(execution_id, Entry(started))
     cleared = Change(
         current_task=None, last_step=None, started_at=None, error=None, total_tasks=None
     )
 
-    store.record(execution_id, cleared, (), ())
+    store.record(execution_id, Entry(cleared))
     execution = known(store, execution_id)
 
     assert (execution.current_task, execution.last_step, execution.started_at) == (None,) * 3
@@ -133,8 +134,8 @@ def test_a_change_to_none_is_one(store: Store, create: Create, now: datetime) ->
 def test_tasks_are_added_in_their_order(store: Store, create: Create) -> None:
     execution_id = create()
     first = TaskRecord("t1", "scout", "Scout", "find", "links", "found", {"n": 1}, 1.5)
-    store.record(execution_id, Change(new_tasks=[first]), (), ())
-    store.record(execution_id, Change(new_tasks=[TaskRecord("t2"), TaskRecord("t3")]), (), ())
+    store.record(execution_id, Entry(Change(new_tasks=[first])))
+    store.record(execution_id, Entry(Change(new_tasks=[TaskRecord("t2"), TaskRecord("t3")])))
 
     execution = known(store, execution_id)
 
@@ -144,10 +145,10 @@ def test_tasks_are_added_in_their_order(store: Store, create: Create) -> None:
 
 def test_one_that_runs_again_has_only_its_new_tasks(store: Store, create: Create) -> None:
     execution_id = create()
-    store.record(execution_id, Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")]), (), ())
+    store.record(execution_id, Entry(Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")])))
 
     again = Change(status=Status.PENDING, drop_tasks=True, new_tasks=[TaskRecord("t1", "anew")])
-    store.record(execution_id, again, (), ())
+    store.record(execution_id, Entry(again))
     execution = known(store, execution_id)
 
     assert execution.tasks == (TaskRecord("t1", "anew"),)
@@ -161,7 +162,7 @@ def test_one_that_runs_again_has_room_for_as_much_again(
     execution_id = create()
     for _ in range(3):
         whole = Change(drop_tasks=True, new_tasks=[TaskRecord("t1", output="x" * 600)])
-        store.record(execution_id, whole, (), ())
+        store.record(execution_id, Entry(whole))
 
     assert known(store, execution_id).completed_tasks == 1
 
@@ -171,19 +172,19 @@ def test_no_more_tasks_are_recorded_than_there_may_be(
 ) -> None:
     monkeypatch.setattr(executions, "MAX_TASKS", 2)
     execution_id = create()
-    store.record(execution_id, Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")]), (), ())
+    store.record(execution_id, Entry(Change(new_tasks=[TaskRecord("t1"), TaskRecord("t2")])))
 
     with pytest.raises(TooLarge, match="completed tasks: more than 2"):
-        store.record(execution_id, Change(new_tasks=[TaskRecord("t3")]), (), ())
+        store.record(execution_id, Entry(Change(new_tasks=[TaskRecord("t3")])))
 
 
 def test_events_are_numbered_from_one_without_gaps(
     store: Store, create: Create, now: datetime
 ) -> None:
     execution_id, other = create(), create()
-    store.record(execution_id, Change(), [NewEvent("a", now, {"x": 1}), NewEvent("b", now)], ())
-    store.record(other, Change(), [NewEvent("z", now)], ())
-    store.record(execution_id, Change(), [NewEvent("c", now)], ())
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now, {"x": 1}), NewEvent("b", now)]))
+    store.record(other, Entry(Change(), [NewEvent("z", now)]))
+    store.record(execution_id, Entry(Change(), [NewEvent("c", now)]))
 
     assert store.events(execution_id, 0, 10) == [
         Event(1, now, "a", {"x": 1}),
@@ -200,8 +201,8 @@ def test_large_events_come_a_few_at_a_time(
 ) -> None:
     monkeypatch.setattr(executions, "MAX_EVENT_BYTES_AT_ONCE", 250)
     execution_id = create()
-    store.record(execution_id, Change(), [NewEvent("a", now, "x" * 100)] * 3, ())
-    store.record(execution_id, Change(), [NewEvent("b", now, "x" * 300)], ())
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now, "x" * 100)] * 3))
+    store.record(execution_id, Entry(Change(), [NewEvent("b", now, "x" * 300)]))
 
     assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
     assert [event.sequence for event in store.events(execution_id, 3, 10)] == [4]
@@ -212,7 +213,7 @@ def test_no_more_events_come_than_may_at_once(
 ) -> None:
     monkeypatch.setattr(executions, "MAX_EVENTS_AT_ONCE", 2)
     execution_id = create()
-    store.record(execution_id, Change(), [NewEvent("a", now)] * 3, ())
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now)] * 3))
 
     assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
 
@@ -231,16 +232,17 @@ def test_what_has_ended_never_changes(
     store: Store, create: Create, now: datetime, status: Status, state: State
 ) -> None:
     execution_id = create()
-    store.record(execution_id, Change(status=status, finished_at=now), (), ())
+    store.record(execution_id, Entry(Change(status=status, finished_at=now)))
     ended = known(store, execution_id)
     assert ended.state is state
 
     with pytest.raises(AlreadyFinished, match=execution_id):
         store.record(
             execution_id,
-            Change(status=Status.RUNNING, finished_at=None, result="late"),
-            [NewEvent("late", now)],
-            (),
+            Entry(
+                Change(status=Status.RUNNING, finished_at=None, result="late"),
+                [NewEvent("late", now)],
+            ),
         )
 
     assert store.execution(execution_id) == ended
@@ -251,21 +253,21 @@ def test_an_end_without_its_time_is_refused_by_the_database(store: Store, create
     execution_id = create()
 
     with pytest.raises(sqlite3.IntegrityError):
-        store.record(execution_id, Change(status=Status.ERROR), (), ())
+        store.record(execution_id, Entry(Change(status=Status.ERROR)))
 
     assert known(store, execution_id).status is Status.PENDING
 
 
 def test_recording_of_an_unknown_execution_is_a_bug(store: Store) -> None:
     with pytest.raises(LookupError, match="nobody"):
-        store.record("nobody", Change(), (), ())
+        store.record("nobody", Entry(Change()))
 
 
 def test_the_unfinished_come_in_the_order_of_creation(
     store: Store, create: Create, finish: Callable[..., None]
 ) -> None:
     ids = [create() for _ in range(4)]
-    store.record(ids[2], Change(status=Status.RUNNING), (), ())
+    store.record(ids[2], Entry(Change(status=Status.RUNNING)))
     finish(ids[1])
 
     assert [execution.id for execution in store.unfinished()] == [ids[0], ids[2], ids[3]]
@@ -281,9 +283,10 @@ def test_a_refused_record_changes_nothing(
     with pytest.raises(TooLarge, match=r"^tasks: \d+ bytes, more than the 1000"):
         store.record(
             execution_id,
-            Change(new_tasks=[TaskRecord("small"), TaskRecord("t", output="x" * 1000)]),
-            [NewEvent("a", now)],
-            (),
+            Entry(
+                Change(new_tasks=[TaskRecord("small"), TaskRecord("t", output="x" * 1000)]),
+                [NewEvent("a", now)],
+            ),
         )
 
     assert store.execution(execution_id) == before
@@ -295,12 +298,12 @@ def test_past_the_limit_of_events_only_the_end_is_recorded(
 ) -> None:
     monkeypatch.setattr(executions, "MAX_EVENTS", 2)
     execution_id = create()
-    store.record(execution_id, Change(), [NewEvent("a", now)] * 2, ())
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now)] * 2))
 
     with pytest.raises(TooLarge, match="events: more than 2"):
-        store.record(execution_id, Change(), [NewEvent("b", now)], ())
+        store.record(execution_id, Entry(Change(), [NewEvent("b", now)]))
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, end, [NewEvent("end", now)], ())
+    store.record(execution_id, Entry(end, [NewEvent("end", now)]))
     assert len(store.events(execution_id, 0, 10)) == 3
 
 
@@ -333,9 +336,9 @@ def test_a_value_too_deep_to_be_read_again_is_refused(store: Store, new: New) ->
 
 def test_a_value_over_its_limit_is_refused_by_name(store: Store, create: Create) -> None:
     with pytest.raises(TooLarge, match=r"^error: 70000 bytes, more than the 65536"):
-        store.record(create(), Change(error="x" * 70_000), (), ())
+        store.record(create(), Entry(Change(error="x" * 70_000)))
     with pytest.raises(Invalid, match=r"^result: holds half a character"):
-        store.record(create(), Change(result="\ud800"), (), ())
+        store.record(create(), Entry(Change(result="\ud800")))
 
 
 def test_another_crews_or_owners_execution_is_none(store: Store, new: New) -> None:

@@ -16,7 +16,7 @@ from daemon.errors import Invalid
 from daemon.journal.actor import Journal
 from daemon.journal.columns import digest
 from daemon.journal.errors import KeyReused
-from daemon.journal.model import Change, Created, IdempotencyKey, NewExecution, Status
+from daemon.journal.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
 from daemon.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -39,7 +39,7 @@ def test_the_same_key_and_body_give_the_same_execution(store: Store, new: New) -
 
 def test_what_was_created_before_is_not_begun_again(store: Store, new: New, now: datetime) -> None:
     first = store.create(new(), key())
-    begun = Change(status=Status.RUNNING, started_at=now)
+    begun = Entry(Change(status=Status.RUNNING, started_at=now))
 
     assert store.create(new(), key(), begun) == Created(first.id, is_new=False)
 

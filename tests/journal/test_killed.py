@@ -32,7 +32,7 @@ async def write():
         await journal.create(new, idempotency=None)
         print("created", new.id, flush=True)
         change = Change(status=Status.RUNNING, started_at=now, new_tasks=[TaskRecord("t")] * 5)
-        await journal.record(new.id, change, [NewEvent("e", now, "z" * 2000)] * 5)
+        await journal.record(new.id, Entry(change, [NewEvent("e", now, "z" * 2000)] * 5))
         print("started", new.id, flush=True)
 
 async def main():

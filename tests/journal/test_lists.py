@@ -14,6 +14,7 @@ from daemon.errors import Invalid
 from daemon.journal import store as store_module
 from daemon.journal.model import (
     Change,
+    Entry,
     IdempotencyKey,
     NewDelivery,
     NewEvent,
@@ -60,7 +61,7 @@ def test_of_one_owner_and_of_one_state(
 def test_a_list_says_what_is_not_large(store: Store, create: Create, now: datetime) -> None:
     execution_id = create(owner="an")
     change = Change(status=Status.ERROR, finished_at=now, error="broke", total_tasks=2)
-    store.record(execution_id, change, [NewEvent("end", now)], ())
+    store.record(execution_id, Entry(change, [NewEvent("end", now)]))
 
     (found,) = store.executions("deal-post", None, None, 10, None).executions
 
@@ -212,7 +213,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     store.create(given, key)
     store.created_by("deal-post", "", key, now)
     calls = [NewDelivery(given.webhooks[0], b"{}", now)]
-    store.record(given.id, Change(status=Status.RUNNING), [NewEvent("a", now)], calls)
+    store.record(given.id, Entry(Change(status=Status.RUNNING), [NewEvent("a", now)], calls))
     store.execution(given.id)
     store.events(given.id, 0, 10)
     store.unfinished()
@@ -224,7 +225,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     store.done(delivery.id)
     assert not store.give_up_deliveries("https://a.example", now, (99,))
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
-    store.record(given.id, end, (), ())
+    store.record(given.id, Entry(end))
     kept = Retention(age=timedelta(hours=1), count=1)
     assert store.prune_some(now + timedelta(days=2), kept, START, far_keys=True).forgotten == 1
 

@@ -16,6 +16,7 @@ from daemon.journal import recent as recent_module
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Change,
+    Entry,
     Execution,
     NewDelivery,
     NewExecution,
@@ -65,9 +66,9 @@ async def test_after_each_change_it_is_read_again(
     id_ = await created(journal, new())
     await journal.execution(id_)
 
-    await journal.record(id_, Change(total_tasks=7))
+    await journal.record(id_, Entry(Change(total_tasks=7)))
     assert (await journal.execution(id_)).total_tasks == 7  # type: ignore[union-attr]
-    await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+    await journal.record(id_, Entry(Change(status=Status.COMPLETED, result="tea", finished_at=now)))
     found = await journal.execution(id_)
 
     assert found is not None
@@ -79,7 +80,7 @@ async def test_one_that_has_ended_is_told_without_the_disk(
     journal: Journal, new: New, reads: list[str], now: datetime
 ) -> None:
     id_ = await created(journal, new())
-    await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+    await journal.record(id_, Entry(Change(status=Status.COMPLETED, result="tea", finished_at=now)))
     reads.clear()
 
     found = await journal.execution(id_)
@@ -104,9 +105,11 @@ async def test_nothing_is_made_of_a_large_one_that_has_ended(
     text = "y" * recent_module.LARGEST
     id_ = await created(journal, new(inputs={"x": text if large == "inputs" else ""}))
     if large == "task":
-        await journal.record(id_, Change(new_tasks=[TaskRecord("1", output=text)]))
+        await journal.record(id_, Entry(Change(new_tasks=[TaskRecord("1", output=text)])))
     result = text if large == "result" else ""
-    await journal.record(id_, Change(status=Status.COMPLETED, result=result, finished_at=now))
+    await journal.record(
+        id_, Entry(Change(status=Status.COMPLETED, result=result, finished_at=now))
+    )
     assert made == []
 
     assert await journal.execution(id_) is not None
@@ -128,7 +131,7 @@ async def test_nor_is_a_credential_opened_at_the_end(
     id_ = await created(journal, new(webhooks=(target,)))
     call = NewDelivery(target=target, body=b"{}", due_at=now)  # or it would be dropped at the end
     end = Change(status=Status.COMPLETED, finished_at=now)
-    await journal.record(id_, end, deliveries=[call])
+    await journal.record(id_, Entry(end, deliveries=[call]))
 
     assert opened == []
     found = await journal.execution(id_)
@@ -155,7 +158,9 @@ async def test_what_cannot_be_read_at_its_end_has_ended_all_the_same(
     id_ = await created(journal, new())
     with monkeypatch.context() as patch:
         patch.setattr(executions, "read", fail)
-        await journal.record(id_, Change(status=Status.COMPLETED, result="tea", finished_at=now))
+        await journal.record(
+            id_, Entry(Change(status=Status.COMPLETED, result="tea", finished_at=now))
+        )
 
     found = await journal.execution(id_)
     assert found is not None
@@ -177,7 +182,7 @@ async def test_what_is_forgotten_is_not_remembered(
     journal: Journal, new: New, now: datetime
 ) -> None:
     id_ = await created(journal, new())
-    await journal.record(id_, Change(status=Status.COMPLETED, finished_at=now))
+    await journal.record(id_, Entry(Change(status=Status.COMPLETED, finished_at=now)))
     assert await journal.execution(id_) is not None
 
     assert await journal.prune(now + timedelta(days=31)) == 1
@@ -238,7 +243,7 @@ async def test_all_of_them_have_no_more_than_so_many_characters(
     for id_ in (ids[1], ids[2]):
         await journal.execution(id_)
     assert reads == []
-    await journal.record(ids[2], Change(total_tasks=7))  # makes room
+    await journal.record(ids[2], Entry(Change(total_tasks=7)))  # makes room
     await journal.execution(ids[0])
     await journal.execution(ids[1])
 

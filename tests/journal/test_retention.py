@@ -16,6 +16,7 @@ from daemon.journal import retention
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Change,
+    Entry,
     IdempotencyKey,
     NewDelivery,
     NewEvent,
@@ -133,8 +134,8 @@ def test_what_has_not_ended_stays_whatever_its_age(
     store: Store, create: Create, now: datetime
 ) -> None:
     pending, running, waiting = create(), create(), create()
-    store.record(running, Change(status=Status.RUNNING), (), ())
-    store.record(waiting, Change(status=Status.WAITING_FOR_HUMAN_INPUT), (), ())
+    store.record(running, Entry(Change(status=Status.RUNNING)))
+    store.record(waiting, Entry(Change(status=Status.WAITING_FOR_HUMAN_INPUT)))
 
     assert prune(store, now + 1000 * DAY, TWO) == 0
 
@@ -146,7 +147,7 @@ def test_what_is_still_to_be_delivered_stays_until_it_is(
 ) -> None:
     execution_id = create()
     end = Change(status=Status.STOPPED, finished_at=now)
-    store.record(execution_id, end, (), [NewDelivery(TARGET, b"{}", now)])
+    store.record(execution_id, Entry(end, deliveries=[NewDelivery(TARGET, b"{}", now)]))
     assert prune(store, now + 8 * DAY, WEEK) == 0
 
     store.done(store.due_deliveries(now, 1)[0].id)
@@ -158,7 +159,7 @@ def test_the_database_itself_refuses_to_forget_one_that_is_to_be_delivered(
     store: Store, create: Create, now: datetime, path: Path
 ) -> None:
     end = Change(status=Status.STOPPED, finished_at=now)
-    store.record(create(), end, (), [NewDelivery(TARGET, b"{}", now)])
+    store.record(create(), Entry(end, deliveries=[NewDelivery(TARGET, b"{}", now)]))
 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -172,8 +173,8 @@ def test_nothing_is_left_of_what_is_forgotten(
     given = new(webhooks=(TARGET,))
     store.create(given, IdempotencyKey("k", {}))
     change = Change(new_tasks=[TaskRecord("t")] * 250)
-    store.record(given.id, change, [NewEvent("e", now)] * 250, ())
-    store.record(given.id, Change(status=Status.ERROR, finished_at=now), (), ())
+    store.record(given.id, Entry(change, [NewEvent("e", now)] * 250))
+    store.record(given.id, Entry(Change(status=Status.ERROR, finished_at=now)))
 
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
@@ -186,7 +187,7 @@ def test_nothing_but_that_is_touched(
     kept, forgotten = create(webhooks=(TARGET,)), create()
     for one in (kept, forgotten):
         change = Change(new_tasks=[TaskRecord("t")])
-        store.record(one, change, [NewEvent("e", now)], [])
+        store.record(one, Entry(change, [NewEvent("e", now)]))
     finish(kept, later=2 * DAY)
     finish(forgotten)
     before = store.execution(kept)
@@ -238,7 +239,7 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(  # noqa: PLR0917 - fixtures
     monkeypatch.setattr(retention, "BATCH_SECONDS", 0.0)
     ids = [create() for _ in range(3)]
     for execution_id in ids:
-        store.record(execution_id, Change(), [NewEvent("e", now)], ())
+        store.record(execution_id, Entry(Change(), [NewEvent("e", now)]))
         finish(execution_id)
 
     first = store.prune_some(now + 8 * DAY, WEEK, retention.START, far_keys=False)
@@ -264,7 +265,7 @@ def test_what_is_needed_is_looked_at_once_in_a_round(  # noqa: PLR0917 - fixture
         store.create(execution, IdempotencyKey(str(number), {}))
         finish(execution.id)
     gone = create()
-    store.record(gone, Change(), [NewEvent("e", now)] * 50, ())
+    store.record(gone, Entry(Change(), [NewEvent("e", now)] * 50))
     finish(gone)
     looks, look = [], retention._executions
 
@@ -290,7 +291,7 @@ async def test_others_are_answered_between_two_batches(
     await journal.create(other, idempotency=None)
     await journal.create(forgotten, idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=now)
-    await journal.record(forgotten.id, end, [NewEvent("e", now)] * 30)
+    await journal.record(forgotten.id, Entry(end, [NewEvent("e", now)] * 30))
     ended: list[str] = []
 
     async def prune_all() -> None:

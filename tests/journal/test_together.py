@@ -17,7 +17,7 @@ from daemon.errors import Unavailable
 from daemon.journal import store as store_module
 from daemon.journal.actor import Journal
 from daemon.journal.errors import AlreadyFinished
-from daemon.journal.model import Change, Execution, NewExecution, Status
+from daemon.journal.model import Change, Entry, Execution, NewExecution, Status
 from daemon.journal.recent import Recent
 from daemon.journal.schema import open_database
 from daemon.journal.store import Store
@@ -53,7 +53,7 @@ def total(tasks: int) -> Change:
 
 
 def recording(id_: str, change: Change) -> Question:
-    return lambda store: store.record(id_, change, (), ())
+    return lambda store: store.record(id_, Entry(change))
 
 
 def reading(id_: str) -> Question:
@@ -129,7 +129,7 @@ def test_when_one_is_refused_nothing_of_the_others_is_changed(
 ) -> None:
     over = new()
     store.create(over, None)
-    store.record(over.id, Change(status=Status.COMPLETED, finished_at=over.created_at), (), ())
+    store.record(over.id, Entry(Change(status=Status.COMPLETED, finished_at=over.created_at)))
 
     with pytest.raises(AlreadyFinished):
         store.together([creating(new()), recording(over.id, total(1)), creating(new())])
@@ -172,7 +172,7 @@ async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
         asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
         await wait_all_tasks_blocked()
         for question in (
-            journal.record(given.id, total(2)),
+            journal.record(given.id, Entry(total(2))),
             journal.create(large, idempotency=None),
             journal.execution(given.id),
         ):

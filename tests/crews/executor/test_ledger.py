@@ -9,7 +9,6 @@ import pytest
 from pydantic import JsonValue
 
 from daemon.crews.ledger import (
-    Entry,
     Ledger,
     about,
     begun,
@@ -33,7 +32,7 @@ from daemon.crews.protocol import (
     ToolCall,
 )
 from daemon.crews.webhooks.calls import About
-from daemon.journal.model import Execution, NewEvent, Status, TaskRecord, WebhookTarget
+from daemon.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=2.5)

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.crews.executor import AT_ONCE
 from daemon.crews.run import Run
 from daemon.errors import Invalid, NotFound, Unavailable
-from daemon.journal.model import Change, State, Status
+from daemon.journal.model import Entry, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -169,11 +169,11 @@ async def test_one_that_comes_to_its_end_first(
     ending, stopping = trio.Event(), trio.Event()
     record, cut_short = house.journal.record, Run.cut_short
 
-    async def hold_up(execution_id: str, change: Change, *rest: Any) -> None:
-        if change.get("status") is Status.COMPLETED:
+    async def hold_up(execution_id: str, entry: Entry) -> None:
+        if entry.change.get("status") is Status.COMPLETED:
             ending.set()
             await stopping.wait()
-        await record(execution_id, change, *rest)
+        await record(execution_id, entry)
 
     def note(self: Run, *args: Any) -> None:
         stopping.set()

@@ -11,7 +11,7 @@ import trio
 from daemon.crews.ends import End
 from daemon.crews.worker import Worker
 from daemon.errors import Invalid, NotFound
-from daemon.journal.model import State, Status, WebhookTarget
+from daemon.journal.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -142,11 +142,11 @@ def hold_up_answers(house: House, monkeypatch: pytest.MonkeyPatch) -> tuple[trio
     record = house.journal.record
     recording, go_on = trio.Event(), trio.Event()
 
-    async def hold_up(*args: object) -> None:
-        if args[1].get("status") is Status.RUNNING:  # type: ignore[attr-defined]
+    async def hold_up(execution_id: str, entry: Entry) -> None:
+        if entry.change.get("status") is Status.RUNNING:
             recording.set()
             await go_on.wait()
-        await record(*args)  # type: ignore[arg-type]
+        await record(execution_id, entry)
 
     monkeypatch.setattr(house.journal, "record", hold_up)
     return recording, go_on

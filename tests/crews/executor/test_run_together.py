@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from daemon.crews.run import MOST_TOGETHER
 from daemon.journal import executions
 from daemon.journal.actor import Journal
-from daemon.journal.model import State, Status, WebhookTarget
+from daemon.journal.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House
@@ -42,9 +42,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
     record = Journal.record
 
-    async def note(self: Journal, *args: Any) -> None:
-        await record(self, *args)
-        found.append([event.type for event in args[2]])
+    async def note(self: Journal, execution_id: str, entry: Entry) -> None:
+        await record(self, execution_id, entry)
+        found.append([event.type for event in entry.events])
 
     monkeypatch.setattr(Journal, "record", note)
     return found

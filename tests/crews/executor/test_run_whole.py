@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import trio
 from daemon.crews.crew import Caller, Input
 from daemon.errors import Invalid, NotFound, Unprocessable
 from daemon.journal.actor import Journal
-from daemon.journal.model import NewDelivery, NewEvent, State, Status, WebhookTarget
+from daemon.journal.model import Entry, State, Status, WebhookTarget
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -206,17 +205,17 @@ async def test_calls_are_queued_with_what_they_tell_of(
     together: list[tuple[list[str], list[str]]] = []
     create, record = Journal.create, Journal.record
 
-    def note(events: Sequence[NewEvent], deliveries: Sequence[NewDelivery]) -> None:
-        kinds: list[str] = [delivery.target.kind for delivery in deliveries]
-        together.append(([event.type for event in events], kinds))
+    def note(entry: Entry) -> None:
+        kinds: list[str] = [delivery.target.kind for delivery in entry.deliveries]
+        together.append(([event.type for event in entry.events], kinds))
 
     async def note_creation(self: Journal, *args: Any, **named: Any) -> Any:
-        note(named["events"], named["deliveries"])
+        note(named["entry"])
         return await create(self, *args, **named)
 
-    async def note_record(self: Journal, *args: Any) -> None:
-        note(*args[2:])
-        await record(self, *args)
+    async def note_record(self: Journal, execution_id: str, entry: Entry) -> None:
+        note(entry)
+        await record(self, execution_id, entry)
 
     monkeypatch.setattr(Journal, "create", note_creation)
     monkeypatch.setattr(Journal, "record", note_record)

@@ -24,13 +24,7 @@ from pydantic import SecretBytes
 from daemon.crews.webhooks.actor import Timings, Webhooks
 from daemon.journal import schema
 from daemon.journal.actor import Journal
-from daemon.journal.model import (
-    Change,
-    NewDelivery,
-    NewExecution,
-    Retention,
-    WebhookTarget,
-)
+from daemon.journal.model import Change, Entry, NewDelivery, NewExecution, Retention, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -204,7 +198,7 @@ class Desk:
 
     async def queue(self, execution_id: str, target: WebhookTarget, *bodies: bytes) -> None:
         calls = [NewDelivery(target, body, self.wall()) for body in bodies]
-        await self.journal.record(execution_id, Change(), (), calls)
+        await self.journal.record(execution_id, Entry(Change(), deliveries=calls))
 
     async def call(self, url: str, *bodies: bytes, **target: Any) -> str:
         """An execution of its own, with calls to one target."""

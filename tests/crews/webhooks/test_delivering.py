@@ -18,7 +18,7 @@ from pydantic import SecretBytes, SecretStr
 from daemon.crews.webhooks import actor, sending
 from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
-from daemon.journal.model import Change, NewDelivery, WebhookTarget
+from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
 from tests.fakes.scrape import observed
@@ -127,7 +127,7 @@ async def test_what_has_a_new_credential_waits_behind_a_failed_call_with_the_old
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"first")
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(execution_id, Change(webhooks=(new,)), (), [call])
+    await desk.journal.record(execution_id, Entry(Change(webhooks=(new,)), deliveries=[call]))
     await desk.begin()
     await attempts(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.05)
@@ -453,7 +453,7 @@ async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: 
     new = WebhookTarget("task", receiver.url("/new"), auth=SecretStr("Bearer new"))
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"1")
-    await desk.journal.record(execution_id, Change(webhooks=(new,)))
+    await desk.journal.record(execution_id, Entry(Change(webhooks=(new,))))
     await desk.queue(execution_id, new, b"2")
     await desk.begin()
     await desk.done()

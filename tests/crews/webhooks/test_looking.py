@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from daemon.crews.webhooks import actor as webhooks
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST
-from daemon.journal.model import Change, NewDelivery, WebhookTarget
+from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -121,7 +121,7 @@ async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(
     await desk.queue(execution_id, old, b"first")
     change = Change(webhooks=(new,))
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(execution_id, change, (), [call])
+    await desk.journal.record(execution_id, Entry(change, deliveries=[call]))
     await desk.begin()
     await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.05)

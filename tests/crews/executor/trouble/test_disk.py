@@ -21,7 +21,7 @@ from daemon.crews.run import Run
 from daemon.crews.worker import Worker
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import State, Status, WebhookTarget
+from daemon.journal.model import Entry, State, Status, WebhookTarget
 from daemon.threads import NoThread
 from tests.fakes.scrape import observed
 
@@ -257,9 +257,9 @@ async def test_what_was_recorded_in_the_moment_of_a_stop_is_told(
     recorded = trio.Event()
     record = house.journal.record
 
-    async def record_and_hang(*entry: Any) -> None:
-        await record(*entry)
-        if entry[-1]:  # webhook calls
+    async def record_and_hang(execution_id: str, entry: Entry) -> None:
+        await record(execution_id, entry)
+        if entry.deliveries:
             recorded.set()
             await trio.sleep_forever()
 

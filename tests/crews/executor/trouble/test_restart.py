@@ -15,7 +15,7 @@ from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
-from daemon.journal.model import Change, State, Status, WebhookTarget
+from daemon.journal.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -454,11 +454,11 @@ async def test_nor_has_one_whose_beginning_is_just_being_recorded(
     record, leave_off = house.journal.record, Run.leave_off
     recording, left = trio.Event(), trio.Event()
 
-    async def record_late(execution_id: str, change: Change, *more: Any) -> None:
-        if execution_id == kickoff_id and change.get("status") is Status.RUNNING:
+    async def record_late(execution_id: str, entry: Entry) -> None:
+        if execution_id == kickoff_id and entry.change.get("status") is Status.RUNNING:
             recording.set()
             await left.wait()
-        await record(execution_id, change, *more)
+        await record(execution_id, entry)
 
     def note(self: Run) -> None:
         leave_off(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.lines import INTERRUPTED, Lines
 from daemon.errors import Unavailable
-from daemon.journal.model import Change, State, Status
+from daemon.journal.model import Change, Entry, State, Status
 from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff, Strategy
 from daemon.supervision.supervisor import Supervisor
@@ -45,7 +45,7 @@ def tree(house: House) -> Supervisor:
 async def break_journal(house: House) -> None:
     """A question that only a bug would ask."""
     with pytest.raises(Unavailable):
-        await house.journal.record("no-such-id", Change())
+        await house.journal.record("no-such-id", Entry(Change()))
 
 
 def restarts(supervisor: Supervisor) -> dict[str, int]:
@@ -119,9 +119,9 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     record = house.journal.record
     ids = ["no-such-id"]
 
-    async def break_once(execution_id: str, change: Change, *rest: Any) -> None:
-        broken = change.get("status") is moment and ids
-        await record(ids.pop() if broken else execution_id, change, *rest)
+    async def break_once(execution_id: str, entry: Entry) -> None:
+        broken = entry.change.get("status") is moment and ids
+        await record(ids.pop() if broken else execution_id, entry)
 
     monkeypatch.setattr(house.journal, "record", break_once)
     with trio.fail_after(GRACE - 1):
