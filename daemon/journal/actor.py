@@ -196,18 +196,20 @@ class Journal:
         now: datetime,
         limit: int,
         *,
-        but: Collection[int] = (),
-        besides: Collection[str] = (),
+        except_ids: Collection[int] = (),
+        except_origins: Collection[str] = (),
     ) -> list[Delivery]:
         """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
 
         Of each execution and target only the first that is not done: what was queued behind it
         waits for it, also while it is put off. One that is being made counts as that until `done`
-        or `put_off`; `but` are those that the asker has in hand, and `besides`
-        the origins (`https://host:port`) that have enough of them. A `now` in the future shows when
-        the next ones are due.
+        or `put_off`; `except_ids` are those that the asker has in hand, and `except_origins` the
+        origins (`https://host:port`) that have enough of them. A `now` in the future shows when the
+        next ones are due.
         """
-        return await self._do(lambda store: store.due_deliveries(now, limit, but, besides))
+        return await self._do(
+            lambda store: store.due_deliveries(now, limit, except_ids, except_origins)
+        )
 
     async def done(self, delivery_id: int) -> None:
         """Forget a delivery that was made, or is given up. Saying so twice does nothing."""
@@ -221,12 +223,12 @@ class Journal:
         await self._do(lambda store: store.put_off(delivery_id, next_at, why))
 
     async def give_up_deliveries(
-        self, origin: str, before: datetime, *, but: Collection[int]
+        self, origin: str, before: datetime, *, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
-        """Give up some of what has been due at that origin since before that, without those of
-        `but`. Returns how many those were, by the execution's id and crew; none when there are no
-        more."""
-        return await self._do(lambda store: store.give_up_deliveries(origin, before, but))
+        """Give up some of what has been due at that origin since before that, without
+        `except_ids`. Returns how many those were, by the execution's id and crew; none when there
+        are no more."""
+        return await self._do(lambda store: store.give_up_deliveries(origin, before, except_ids))
 
     async def look_at_disk(self) -> None:
         """Somebody else has met a full one. If it is the journal's, that is told."""

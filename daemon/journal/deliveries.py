@@ -97,8 +97,8 @@ def due(
     now: datetime,
     limit: int,
     *,
-    but: Collection[int] = (),
-    besides: Collection[str] = (),
+    except_ids: Collection[int],
+    except_origins: Collection[str],
 ) -> list[Delivery]:
     """The first of each target, when due at `now`, longest due first.
 
@@ -106,8 +106,7 @@ def due(
     other events from some time on, which is another row, that one comes after what was queued for
     the one before.
 
-    At most `limit`, and fewer when they are large. Without the deliveries `but`, and those to an
-    address at one of the origins `besides`.
+    At most `limit`, and fewer when they are large.
     """
     # What the query is made of is marks for values alone. One for a host that is passed over costs
     # an entry of the index, and no row.
@@ -119,8 +118,8 @@ def due(
         CROSS JOIN deliveries ON deliveries.number = first.delivery
         CROSS JOIN webhooks ON webhooks.number = deliveries.webhook
         CROSS JOIN executions ON executions.sequence = deliveries.execution
-        WHERE due_at <= ? AND origin NOT IN ({_marks(besides)})
-        AND first.delivery NOT IN ({_marks(but)})
+        WHERE due_at <= ? AND origin NOT IN ({_marks(except_origins)})
+        AND first.delivery NOT IN ({_marks(except_ids)})
         AND NOT EXISTS (
             SELECT 1 FROM webhooks AS other
             JOIN first_deliveries AS before ON before.webhook = other.number
@@ -130,7 +129,7 @@ def due(
         ORDER BY due_at, first.delivery
         LIMIT ?
         """,  # noqa: S608 - see above
-        (micros(now), *besides, *but, min(limit, MAX_AT_ONCE)),
+        (micros(now), *except_origins, *except_ids, min(limit, MAX_AT_ONCE)),
     )
     found: list[Delivery] = []
     size = 0
@@ -152,7 +151,7 @@ def done(connection: sqlite3.Connection, delivery: int) -> None:
 
 
 def give_up(
-    connection: sqlite3.Connection, origin: str, before: datetime, but: Collection[int]
+    connection: sqlite3.Connection, origin: str, before: datetime, except_ids: Collection[int]
 ) -> Counter[tuple[str, str]]:
     """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that, and of
     what has waited as long behind them; how many those were, by the execution's id and crew."""
@@ -162,9 +161,9 @@ def give_up(
         FROM first_deliveries AS first INDEXED BY first_deliveries_due
         CROSS JOIN webhooks ON webhooks.number = first.webhook
         CROSS JOIN executions ON executions.sequence = webhooks.execution
-        WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(but)}) LIMIT ?
+        WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(except_ids)}) LIMIT ?
         """,  # noqa: S608 - what it is made of is marks for values alone
-        (micros(before), origin, *but, MAX_AT_ONCE),
+        (micros(before), origin, *except_ids, MAX_AT_ONCE),
     ).fetchall()
     given_up = Counter[tuple[str, str]]()
     for first in firsts:

@@ -199,13 +199,18 @@ class Store:
         self,
         now: datetime,
         limit: int,
-        but: Collection[int] = (),
-        besides: Collection[str] = (),
+        except_ids: Collection[int] = (),
+        except_origins: Collection[str] = (),
     ) -> list[Delivery]:
         """See `Journal.due_deliveries`."""
         with self._reading() as connection:
             return deliveries.due(
-                connection, self._credentials, now, limit, but=but, besides=besides
+                connection,
+                self._credentials,
+                now,
+                limit,
+                except_ids=except_ids,
+                except_origins=except_origins,
             )
 
     def done(self, delivery_id: int) -> None:
@@ -219,11 +224,11 @@ class Store:
             deliveries.put_off(connection, delivery_id, next_at, why)
 
     def give_up_deliveries(
-        self, origin: str, before: datetime, but: Collection[int]
+        self, origin: str, before: datetime, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
         """See `Journal.give_up_deliveries`."""
         with self._writing() as connection:
-            return deliveries.give_up(connection, origin, before, but)
+            return deliveries.give_up(connection, origin, before, except_ids)
 
     def prune_some(
         self, now: datetime, kept: Retention, place: retention.Place, *, far_keys: bool

@@ -48,7 +48,7 @@ def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
         NewDelivery(STREAM, b"free", now),
     )
 
-    found = store.due_deliveries(now, 10, but=[1])
+    found = store.due_deliveries(now, 10, except_ids=[1])
     assert [delivery.body for delivery in found] == [b"free"]
 
 
@@ -64,7 +64,8 @@ def test_origins_are_passed_over_whole(store: Store, execution_id: str, now: dat
         call = NewDelivery(WebhookTarget("task", url), b"{}", now)
         queue(store, execution_id, call)
 
-    found = store.due_deliveries(now, 10, besides=["https://c.example", "https://a.example"])
+    busy = ["https://c.example", "https://a.example"]
+    found = store.due_deliveries(now, 10, except_origins=busy)
     assert [delivery.target.url for delivery in found] == kept
 
 

@@ -71,7 +71,7 @@ def test_what_is_due_is_what_a_look_at_all_finds(
         ready.sort(key=lambda each: (each.next_at, each.id))
 
         found = store.due_deliveries(
-            now, limit, but=in_hand, besides=[f"https://{host}.example" for host in busy]
+            now, limit, in_hand, [f"https://{host}.example" for host in busy]
         )
 
         assert [each.id for each in found] == [each.id for each in ready[:limit]]
@@ -132,7 +132,8 @@ def steps_of_a_look(path: Path, now: datetime, *, found: list[bytes]) -> int:
     note = partial(steps.append, None)
     with closing(open_database(path)) as connection:
         connection.set_progress_handler(note, 1)
-        due = deliveries.due(connection, seal, now, 10, besides=["https://a.example"])
+        busy = ["https://a.example"]
+        due = deliveries.due(connection, seal, now, 10, except_ids=(), except_origins=busy)
     assert [each.body for each in due] == found
     return len(steps)
 

@@ -176,8 +176,8 @@ class Webhooks:
         return await self._journal.due_deliveries(
             self._wall() + timedelta(seconds=LONGEST_SLEEP),
             AT_ONCE,
-            but=tuple(self._hands.held),
-            besides=self._hands.busy_hosts(),
+            except_ids=tuple(self._hands.held),
+            except_origins=self._hands.busy_hosts(),
         )
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
@@ -247,7 +247,9 @@ class Webhooks:
         """All that this one is owed and that has waited for a day."""
         before = self._wall() - timedelta(seconds=LOST_AFTER)
         while given_up := await self._insist(
-            lambda: self._journal.give_up_deliveries(host, before, but=tuple(self._hands.held))
+            lambda: self._journal.give_up_deliveries(
+                host, before, except_ids=tuple(self._hands.held)
+            )
         ):
             # Told at once: the next some may not be come to.
             for (execution_id, crew), count in given_up.items():

@@ -381,10 +381,10 @@ async def test_it_does_not_look_without_a_reason(
     looks = 0
     due_deliveries = desk.journal.due_deliveries
 
-    async def counted(*arguments: Any, **besides: Any) -> Any:
+    async def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal looks
         looks += 1
-        return await due_deliveries(*arguments, **besides)
+        return await due_deliveries(*arguments, **options)
 
     monkeypatch.setattr(desk.journal, "due_deliveries", counted)
     receiver.usual = behave.hang

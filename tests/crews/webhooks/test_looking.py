@@ -25,8 +25,8 @@ def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Await
     happens: list[Callable[[], Awaitable[None]]] = []
     due_deliveries = desk.journal.due_deliveries
 
-    async def looked(*arguments: Any, **besides: Any) -> Any:
-        found = await due_deliveries(*arguments, **besides)
+    async def looked(*arguments: Any, **options: Any) -> Any:
+        found = await due_deliveries(*arguments, **options)
         if happens:
             await happens.pop(0)()
         return found
