@@ -146,7 +146,7 @@ class Reloader:
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
         logs.set_level(settings.logging.level)
-        crews.journal.keep(retention(settings))
+        crews.journal.take(retention(settings))
         if self._password is not None:
             await self._insist(partial(self._takers.auth.take_password, self._password))
             self._password = None  # to take it again would end the new sessions

@@ -99,7 +99,7 @@ class Following:
             execution = await self._journal.summary(self._id)
             events = await self._journal.events(self._id, after=self._after, limit=EVENTS_AT_ONCE)
             if events:
-                self._after = events[-1].sequence
+                self._after = events[-1].number
                 return events
             # In this order: what was recorded between the two questions was told just now.
             if execution is None or execution.state.ended:

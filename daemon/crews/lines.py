@@ -259,7 +259,7 @@ class Lines:
             partial(self._journal.events, execution_id, after=after, limit=EVENTS_AT_ONCE),
         ):
             count += sum(event.type == REQUEUED and event.data != NOT_BEGUN for event in events)
-            after = events[-1].sequence
+            after = events[-1].number
         return count
 
     # Questions

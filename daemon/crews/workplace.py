@@ -160,7 +160,7 @@ class Workplace:
                 logger.warning("%s is held up: %s", what, fault)
             with suppress(NoThread):  # a look that cannot be had now either is no reason to end it
                 await self.journal.look_at_disk()
-            await self.journal.pause(pause)
+            await self.journal.wait_for_room(pause)
             pause = min(LONGEST_RETRY, pause * 2)
 
     async def insist(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
@@ -175,5 +175,5 @@ class Workplace:
                 await trio.sleep_forever()
             except Unavailable as fault:
                 logger.warning("%s is held up: %s", what, fault)
-            await self.journal.pause(pause)
+            await self.journal.wait_for_room(pause)
             pause = min(LONGEST_RETRY, pause * 2)

@@ -108,7 +108,7 @@ class Journal:
             with trio.CancelScope(shield=True):
                 await on_thread(store.close, limiter=limiter)
 
-    def keep(self, retention: Retention) -> None:
+    def take(self, retention: Retention) -> None:
         """Forget by these rules from the next round on."""
         self._retention = retention
 
@@ -235,9 +235,9 @@ class Journal:
         if not await on_thread(has_room, self._path.parent):
             self._disk.note_full()
 
-    async def pause(self, seconds: float) -> None:
-        """Wait before another try: so long, or until a disk that was full has room."""
-        await self._disk.pause(seconds)
+    async def wait_for_room(self, at_most: float) -> None:
+        """Wait before another try, until a disk that was full has room: so many seconds at most."""
+        await self._disk.wait_for_room(at_most)
 
     async def prune(self, now: datetime) -> int:
         """Forget what is beyond its retention at `now`; returns how many executions that was.

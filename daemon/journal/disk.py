@@ -52,9 +52,9 @@ class Disk:
         self._full = trio.Event()
         self._room = trio.Event()  # set when it is not full any more, and then another
 
-    async def pause(self, seconds: float) -> None:
-        """Wait so long, or until it is not full any more."""
-        with trio.move_on_after(seconds):
+    async def wait_for_room(self, at_most: float) -> None:
+        """Wait until it is not full any more, so many seconds at most."""
+        with trio.move_on_after(at_most):
             await self._room.wait()
 
     async def wait_full(self) -> None:

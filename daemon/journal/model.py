@@ -178,9 +178,9 @@ class NewEvent:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. `sequence` counts from 1 in each execution, without gaps."""
+    """Something that happened. `number` counts from 1 in each execution, without gaps."""
 
-    sequence: int
+    number: int
     timestamp: datetime
     type: str
     data: JsonValue = field(repr=False)

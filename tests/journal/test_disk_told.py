@@ -149,18 +149,18 @@ async def test_who_waits_to_try_again_does_so_when_there_is_room(
     with pytest.raises(DiskFull):
         await journal.create(new(), idempotency=None)
     with trio.move_on_after(0.1) as while_it_is_full:
-        await journal.pause(1000)
+        await journal.wait_for_room(1000)
     assert while_it_is_full.cancelled_caught
     async with trio.open_nursery() as waiting:
         for _ in range(2):
-            waiting.start_soon(journal.pause, 1000)
+            waiting.start_soon(journal.wait_for_room, 1000)
         await wait_all_tasks_blocked()
         full_disk.full, full_disk.free = False, ROOM
         waiting.cancel_scope.deadline = trio.current_time() + PATIENCE
     assert not waiting.cancel_scope.cancelled_caught
     await journal.create(new(), idempotency=None)
     with trio.fail_after(PATIENCE):
-        await journal.pause(0.01)  # and where it is another fault, that long
+        await journal.wait_for_room(0.01)  # and where it is another fault, that long
 
 
 async def test_a_little_room_is_none(

@@ -204,8 +204,8 @@ def test_large_events_come_a_few_at_a_time(
     store.record(execution_id, Entry(Change(), [NewEvent("a", now, "x" * 100)] * 3))
     store.record(execution_id, Entry(Change(), [NewEvent("b", now, "x" * 300)]))
 
-    assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
-    assert [event.sequence for event in store.events(execution_id, 3, 10)] == [4]
+    assert [event.number for event in store.events(execution_id, 0, 10)] == [1, 2]
+    assert [event.number for event in store.events(execution_id, 3, 10)] == [4]
 
 
 def test_no_more_events_come_than_may_at_once(
@@ -215,7 +215,7 @@ def test_no_more_events_come_than_may_at_once(
     execution_id = create()
     store.record(execution_id, Entry(Change(), [NewEvent("a", now)] * 3))
 
-    assert [event.sequence for event in store.events(execution_id, 0, 10)] == [1, 2]
+    assert [event.number for event in store.events(execution_id, 0, 10)] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -159,4 +159,4 @@ def encode(event: Event) -> bytes:
     data = to_json(EventData(type=event.type, timestamp=event.timestamp, data=about))
     for sign, escaped in _BREAKS_FOR_SOME.items():
         data = data.replace(sign, escaped)
-    return b"id: %d\ndata: %s\n\n" % (event.sequence, data)
+    return b"id: %d\ndata: %s\n\n" % (event.number, data)

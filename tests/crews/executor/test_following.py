@@ -162,7 +162,7 @@ async def test_who_comes_back_gets_what_came_since(house: House) -> None:
     kickoff_id = await house.kickoff("started", "log 1", "log 2", "result ok")
     await house.end_of(kickoff_id)
     async with house.executor.follow(C, kickoff_id, after=2) as following:
-        assert [event.sequence for event in await following.next()] == [3, 4]
+        assert [event.number for event in await following.next()] == [3, 4]
         assert await following.next() == []
     async with house.executor.follow(C, kickoff_id, after=99) as following:
         assert await following.next() == []
@@ -177,7 +177,7 @@ async def test_a_slow_follower_loses_nothing_and_holds_up_nobody(house: House) -
         while events := await following.next():
             assert len(events) <= EVENTS_AT_ONCE
             told += events
-    assert [event.sequence for event in told] == list(range(1, EVENTS_AT_ONCE + 53))
+    assert [event.number for event in told] == list(range(1, EVENTS_AT_ONCE + 53))
 
 
 @pytest.mark.parametrize("question", ["summary", "events"])
