@@ -181,7 +181,7 @@ def read(
 
     Whose it is, is looked at before anything of it is read: to one who may not see it, it takes no
     longer than one that there is not. `to_keep` is how many characters it may have to be kept for
-    whoever will ask: for one that has more, or a credential, nothing is made, and None is returned.
+    whoever will ask: of one that will not be (see `Recent`), nothing is made, and None is returned.
     """
     found = connection.execute(
         "SELECT sequence FROM executions WHERE id = :id "

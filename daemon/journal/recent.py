@@ -47,9 +47,9 @@ class Recent:
         return found
 
     def keep(self, execution: Execution, size: int) -> None:
-        """It was just read, and has so many characters."""
+        """It was just read, and has so many characters: keep it, if it may be kept."""
         self.drop(execution.id)
-        if size > LARGEST:
+        if size > LARGEST or any(target.auth is not None for target in execution.webhooks):
             return
         while len(self._kept) >= MOST or self._size + size > LARGEST_TOGETHER:
             self.drop(next(iter(self._kept)))
