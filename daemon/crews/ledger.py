@@ -45,7 +45,7 @@ from daemon.journal.model import (
 
 REQUEUED = "crew_execution_requeued"
 NOT_BEGUN: Final[JsonValue] = {"began": False}
-"""The data of such an event, where there was no worker yet."""
+"""The data of such an event, where there was no worker yet. Any other has none."""
 
 
 def together(entries: Sequence[Entry]) -> Entry:

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller
-from daemon.crews.ledger import NOT_BEGUN, REQUEUED, about, begun, requeued
+from daemon.crews.ledger import REQUEUED, about, begun, requeued
 from daemon.crews.line import Line
 from daemon.crews.run import Feedback, Run
 from daemon.crews.starts import ComingUp, Starts
@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
-EVENTS_AT_ONCE = 500
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 
@@ -253,14 +252,11 @@ class Lines:
         return True
 
     async def _reruns(self, execution_id: str) -> int:
-        count = after = 0
-        while events := await self._workplace.insist(
+        """Times that it was put back: an event that tells of one that had not begun has data."""
+        return await self._workplace.insist(
             f"execution {execution_id}",
-            partial(self._journal.events, execution_id, after=after, limit=EVENTS_AT_ONCE),
-        ):
-            count += sum(event.type == REQUEUED and event.data != NOT_BEGUN for event in events)
-            after = events[-1].number
-        return count
+            partial(self._journal.count_bare_events, execution_id, REQUEUED),
+        )
 
     # Questions
 

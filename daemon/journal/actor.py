@@ -187,6 +187,10 @@ class Journal:
         """At most `limit` events numbered above `after`, in order; [] when there are none."""
         return await self._do(lambda store: store.events(execution_id, after, limit))
 
+    async def count_bare_events(self, execution_id: str, kind: str) -> int:
+        """How many events of this type it has that have no data."""
+        return await self._do(lambda store: store.count_bare_events(execution_id, kind))
+
     async def unfinished(self) -> list[Summary]:
         """All executions that have not ended, in the order of their creation."""
         return await self._do(Store.unfinished)

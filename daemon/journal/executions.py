@@ -292,6 +292,17 @@ def events(
     return found
 
 
+def count_bare_events(connection: sqlite3.Connection, execution_id: str, kind: str) -> int:
+    """How many of that type have no data."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM events "
+        "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
+        "AND type = ? AND data IS NULL",
+        (execution_id, kind),
+    ).fetchone()
+    return int(count)
+
+
 def _changed(change: Change) -> _Columns:
     """The plain columns that a change gives a new value."""
     columns: _Columns = {}

@@ -189,6 +189,11 @@ class Store:
         with self._reading() as connection:
             return executions.events(connection, execution_id, after=after, limit=limit)
 
+    def count_bare_events(self, execution_id: str, kind: str) -> int:
+        """See `Journal.count_bare_events`."""
+        with self._reading() as connection:
+            return executions.count_bare_events(connection, execution_id, kind)
+
     def unfinished(self) -> list[Summary]:
         """See `Journal.unfinished`."""
         with self._reading() as connection:

@@ -208,6 +208,18 @@ def test_large_events_come_a_few_at_a_time(
     assert [event.number for event in store.events(execution_id, 3, 10)] == [4]
 
 
+def test_events_of_a_type_that_have_no_data_are_counted(
+    store: Store, create: Create, now: datetime
+) -> None:
+    execution_id, other = create(), create()
+    bare, telling = NewEvent("a", now), NewEvent("a", now, {"x": 1})
+    store.record(execution_id, Entry(Change(), [bare, telling, NewEvent("b", now), bare]))
+    store.record(other, Entry(Change(), [bare]))
+
+    assert store.count_bare_events(execution_id, "a") == 2
+    assert store.count_bare_events("nobody", "a") == 0
+
+
 def test_no_more_events_come_than_may_at_once(
     store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

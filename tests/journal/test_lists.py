@@ -216,6 +216,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
     store.record(given.id, Entry(Change(status=Status.RUNNING), [NewEvent("a", now)], calls))
     store.execution(given.id)
     store.events(given.id, 0, 10)
+    store.count_bare_events(given.id, "a")
     store.unfinished()
     for owner in (None, "an"):
         for state in (None, State.SUCCESS):

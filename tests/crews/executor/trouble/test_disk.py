@@ -434,7 +434,7 @@ async def test_a_restart_goes_on_when_the_disk_does(
     assert [each.status for each in ran] == [first, Status.COMPLETED]
 
 
-@pytest.mark.parametrize("question", ["unfinished", "events", "execution"])
+@pytest.mark.parametrize("question", ["unfinished", "count_bare_events", "execution"])
 async def test_a_restart_goes_on_when_the_journal_is_busy_at_first(
     disk: Disk,
     open_house: OpenHouse,
