@@ -24,8 +24,7 @@ MOST: Final = 512
 LARGEST: Final = 16 * 1024
 """Characters of one that is kept."""
 LARGEST_TOGETHER: Final = 1024 * 1024
-"""Characters of all of them; and what Python makes of that: of JSON that is nothing but brackets
-twenty times as much."""
+"""Characters of all of them. In memory it can be 20 times that, for JSON that is all brackets."""
 
 
 class Recent:

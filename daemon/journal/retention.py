@@ -32,7 +32,7 @@ _ROWS_AT_ONCE: Final = 100
 @dataclass(frozen=True)
 class Place:
     """How far a round has come: to an execution of a crew, with when it ended, or, `through`, past
-    all. `cut` is when those of that crew have ended that may be forgotten."""
+    all. What may be forgotten are executions of that crew that ended before `cut`."""
 
     crew: str = ""
     cut: int = 0
@@ -91,7 +91,8 @@ def _steps(
         yield 0, _THROUGH
 
 
-def _expired_keys(connection: sqlite3.Connection, now: datetime, far_keys: bool) -> Iterator[int]:
+def _expired_keys(connection: sqlite3.Connection, now: datetime, far_keys: bool) -> Iterator[None]:
+    """Delete them, with a stop after each."""
     far = micros(now + 2 * KEY_LIFETIME) if far_keys else None  # which no number is above
     while keys := connection.execute(
         "SELECT crew, owner, key FROM idempotency WHERE expires_at <= ? OR expires_at > ? LIMIT ?",
@@ -101,7 +102,7 @@ def _expired_keys(connection: sqlite3.Connection, now: datetime, far_keys: bool)
             connection.execute(
                 "DELETE FROM idempotency WHERE crew = ? AND owner = ? AND key = ?", tuple(key)
             )
-            yield 0
+            yield
 
 
 def _executions(
@@ -144,8 +145,8 @@ def _cut(connection: sqlite3.Connection, now: datetime, retention: Retention, cr
     return too_old if oldest_kept is None else max(too_old, oldest_kept["finished_at"])
 
 
-def _parts(connection: sqlite3.Connection) -> Iterator[int]:
-    """Events and tasks of executions that are gone."""
+def _parts(connection: sqlite3.Connection) -> Iterator[None]:
+    """Delete events and tasks of executions that are gone, with a stop after each."""
     while (
         row := connection.execute("SELECT execution FROM forgotten LIMIT 1").fetchone()
     ) is not None:
@@ -162,9 +163,9 @@ def _parts(connection: sqlite3.Connection) -> Iterator[int]:
             while parts := connection.execute(find, (row["execution"], _ROWS_AT_ONCE)).fetchall():
                 for part in parts:
                     connection.execute(delete, tuple(part))
-                    yield 0
+                    yield
         connection.execute("DELETE FROM forgotten WHERE execution = ?", tuple(row))
-        yield 0
+        yield
 
 
 def _crews(connection: sqlite3.Connection, first: str) -> list[str]:

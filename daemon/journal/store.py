@@ -47,8 +47,8 @@ from daemon.journal.sealing import NotSealed, Seal
 logger = logging.getLogger(__name__)
 
 ENOUGH: Final = 1024 * 1024
-"""Characters of executions that are read in one visit before the rest waits for the next: all of
-its answers are there before the first is given, and one may be 16 MiB."""
+"""A visit stops reading executions after so many characters: all its answers are in memory
+together, and one may be 16 MiB."""
 
 
 class Store:

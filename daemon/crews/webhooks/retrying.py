@@ -27,9 +27,8 @@ MAX_ATTEMPTS: Final = 35
 """Ten waits up to the longest, then 24 of those: 25 hours at the most, unless told to wait more."""
 
 LOST_AFTER: Final = 25 * 3600.0
-"""Seconds of silence, the same, after which a host is taken for gone: what it is owed is tried once
-more each, and not at all what has waited for that as long. With a single hand for it there may be
-more than could ever be tried."""
+"""Seconds of silence after which a host counts as gone. Each call for it is then tried once more;
+calls that have waited as long are dropped untried, since one hand could never make them all."""
 
 _LATER: Final = (302, 303, 307, 408, 425, 429)
 _DIGITS: Final = 9  # of a number of seconds; a century has fewer
