@@ -34,7 +34,7 @@ MODULES: Final = (
     *(f"encodings.utf_{each}" for each in ("16", "16_be", "16_le", "32", "32_be", "32_le")),
     "encodings.utf_8_sig",
     "pyotp",
-    "daemon.crews.webhooks.sending",
+    "daemon.posting.sending",
     "daemon.marketplace.plain_client",
 )
 AFTER: Final = 1.0

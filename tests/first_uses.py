@@ -20,12 +20,12 @@ from daemon import later
 from daemon.auth.second_factor import SecondFactor, new_setup
 from daemon.auth.tokens import Tokens
 from daemon.crews.webhooks.actor import Webhooks
-from daemon.crews.webhooks.targets import check_url
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention
 from daemon.journal.sealing import Seal
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.notify.ways import ByRequest
+from daemon.posting.addresses import check_url
 from tests.shortage import without_descriptors
 
 KEYS = [

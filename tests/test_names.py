@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.crews.webhooks.connecting import look_up as webhooks_look_up
-from daemon.crews.webhooks.retrying import Silence
-from daemon.crews.webhooks.sending import open_sender
 from daemon.marketplace.plain_http import NoAnswer, PlainHttp
 from daemon.names import LOOK_UPS, look_up_apart
+from daemon.posting.connecting import look_up as webhooks_look_up
+from daemon.posting.outcomes import Silence
+from daemon.posting.sending import open_sender
 
 HANG = 10.0
 """Real seconds; whatever takes longer hangs."""

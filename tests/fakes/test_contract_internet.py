@@ -13,9 +13,9 @@ from ipaddress import ip_network
 import pytest
 import trio
 
-from daemon.crews.webhooks import sending
-from daemon.crews.webhooks.retrying import Answered, Silence
-from daemon.crews.webhooks.sending import Sender, open_sender
+from daemon.posting import sending
+from daemon.posting.outcomes import Answered, Silence
+from daemon.posting.sending import Sender, open_sender
 from tests.fakes.internet import (
     NETWORK,
     Behaviour,

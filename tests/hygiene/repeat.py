@@ -26,6 +26,7 @@ FOLDERS = (
     "faults",
     "journal",
     "marketplace",
+    "posting",
     "sandbox",
     "serving",
     "supervision",

@@ -2,7 +2,7 @@
 redirect, or a name that leads there.
 
 The rules have tables of their own: `tests/marketplace/test_links.py` and `test_shortlinks.py`,
-`tests/crews/webhooks/test_targets.py` and `test_sending.py`. Here one list of addresses is held
+`tests/posting/test_addresses.py` and `test_sending.py`. Here one list of addresses is held
 against both ways out, and the whole daemon is asked.
 """
 
@@ -20,12 +20,12 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.webhooks.targets import check_url
 from daemon.errors import Invalid
 from daemon.marketplace.links import NotALink, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
+from daemon.posting.addresses import check_url
 from tests.fakes.certificate import certificate_for
 
 if TYPE_CHECKING:

@@ -174,15 +174,15 @@ OUTBOUND = {
     "webhooks to such addresses, literally": [
         "security/test_outbound.py::test_a_webhook_s_address_is_refused",
         "security/test_outbound.py::test_no_webhook_makes_the_daemon_call_its_own_machine",
-        "crews/webhooks/test_targets.py::test_all_others_need_to_be_named",
-        "crews/webhooks/test_targets.py::test_a_fault_names_the_field_and_not_the_address",
+        "posting/test_addresses.py::test_all_others_need_to_be_named",
+        "posting/test_addresses.py::test_a_fault_names_the_field_and_not_the_address",
     ],
     "webhooks by name, by rebinding, by redirect, by a proxy of the environment": [
-        "crews/webhooks/test_sending.py::test_addresses_that_are_not_allowed_get_no_connection",
-        "crews/webhooks/test_sending.py::test_a_name_that_leads_elsewhere_the_second_time",
-        "crews/webhooks/test_sending.py::test_of_a_names_addresses_only_the_allowed_are_tried",
-        "crews/webhooks/test_sending.py::test_a_redirect_is_not_followed",
-        "crews/webhooks/test_sending.py::test_proxies_of_the_environment_are_not_used",
+        "posting/test_sending.py::test_addresses_that_are_not_allowed_get_no_connection",
+        "posting/test_sending.py::test_a_name_that_leads_elsewhere_the_second_time",
+        "posting/test_sending.py::test_of_a_names_addresses_only_the_allowed_are_tried",
+        "posting/test_sending.py::test_a_redirect_is_not_followed",
+        "posting/test_sending.py::test_proxies_of_the_environment_are_not_used",
     ],
     "`file:`, `javascript:` and `data:` links": [
         "marketplace/test_links.py::test_what_is_no_link",

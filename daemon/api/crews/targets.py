@@ -9,9 +9,9 @@ from pydantic import SecretStr
 
 from daemon.api.crews.schemas import AnyAuthentication, BearerAuthentication, Webhooks
 from daemon.config.values import Network
-from daemon.crews.webhooks.targets import check_url
 from daemon.errors import Invalid
 from daemon.journal.model import WebhookKind, WebhookTarget
+from daemon.posting.addresses import check_url
 
 
 def targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookTarget, ...]:

@@ -40,25 +40,25 @@ from daemon.crews.webhooks.retrying import (
     Delivered,
     GivenUp,
     Later,
-    Silence,
     Verdict,
     judge,
 )
 from daemon.crews.webhooks.signing import signature_headers
-from daemon.crews.webhooks.targets import origin
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
 from daemon.later import needed
 from daemon.logs import Event, Work, working_for
+from daemon.posting.addresses import origin
+from daemon.posting.outcomes import Silence
 from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Backoff
 from daemon.supervision.pulse import Pulse
 from daemon.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
-    from daemon.crews.webhooks.connecting import Resolve
-    from daemon.crews.webhooks.sending import Sender
+    from daemon.posting.connecting import Resolve
+    from daemon.posting.sending import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -150,9 +150,7 @@ class Webhooks:
 
     async def _sender(self) -> AbstractAsyncContextManager[Sender]:
         with needed():
-            from daemon.crews.webhooks.sending import (  # noqa: PLC0415 - see daemon/later.py
-                open_sender,
-            )
+            from daemon.posting.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
         return open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve)
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:

@@ -17,8 +17,8 @@ from typing import Final
 import trio
 
 from daemon.crews.webhooks.retrying import WAITS
-from daemon.crews.webhooks.targets import origin
 from daemon.journal.model import Delivery
+from daemon.posting.addresses import origin
 
 AT_ONCE: Final = 16
 """Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""

@@ -19,6 +19,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from daemon.posting.outcomes import Answered, Silence
 from daemon.supervision.policy import Backoff
 
 WAITS: Final = Backoff(first=5.0, longest=3600.0)
@@ -32,22 +33,6 @@ calls that have waited as long are dropped untried, since one hand could never m
 
 _LATER: Final = (302, 303, 307, 408, 425, 429)
 _DIGITS: Final = 9  # of a number of seconds; a century has fewer
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The receiver's answer. `retry_after` is that header's value."""
-
-    status: int
-    retry_after: str | None = None
-
-
-@dataclass(frozen=True)
-class Silence:
-    """No answer, and why. `final` when another attempt would end the same."""
-
-    why: str
-    final: bool = False
 
 
 @dataclass(frozen=True)

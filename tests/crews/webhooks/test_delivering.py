@@ -15,12 +15,13 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews.webhooks import actor, sending
+from daemon.crews.webhooks import actor
 from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
+from daemon.posting import sending
 from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]

@@ -9,12 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.crews.webhooks import actor, sending
+from daemon.crews.webhooks import actor
 from daemon.crews.webhooks.hands import LONGEST_GAP
 from daemon.crews.webhooks.retrying import LOST_AFTER
 from daemon.journal import deliveries
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
+from daemon.posting import sending
 from tests.fakes.scrape import observed
 
 

@@ -10,14 +10,13 @@ import pytest
 from daemon.crews.webhooks.retrying import (
     MAX_ATTEMPTS,
     WAITS,
-    Answered,
     Delivered,
     GivenUp,
     Later,
-    Silence,
     Verdict,
     judge,
 )
+from daemon.posting.outcomes import Answered, Silence
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 HOUR = 3600

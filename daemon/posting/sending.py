@@ -1,4 +1,4 @@
-"""One webhook call over HTTP: sent once, in bounded time, and told apart from silence.
+"""One POST over HTTP: sent once, in bounded time, and told apart from silence.
 
 httpcore by itself, below httpx: it follows no redirect, keeps no cookies, unpacks nothing and reads
 no variable of the environment, and it lets us choose the network (`connecting.py`). Connections are
@@ -21,7 +21,7 @@ import trio
 
 from daemon import __version__
 from daemon.config.values import Network
-from daemon.crews.webhooks.connecting import (
+from daemon.posting.connecting import (
     CheckedNetwork,
     IsNear,
     NoWay,
@@ -29,7 +29,7 @@ from daemon.crews.webhooks.connecting import (
     is_near,
     look_up,
 )
-from daemon.crews.webhooks.retrying import Answered, Silence
+from daemon.posting.outcomes import Answered, Silence
 from daemon.threads import NoThread
 from daemon.trust import NoAuthorities, Trust
 

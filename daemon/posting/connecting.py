@@ -23,7 +23,7 @@ import httpcore
 import trio
 
 from daemon.config.values import Network
-from daemon.crews.webhooks.targets import Address, is_named, may_call, on_one_link, reached
+from daemon.posting.addresses import Address, is_named, may_call, on_one_link, reached
 
 CONNECT_DEADLINE: Final = 8.0
 """Seconds for one address: a dead one leaves time for the next within a call's deadline."""
