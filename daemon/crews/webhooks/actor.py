@@ -235,9 +235,10 @@ class Webhooks:
                     self._worn_out[target_of(delivery)] = None
                     while len(self._worn_out) > MAX_WORN_OUT:
                         self._worn_out.popitem(last=False)
-                await self._insist(lambda: self._journal.done(delivery.id))
+                # Told before it is so: a stop in between would leave it untold.
                 about = Event.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
+                await self._insist(lambda: self._journal.done(delivery.id))
                 if self._is_lost(delivery):
                     await self._give_up(origin(delivery.target.url))
 
