@@ -56,7 +56,7 @@ def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
         ("NotifyAccess", "main"),
         ("Restart", "always"),
         ("StartLimitIntervalSec", "0"),  # or the cookie is lost with the last start
-        ("LimitCORE", "0"),  # or the watchdog writes the cookie to the disk
+        ("LimitCORE", "1"),  # or the watchdog writes the cookie to the disk; 0 is not for pipes
         ("OOMPolicy", "continue"),
         ("CapabilityBoundingSet", ""),
         ("RestrictNamespaces", "user pid net"),

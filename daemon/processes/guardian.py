@@ -204,8 +204,7 @@ def start(order: Order, channel: int | None) -> int:
     fork takes, most of which is copying pages. What cannot be told to it is set in this process:
     for good where that does no harm here, or else until the child has it.
     """
-    # What is in its memory (cookies, keys) is not to end up on a disk.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    forbid_core_dumps()
     if order.limits is None:
         return start_as_user(order, channel)
     limit_file_size(order.limits[1])
@@ -267,6 +266,16 @@ def located(program: bytes, environment: dict[bytes, bytes]) -> bytes:
     there = [path for path in paths if os.access(path, os.F_OK)]
     runnable = [path for path in there if os.access(path, os.X_OK)]
     return (runnable or there or [program])[0]
+
+
+def forbid_core_dumps() -> None:
+    """What is in a command's memory (cookies, keys) is not to end up on a disk."""
+    _, highest = resource.getrlimit(resource.RLIMIT_CORE)
+    # Not 0, which is for files alone: of a core that is piped to a program (core_pattern, see
+    # core(5)) the kernel asks only whether the limit is 1, and then pipes nothing (a collector's
+    # own is 1). A file has a page at least, so there is none either.
+    if highest != 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 
 
 def limit_file_size(size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -248,6 +249,54 @@ async def test_a_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
     )
     assert status == ExitStatus(signal=signal.SIGXFSZ)
     assert file.stat().st_size == MIB
+
+
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_CORE)[1] == 0, reason="no limit but 0 can be set here"
+)
+async def test_its_core_is_neither_written_nor_piped_to_a_program() -> None:
+    async with guarded(
+        ["/bin/cat", "/proc/self/limits"], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
+        await process.wait()
+        assert core_limits(process.stdout_tail) == ["1", "1"]
+
+
+def core_limits(table: str) -> list[str]:
+    """The soft and the hard one of /proc/self/limits."""
+    name = "Max core file size"
+    line = next(line for line in table.splitlines() if line.startswith(name))
+    return line.removeprefix(name).split()[:2]
+
+
+NO_CORES = """
+import resource, trio
+from pathlib import Path
+from daemon.processes.guarded import guarded
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+async def main():
+    async with guarded(
+        ["/bin/cat", "/proc/self/limits"], environment={}, working_folder=Path("/")
+    ) as process:
+        await process.wait()
+    print(process.stdout_tail)
+
+trio.run(main)
+"""
+
+
+def test_where_no_other_limit_can_be_set_it_stays_at_0() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", NO_CORES],
+        cwd=Path(daemon.__file__).parents[1],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        timeout=20,
+    )
+    assert core_limits(told.stdout) == ["0", "0"]
 
 
 def badness(pid: int | None = None) -> int:
