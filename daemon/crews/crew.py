@@ -15,6 +15,7 @@ from daemon.config.crews import OnRestart
 from daemon.config.problems import Problem
 from daemon.config.values import Bind
 from daemon.crews.worker import WorkerSettings
+from daemon.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,9 @@ class Caller:
     def sees_only(self) -> str | None:
         """The owner whose executions alone the caller may see; None for everybody's."""
         return self.user or None
+
+
+def no_such_execution(field: str = "kickoff_id") -> NotFound:
+    """The refusal of an id that stands for nothing which the caller may see. `field` is what the
+    request calls it."""
+    return NotFound(f"{field}: there is no such execution, or not any more")

@@ -28,13 +28,13 @@ from prometheus_client import Histogram
 from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller
+from daemon.crews.crew import Caller, no_such_execution
 from daemon.crews.following import Bells, Following
 from daemon.crews.lines import CrewLoad, Kickoff, Lines
 from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
 from daemon.crews.workplace import Workplace
-from daemon.errors import Invalid, NotFound
+from daemon.errors import Invalid
 from daemon.journal.actor import Journal
 from daemon.journal.model import (
     Execution,
@@ -154,18 +154,21 @@ class Executor:
 
         Raises `NotFound`, or `Invalid` when nothing is asked, or about another task.
         """
-        if (await self._summary(caller, kickoff_id)).state.ended:
+        if (await self._summary(caller, kickoff_id, "execution_id")).state.ended:
             raise Invalid(
                 "execution_id: this execution has ended, and is not waiting for human input any "
                 "more; /events tells whether an answer was taken"
             )
         await self.mailbox.ask(Lines.resume, caller, kickoff_id, feedback, webhooks)
-        return await self.execution(caller, kickoff_id)
+        return await self.execution(caller, kickoff_id, "execution_id")
 
-    async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
-        """An execution. Raises `NotFound`, also for one that the caller may not see."""
+    async def execution(
+        self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"
+    ) -> Execution:
+        """An execution. Raises `NotFound`, also for one that the caller may not see. `field` is
+        what the request calls its id."""
         found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        return _there(found)
+        return _there(found, field)
 
     def has_surely_ended(self, caller: Caller, kickoff_id: str) -> bool:
         """Whether that is known without looking at the disk, as of what has just ended: then
@@ -225,16 +228,15 @@ class Executor:
         """How many clients wait for news of an execution."""
         return self._bells.count
 
-    async def _summary(self, caller: Caller, kickoff_id: str) -> Summary:
+    async def _summary(self, caller: Caller, kickoff_id: str, field: str = "kickoff_id") -> Summary:
         """How it stands. Raises `NotFound`, as `execution` does."""
-        return _there(
-            await self._journal.summary(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        )
+        found = await self._journal.summary(kickoff_id, crew=caller.crew, owner=caller.sees_only)
+        return _there(found, field)
 
 
-def _there(found: S | None) -> S:
+def _there(found: S | None, field: str) -> S:
     if found is None:
-        raise NotFound("kickoff_id: there is no such execution, or not any more")
+        raise no_such_execution(field)
     return found
 
 

@@ -36,11 +36,10 @@ from daemon.api.openapi import Access, Api
 from daemon.api.services import CrewServices
 from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
-from daemon.crews.crew import Caller
+from daemon.crews.crew import Caller, no_such_execution
 from daemon.crews.following import Following
 from daemon.crews.lines import Kickoff
 from daemon.crews.run import Feedback
-from daemon.errors import NotFound
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
 from daemon.serving import GuardedQuart
@@ -187,16 +186,12 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
 
         Webhook addresses given at the kickoff stay in force; those given here replace them.
         """
-        try:
-            found = await executor.resume(
-                caller,
-                _known(body.execution_id),
-                Feedback(body.task_id, body.human_feedback, body.is_approve),
-                webhooks=targets(body, crews.webhook_networks),
-            )
-        except NotFound as refusal:
-            told = str(refusal).replace("kickoff_id", "execution_id", 1)  # its name in this body
-            raise NotFound(told) from None
+        found = await executor.resume(
+            caller,
+            _known(body.execution_id, "execution_id"),
+            Feedback(body.task_id, body.human_feedback, body.is_approve),
+            webhooks=targets(body, crews.webhook_networks),
+        )
         if body.is_approve:
             return ResumeResponse(
                 status="resumed", message="approved: the execution goes on", kickoff_id=found.id
@@ -224,8 +219,8 @@ async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _known(kickoff_id: str) -> str:
+def _known(kickoff_id: str, field: str = "kickoff_id") -> str:
     """An id in the form that all of ours have. Raises `NotFound`, as the executor does."""
     if not _UUID.fullmatch(kickoff_id):
-        raise NotFound("kickoff_id: there is no such execution, or not any more")
+        raise no_such_execution(field)
     return kickoff_id

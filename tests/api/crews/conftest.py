@@ -29,13 +29,13 @@ from daemon.api.services import CrewServices, Rules, Services
 from daemon.config.problems import Problem
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Caller, Crew, Input
+from daemon.crews.crew import BrokenCrew, Caller, Crew, Input, no_such_execution
 from daemon.crews.executor import Executor
 from daemon.crews.lines import Kickoff
 from daemon.crews.run import Feedback
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import WorkerSettings
-from daemon.errors import Invalid, NotFound
+from daemon.errors import Invalid
 from daemon.journal.model import (
     Event,
     Execution,
@@ -118,7 +118,9 @@ class StandIn:
         known = self.known.get(kickoff_id)
         return self.at_hand and known is not None and known.state.ended
 
-    async def execution(self, caller: Caller, kickoff_id: str) -> Execution:
+    async def execution(
+        self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"
+    ) -> Execution:
         self._refuse()
         found = self.known.get(kickoff_id)
         if (
@@ -126,7 +128,7 @@ class StandIn:
             or found.crew != caller.crew
             or caller.sees_only not in (None, found.owner)
         ):
-            raise NotFound("kickoff_id: there is no such execution, or not any more")
+            raise no_such_execution(field)
         return found
 
     async def executions(
@@ -167,7 +169,7 @@ class StandIn:
         *,
         webhooks: tuple[WebhookTarget, ...],
     ) -> Execution:
-        found = await self.execution(caller, kickoff_id)
+        found = await self.execution(caller, kickoff_id, "execution_id")
         if (found.status, found.current_task) != (
             Status.WAITING_FOR_HUMAN_INPUT,
             feedback.task_id,

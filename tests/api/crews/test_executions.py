@@ -231,6 +231,7 @@ async def test_nobody_is_asked_is_400(
 async def test_an_unknown_execution_is_404(house: House, kickoff_id: str) -> None:
     answer = await house.own.post("/resume", house.token, answer_of(kickoff_id))
     assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
+    assert answer.json()["message"].startswith("execution_id: ")  # as it is called in this body
 
 
 @pytest.mark.parametrize(
