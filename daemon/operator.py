@@ -15,8 +15,8 @@ from daemon.browser.actor import Browser
 from daemon.control import Answer, Arguments, Command, Commands, plain
 from daemon.conversion.account import shown_name
 from daemon.conversion.desk import Desk, DeskStatus
+from daemon.crews.crew import CrewLoad
 from daemon.crews.executor import Executor
-from daemon.crews.lines import CrewLoad
 from daemon.crews.tokens import CrewTokens
 from daemon.errors import Invalid, Unavailable
 from daemon.supervision.child import ChildSnapshot, State

@@ -1,4 +1,4 @@
-"""A crew as the rest of the daemon sees it, and who may call it.
+"""A crew as the rest of the daemon sees it, who may call it, and what is asked and told of it.
 
 What is written in `[[crews]]` becomes a `Crew`, or a `BrokenCrew` when something about it is wrong:
 see `daemon/crews/catalog.py`.
@@ -7,7 +7,7 @@ see `daemon/crews/catalog.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
@@ -16,6 +16,7 @@ from daemon.config.problems import Problem
 from daemon.config.values import Bind
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound
+from daemon.journal.model import WebhookTarget
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,33 @@ class Caller:
     def sees_only(self) -> str | None:
         """The owner whose executions alone the caller may see; None for everybody's."""
         return self.user or None
+
+
+@dataclass(frozen=True)
+class Kickoff:
+    """What a client asks for. Targets are complete: their URLs were checked."""
+
+    inputs: dict[str, JsonValue] = field(repr=False)
+    meta: JsonValue = field(default=None, repr=False)
+    webhooks: tuple[WebhookTarget, ...] = ()
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A human's answer to the question about a task."""
+
+    task_id: str
+    text: str = field(repr=False)
+    approved: bool
+
+
+@dataclass(frozen=True)
+class CrewLoad:
+    """How many executions of a crew run, or have ended and their worker has yet to go; and how many
+    wait for their turn."""
+
+    running: int = 0
+    waiting: int = 0
 
 
 def no_such_execution(field: str = "kickoff_id") -> NotFound:

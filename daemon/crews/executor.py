@@ -28,10 +28,9 @@ from prometheus_client import Histogram
 from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller, no_such_execution
+from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff, no_such_execution
 from daemon.crews.following import Bells, Following
-from daemon.crews.lines import CrewLoad, Kickoff, Lines
-from daemon.crews.run import Feedback
+from daemon.crews.lines import Lines
 from daemon.crews.tools import Tool
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid

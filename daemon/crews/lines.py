@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -21,13 +20,12 @@ from operator import attrgetter
 from uuid import uuid4
 
 import trio
-from pydantic import JsonValue
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller
+from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff
 from daemon.crews.ledger import REQUEUED, about, begun, requeued
 from daemon.crews.line import Line
-from daemon.crews.run import Feedback, Run
+from daemon.crews.run import Run
 from daemon.crews.starts import ComingUp, Starts
 from daemon.crews.stopping import Stopping
 from daemon.crews.without_worker import WithoutWorker
@@ -55,24 +53,6 @@ INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
 NO_CREW = "its crew is no longer in the configuration"
 NEVER_RUN = f"its turn did not come: {NO_CREW}"
-
-
-@dataclass(frozen=True)
-class Kickoff:
-    """What a client asks for. Targets are complete: their URLs were checked."""
-
-    inputs: dict[str, JsonValue] = field(repr=False)
-    meta: JsonValue = field(default=None, repr=False)
-    webhooks: tuple[WebhookTarget, ...] = ()
-
-
-@dataclass(frozen=True)
-class CrewLoad:
-    """How many executions of a crew run, or have ended and their worker has yet to go; and how many
-    wait for their turn."""
-
-    running: int = 0
-    waiting: int = 0
 
 
 class Lines:

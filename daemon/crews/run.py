@@ -32,7 +32,7 @@ from math import inf
 import trio
 from pydantic import JsonValue
 
-from daemon.crews.crew import Crew
+from daemon.crews.crew import Crew, Feedback
 from daemon.crews.ends import End
 from daemon.crews.ledger import Ledger, about, begun, failure, requeued, success
 from daemon.crews.protocol import (
@@ -66,15 +66,6 @@ not wait long for the journal, whose visit takes those of all crews."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """A human's answer to the question about a task."""
-
-    task_id: str
-    text: str = field(repr=False)
-    approved: bool
 
 
 @dataclass(frozen=True)

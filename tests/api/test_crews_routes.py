@@ -18,9 +18,8 @@ from daemon.api.schemas import Failure
 from daemon.api.services import CrewServices
 from daemon.config.problems import Problem
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Crew, Input
+from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
 from daemon.crews.executor import Executor
-from daemon.crews.lines import CrewLoad
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotAllowed

@@ -36,10 +36,8 @@ from daemon.api.openapi import Access, Api
 from daemon.api.services import CrewServices
 from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
-from daemon.crews.crew import Caller, no_such_execution
+from daemon.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from daemon.crews.following import Following
-from daemon.crews.lines import Kickoff
-from daemon.crews.run import Feedback
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
 from daemon.serving import GuardedQuart

@@ -14,8 +14,7 @@ from daemon.api.guards import Guards
 from daemon.api.openapi import Api
 from daemon.api.services import CrewServices
 from daemon.auth.actor import Session
-from daemon.crews.crew import BrokenCrew, Crew, Input
-from daemon.crews.lines import CrewLoad
+from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
 from daemon.wire import Body
 
 

@@ -29,10 +29,8 @@ from daemon.api.services import CrewServices, Rules, Services
 from daemon.config.problems import Problem
 from daemon.conversion.desk import Timings
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Caller, Crew, Input, no_such_execution
+from daemon.crews.crew import BrokenCrew, Caller, Crew, Feedback, Input, Kickoff, no_such_execution
 from daemon.crews.executor import Executor
-from daemon.crews.lines import Kickoff
-from daemon.crews.run import Feedback
 from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import Invalid

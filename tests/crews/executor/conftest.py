@@ -18,10 +18,8 @@ from pydantic import JsonValue, SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Caller, Crew
+from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad, Feedback, Kickoff
 from daemon.crews.executor import Executor
-from daemon.crews.lines import CrewLoad, Kickoff
-from daemon.crews.run import Feedback
 from daemon.crews.tools import Tool
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import Invalid, Unavailable

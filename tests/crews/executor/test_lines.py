@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from daemon.crews.crew import CrewLoad
 from daemon.crews.line import FULL_RETRY_AFTER
-from daemon.crews.lines import CrewLoad
 from daemon.errors import Unavailable
 from daemon.journal.model import Execution, State
 from tests.hygiene.tasks import all_tasks

@@ -10,8 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew, Caller, Crew
-from daemon.crews.lines import NEVER_RUN, CrewLoad, Lines
+from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad
+from daemon.crews.lines import NEVER_RUN, Lines
 from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import State, Status, Summary
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.lines import CrewLoad
+from daemon.crews.crew import CrewLoad
 from daemon.crews.workplace import Workplace
 from daemon.journal.model import State, Status
 from tests.crews.executor.test_reload import HANG, WAITS, having

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.lines import CrewLoad
+from daemon.crews.crew import CrewLoad
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.model import State, Status
 

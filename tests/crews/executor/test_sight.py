@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.crews.crew import Caller
+from daemon.crews.crew import Caller, Feedback
 from daemon.crews.executor import Executor
-from daemon.crews.run import Feedback
 from daemon.errors import Invalid, NotFound
 from daemon.journal.model import State
 

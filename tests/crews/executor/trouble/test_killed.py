@@ -25,9 +25,8 @@ from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretBytes
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import Caller, Crew
+from daemon.crews.crew import Caller, Crew, Kickoff
 from daemon.crews.executor import Executor
-from daemon.crews.lines import Kickoff
 from daemon.crews.worker import WorkerSettings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention

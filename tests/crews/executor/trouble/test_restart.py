@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from daemon.crews.catalog import Catalog
-from daemon.crews.crew import BrokenCrew
-from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN, CrewLoad
+from daemon.crews.crew import BrokenCrew, CrewLoad
+from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
