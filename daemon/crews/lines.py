@@ -21,9 +21,10 @@ from uuid import uuid4
 
 import trio
 
+from daemon.crews.again import INTERRUPTED, Again
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff
-from daemon.crews.ledger import REQUEUED, about, begun, requeued
+from daemon.crews.ledger import about, begun
 from daemon.crews.line import Line
 from daemon.crews.run import Run
 from daemon.crews.starts import ComingUp, Starts
@@ -44,13 +45,9 @@ from daemon.supervision.actor import Request
 
 logger = logging.getLogger(__name__)
 
-MAX_RERUNS = 3
-"""Times that an execution is run again: what ends the daemon each time must not do so for ever."""
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 
-INTERRUPTED = "the daemon ended, or was restarted, while it was running"
-TOO_OFTEN = f"{INTERRUPTED}, as in {MAX_RERUNS} runs before"
 NO_CREW = "its crew is no longer in the configuration"
 NEVER_RUN = f"its turn did not come: {NO_CREW}"
 
@@ -74,6 +71,7 @@ class Lines:
         self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
         self._without_worker = WithoutWorker(workplace, errands=errands, running=running)
+        self._again = Again(workplace, self._without_worker)
         self._putting_back: dict[str, trio.Event] = {}
         """Broken crews of which some are, by name."""
 
@@ -144,7 +142,7 @@ class Lines:
     async def _put_back(self, crew: str, begun: Sequence[Summary]) -> None:
         """Put these back to their beginning; who looks for what waits for the crew comes after."""
         for each in begun:
-            await self._again("rerun", each)
+            await self._again.begin("rerun", each)
         self._putting_back.pop(crew).set()
 
     async def _are_put_back(self, crew: str) -> None:
@@ -173,7 +171,7 @@ class Lines:
         async with line.way_in:
             task_status.started()
             for execution in executions:
-                if execution.state is not State.PENDING and not await self._again(
+                if execution.state is not State.PENDING and not await self._again.begin(
                     line.crew.on_restart, execution
                 ):
                     continue
@@ -213,30 +211,6 @@ class Lines:
         over = not line.running and not line.waiting and line.way_in.value
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
-
-    async def _again(self, on_restart: str, interrupted: Summary) -> bool:
-        """Put it back to its beginning, or end it, as its crew says."""
-        rerun = on_restart == "rerun"
-        if not rerun or await self._reruns(interrupted.id) >= MAX_RERUNS:
-            why = TOO_OFTEN if rerun else INTERRUPTED
-            await self._without_worker.end(interrupted.id, Status.INTERRUPTED, why)
-            return False
-        execution = await self._workplace.read(interrupted.id)
-        entry = requeued(about(execution), self._workplace.wall())
-        try:
-            await self._workplace.record(execution.id, State.PENDING, entry)
-        except Invalid as fault:  # it has as many events or webhook calls as one may have
-            why = f"{INTERRUPTED}, and cannot be run again: {fault}"
-            await self._without_worker.end(execution.id, Status.INTERRUPTED, why)
-            return False
-        return True
-
-    async def _reruns(self, execution_id: str) -> int:
-        """Times that it was put back: an event that tells of one that had not begun has data."""
-        return await self._workplace.insist(
-            f"execution {execution_id}",
-            partial(self._journal.count_bare_events, execution_id, REQUEUED),
-        )
 
     # Questions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.lines import INTERRUPTED
+from daemon.crews.again import INTERRUPTED
 from daemon.crews.run import NOT_STARTED
 from daemon.journal.model import Execution, State, Status
 from daemon.processes import guarded, guardians

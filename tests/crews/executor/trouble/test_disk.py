@@ -16,6 +16,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews import lines, workplace
+from daemon.crews.again import MAX_RERUNS
 from daemon.crews.ends import End
 from daemon.crews.run import Run
 from daemon.crews.worker import Worker
@@ -157,7 +158,7 @@ async def test_however_often_that_was_it_is_not_taken_for_one_that_ran(
     folders = NoFolders(monkeypatch, inf)
     house = await open_house(again)
     kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
-    for _ in range(lines.MAX_RERUNS):
+    for _ in range(MAX_RERUNS):
         with trio.fail_after(HANG):
             asked = folders.asked
             while folders.asked < asked + 2:  # noqa: ASYNC110 - it tells nobody

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from daemon.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
 from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, CrewLoad
-from daemon.crews.lines import INTERRUPTED, MAX_RERUNS, NEVER_RUN, NO_CREW, TOO_OFTEN
+from daemon.crews.lines import NEVER_RUN, NO_CREW
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal

@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.lines import INTERRUPTED, Lines
+from daemon.crews.again import INTERRUPTED
+from daemon.crews.lines import Lines
 from daemon.errors import Unavailable
 from daemon.journal.model import Change, Entry, State, Status
 from daemon.supervision.child import ChildSpec
