@@ -78,7 +78,7 @@ class Operation:
 
 
 class Api:
-    """The operations of one API.
+    """The operations of one API, served by `target`.
 
     `failure` is the body of all its errors; `meanings` are the document's words for statuses that
     mean something of their own here. `under` is put before every path, and `shared` are the
@@ -97,12 +97,12 @@ class Api:
         given: Mapping[str, str] | None = None,
         any_type: bool = False,
     ) -> None:
+        self.target = target
         self.failure = failure
         self.meanings = meanings or {}
         self.shared = shared
         self.operations: list[Operation] = []
         self.paths: set[str] = set()  # all that are served, with parameters in braces
-        self._target = target
         self._under = under
         self._given = given
         self._any_type = any_type
@@ -247,7 +247,7 @@ class Api:
     ) -> None:
         self.paths.add(self._under + path)
         rule = _IN_BRACES.sub(r"<\1>", self._under + path)
-        self._target.add_url_rule(
+        self.target.add_url_rule(
             # The address that others are under is good with a slash at its end and without, for
             # every method; a redirect from one to the other would be no JSON.
             rule.removesuffix("/") or "/",

@@ -37,14 +37,14 @@ def add_crews(app: GuardedQuart, crews: CrewServices) -> Api:
         shared=InCrew,
         any_type=True,
     )
-    routes.add(app, api, crews)
+    routes.add(api, crews)
     return api
 
 
 def add_one_crew(app: GuardedQuart, name: str, crews: CrewServices) -> Api:
     """Serve one crew at `/`; returns the table, for its paths."""
     api = Api(app, failure=CrewFailure, given={"crew": name}, any_type=True)
-    routes.add(app, api, crews)
+    routes.add(api, crews)
     return api
 
 

@@ -40,7 +40,6 @@ from daemon.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from daemon.crews.following import Following
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
-from daemon.serving import GuardedQuart
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -48,14 +47,20 @@ STOPPING: Final = LONGEST_GRACE + 30.0
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
-    """Add these operations to `api`, whose paths have the parameter `crew`, served by `app`."""
-    executor = crews.executor
+def add(api: Api, crews: CrewServices) -> None:
+    """Add these operations to `api`, whose paths have the parameter `crew`."""
 
     async def admit() -> Caller:
         return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
 
     member = Access(admit, bearer="required", refusals=(401, 503))
+    _add_looks(api, crews, member)
+    _add_deeds(api, crews, member)
+
+
+def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+    """What changes nothing."""
+    executor, app = crews.executor, api.target
 
     @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
     async def healthy(caller: Caller) -> Response:
@@ -68,31 +73,6 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         """The names of the inputs that the crew takes."""
         crew = crews.catalog.crew(caller.crew)
         return InputsResponse(inputs=sorted(each.name for each in crew.inputs))
-
-    @api.operation(
-        "POST",
-        "/kickoff",
-        access=member,
-        asks=KickoffAsked,
-        body=KickoffRequest,
-        ok=KickoffResponse,
-        errors=(422,),
-    )
-    async def kickoff(caller: Caller, asked: KickoffAsked, body: KickoffRequest) -> KickoffResponse:
-        """Start an execution, or queue it.
-
-        It is on disk when this is answered, and known from then on.
-        """
-        order = Kickoff(
-            inputs=body.inputs or {},
-            meta=body.meta,
-            webhooks=targets(body, crews.webhook_networks),
-        )
-        return KickoffResponse(
-            kickoff_id=await executor.kickoff(
-                caller, order, idempotency_key=asked.idempotency_key, body=body.sent
-            )
-        )
 
     @api.operation(
         "GET",
@@ -114,7 +94,7 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         with patience(seconds + PATIENCE):
             if seconds and not executor.has_surely_ended(caller, kickoff_id):
                 found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
-                await admit()  # the token may have been rotated meanwhile
+                await member.admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
         return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
@@ -133,21 +113,6 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
             executions=[answers.listed(each, now) for each in page.executions],
             next_cursor=page.next_cursor,
         )
-
-    @api.operation(
-        "POST",
-        "/stop/{kickoff_id}",
-        access=member,
-        asks=OneExecution,
-        ok=StopResponse,
-        errors=(400, 404),
-        seconds=STOPPING,
-    )
-    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
-        """End an execution, queued or running. Answered when it has ended."""
-        kickoff_id = _known(asked.kickoff_id)
-        await executor.stop(caller, kickoff_id)
-        return StopResponse(kickoff_id=kickoff_id)
 
     @api.operation(
         "GET",
@@ -175,6 +140,51 @@ def add(app: GuardedQuart, api: Api, crews: CrewServices) -> None:
         async with follow():
             pass  # a refusal is told now or never
         return events.stream(follow, admitted, app.stopping, head=request.method == "HEAD")
+
+
+def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+    """What begins, changes or ends an execution."""
+    executor = crews.executor
+
+    @api.operation(
+        "POST",
+        "/kickoff",
+        access=member,
+        asks=KickoffAsked,
+        body=KickoffRequest,
+        ok=KickoffResponse,
+        errors=(422,),
+    )
+    async def kickoff(caller: Caller, asked: KickoffAsked, body: KickoffRequest) -> KickoffResponse:
+        """Start an execution, or queue it.
+
+        It is on disk when this is answered, and known from then on.
+        """
+        order = Kickoff(
+            inputs=body.inputs or {},
+            meta=body.meta,
+            webhooks=targets(body, crews.webhook_networks),
+        )
+        return KickoffResponse(
+            kickoff_id=await executor.kickoff(
+                caller, order, idempotency_key=asked.idempotency_key, body=body.sent
+            )
+        )
+
+    @api.operation(
+        "POST",
+        "/stop/{kickoff_id}",
+        access=member,
+        asks=OneExecution,
+        ok=StopResponse,
+        errors=(400, 404),
+        seconds=STOPPING,
+    )
+    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
+        """End an execution, queued or running. Answered when it has ended."""
+        kickoff_id = _known(asked.kickoff_id)
+        await executor.stop(caller, kickoff_id)
+        return StopResponse(kickoff_id=kickoff_id)
 
     @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
