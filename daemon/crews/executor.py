@@ -130,6 +130,16 @@ class Executor:
         key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
         return await self.mailbox.ask(Lines.kickoff, caller, kickoff, key)
 
+    async def created_by(
+        self, caller: Caller, *, idempotency_key: str | None, body: JsonValue
+    ) -> str | None:
+        """The kickoff_id that the same request was answered with before, else None. For what is
+        refused only when it is new. Raises `Unprocessable` for a key used for another body."""
+        if idempotency_key is None:
+            return None
+        key = IdempotencyKey(idempotency_key, body)
+        return await self._journal.created_by(caller.crew, caller.user, key)
+
     async def stop(self, caller: Caller, kickoff_id: str) -> None:
         """End an execution; returns when it has ended. Raises `NotFound`, or `Invalid` when it had
         ended before.

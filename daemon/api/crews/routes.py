@@ -38,6 +38,7 @@ from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
 from daemon.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from daemon.crews.following import Following
+from daemon.errors import Refused
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
 
@@ -160,15 +161,18 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
 
         It is on disk when this is answered, and known from then on.
         """
-        order = Kickoff(
-            inputs=body.inputs or {},
-            meta=body.meta,
-            webhooks=targets(body, crews.webhook_networks),
-        )
+        key = asked.idempotency_key
+        try:
+            webhooks = targets(body, crews.webhook_networks)
+        except Refused:
+            # Only what is new is refused: when this came before, they may have been allowed.
+            earlier = await executor.created_by(caller, idempotency_key=key, body=body.sent)
+            if earlier is None:
+                raise
+            return KickoffResponse(kickoff_id=earlier)
+        order = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
         return KickoffResponse(
-            kickoff_id=await executor.kickoff(
-                caller, order, idempotency_key=asked.idempotency_key, body=body.sent
-            )
+            kickoff_id=await executor.kickoff(caller, order, idempotency_key=key, body=body.sent)
         )
 
     @api.operation(

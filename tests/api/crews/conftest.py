@@ -68,6 +68,7 @@ class StandIn:
         self.events: dict[str, list[Event]] = {}
         self.kickoffs: list[tuple[Caller, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
+        self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
         self.at_hand = True  # what has ended
@@ -111,6 +112,13 @@ class StandIn:
         self._refuse()
         self.kickoffs.append((caller, kickoff, idempotency_key, body))
         return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
+
+    async def created_by(
+        self, _caller: Caller, *, idempotency_key: str | None, body: JsonValue
+    ) -> str | None:
+        self._refuse()
+        asked = (idempotency_key, body)
+        return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
 
     def has_surely_ended(self, _caller: Caller, kickoff_id: str) -> bool:
         known = self.known.get(kickoff_id)

@@ -242,6 +242,21 @@ async def test_a_key_that_was_used_is_422(house: House, executor: StandIn) -> No
     assert answer.json()["message"] == "Idempotency-Key: was used for another body"
 
 
+async def test_a_webhook_that_is_not_allowed_any_more_refuses_only_what_is_new(
+    house: House, executor: StandIn
+) -> None:
+    known = executor.add()
+    body: JsonValue = {"crewWebhookUrl": "http://10.0.0.1/"}
+    executor.keys.append(("k-1", body, known.id))
+    again = await house.own.post("/kickoff", house.token, body, Idempotency_Key="k-1")
+    assert (again.status_code, again.json()) == (200, {"kickoff_id": known.id})
+    for another in ({"Idempotency_Key": "k-2"}, {}):
+        new = await house.own.post("/kickoff", house.token, body, **another)
+        assert new.status_code == 400
+        assert new.json()["message"].startswith("crewWebhookUrl: 10.0.0.1 is not")
+    assert executor.kickoffs == []
+
+
 @pytest.mark.parametrize(("key", "why"), [("", "too short"), ("k" * 256, "too long")])
 async def test_a_key_that_is_none_is_400(house: House, key: str, why: str) -> None:
     answer = await house.own.post("/kickoff", house.token, {}, Idempotency_Key=key)

@@ -34,6 +34,18 @@ async def test_the_same_again_is_the_same_execution(house: House) -> None:
     assert await count(house) == 1
 
 
+async def test_what_a_key_stands_for_can_be_asked(house: House) -> None:
+    async def ask(key: str | None, body: JsonValue = BODY, user: str = "") -> str | None:
+        asker = Caller("c", user)
+        return await house.executor.created_by(asker, idempotency_key=key, body=body)
+
+    first = await house.kickoff(key="k", body=BODY)
+    assert await ask("k") == first
+    assert [await ask("other"), await ask(None), await ask("k", user="an")] == [None] * 3
+    with pytest.raises(Unprocessable):
+        await ask("k", {})
+
+
 async def test_at_the_same_moment_it_is_one_execution(house: House) -> None:
     ids: list[str] = []
 
