@@ -20,6 +20,7 @@ from socket import socket
 from daemon.config import Problem, Settings
 from daemon.config.checks import open_cookie
 from daemon.config.values import Bind
+from daemon.crews.catalog import UNDER
 from daemon.errors import Invalid
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
@@ -123,7 +124,7 @@ def _crew_doors(
             )
         except Invalid as fault:
             logger.error(  # noqa: TRY400 - its text is all there is to tell
-                "%s; until then it is served at /crews/%s of the main address alone", fault, name
+                "%s; until then it is served at %s of the main address alone", fault, UNDER + name
             )
     for name in given.keys() - crews.keys():
         logger.error(

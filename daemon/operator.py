@@ -247,7 +247,7 @@ class Operator:
         loads: Mapping[str, CrewLoad],
     ) -> CrewReport:
         # nobody can call the nameless
-        address = None if name is None else f"{self._url}/crews/{name}"
+        address = None if name is None else self._url + self._executor.catalog.paths(name)[0]
         load = loads.get(name or "", CrewLoad())
         return CrewReport(
             name=name,

@@ -179,9 +179,7 @@ def _inputs(crew: Crew) -> str:
 
 
 def _where(crew: Crew, catalog: Catalog) -> str:
-    places = [f"/crews/{crew.name}"]
-    if catalog.default == crew.name:
-        places.append("/")
+    places = catalog.paths(crew.name)
     if crew.bind is not None:
         places.append(str(crew.bind))
     return ", ".join(places)

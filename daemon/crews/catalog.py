@@ -29,6 +29,8 @@ from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
 
 ADAPTER: Final = Path(__file__).parent / "crewai_adapter" / "__main__.py"
+# What is before a crew's name in its path.
+UNDER: Final = "/crews/"
 # Seconds until a client may ask again for a broken crew: mending it takes a person, who then
 # reloads the daemon.
 RETRY_BROKEN: Final = 60
@@ -64,6 +66,10 @@ class Catalog:
     def names(self) -> tuple[str, ...]:
         """The names that can be called: of all crews, broken ones with a good name included."""
         return tuple(self._addressable())
+
+    def paths(self, name: str) -> list[str]:
+        """Where a crew of that name answers on the main address: first the path that each has."""
+        return [UNDER + name, *(["/"] if name == self.default else [])]
 
     def is_gone(self, name: str) -> bool:
         """Whether nothing in the configuration can be the crew that was called so. An entry without

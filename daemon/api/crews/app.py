@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from daemon.api.crews import routes
-from daemon.api.crews.errors import UNDER, crew_failure, crew_failure_body
+from daemon.api.crews.errors import crew_failure, crew_failure_body
 from daemon.api.crews.schemas import CrewFailure, InCrew
 from daemon.api.errors import handle_errors
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
 from daemon.api.services import CrewServices
+from daemon.crews.catalog import UNDER
 from daemon.metrics import Metrics
 from daemon.serving import GuardedQuart
 

@@ -111,11 +111,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
 def _base_urls(name: str, services: CrewServices) -> list[str]:
     """Where a crew answers: first the address that every crew has."""
     own = services.own_addresses
-    return [
-        f"/crews/{name}",
-        *(["/"] if name == services.catalog.default else []),
-        *([own[name]] if name in own else []),
-    ]
+    return [*services.catalog.paths(name), *([own[name]] if name in own else [])]
 
 
 def _runnable(crew: Crew, services: CrewServices, load: CrewLoad) -> CrewEntry:
