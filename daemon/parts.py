@@ -13,6 +13,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from trio.from_thread import check_cancelled
+
 from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
@@ -24,7 +26,7 @@ from daemon.conversion.sources import LinkSource, ProductSource
 from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
 from daemon.conversion.through_http import HttpResolver
-from daemon.crews.catalog import Catalog
+from daemon.crews.catalog import Catalog, longest_look, read_catalog
 from daemon.crews.executor import Executor
 from daemon.crews.secret import derive, load_master_secret
 from daemon.crews.tokens import CrewTokens
@@ -39,6 +41,9 @@ from daemon.marketplace.third_party import ThirdParty
 from daemon.notify.actor import Notifier
 from daemon.notify.notice import Place
 from daemon.notify.ways import ByCommand, ByRequest
+from daemon.service_manager.link import Link
+from daemon.service_manager.reporter import EXTENSION
+from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 
 STANDARD_PORTS: Final = (80, 443)
@@ -113,11 +118,18 @@ def make_desk(
     )
 
 
+async def read_crews(settings: Settings, link: Link) -> Catalog:
+    """Look at every crew, in time that the service manager is asked for: at the start the
+    reporter, who does so from then on, is only made of what is read here. Raises `NoThread`."""
+    link.extend(longest_look(settings) + EXTENSION)
+    # Who ends the daemon does not wait for an interpreter that hangs.
+    return await on_thread(read_catalog, settings, check_cancelled)
+
+
 @dataclass(frozen=True)
 class Crews:
     """The parts that crews are run by."""
 
-    catalog: Catalog
     tokens: CrewTokens
     journal: Journal
     executor: Executor
@@ -152,7 +164,6 @@ def make_crews(
         queued=webhooks.nudge,
     )
     return Crews(
-        catalog=catalog,
         tokens=CrewTokens(directory, master, catalog.users()),
         journal=journal,
         executor=executor,

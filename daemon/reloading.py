@@ -31,7 +31,6 @@ from functools import partial
 
 import trio
 from pydantic import SecretStr
-from trio.from_thread import check_cancelled
 
 from daemon import logs
 from daemon.auth.actor import Auth
@@ -39,14 +38,13 @@ from daemon.background import background
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
-from daemon.crews.catalog import Catalog, longest_look, read_catalog
+from daemon.crews.catalog import Catalog, log_broken
 from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
-from daemon.parts import Crews, retention
+from daemon.parts import Crews, read_crews, retention
 from daemon.service_manager.link import Link
-from daemon.service_manager.reporter import EXTENSION
 from daemon.supervision.actor import ActorGone
 from daemon.threads import NoThread, on_thread
 
@@ -123,9 +121,7 @@ class Reloader:
         wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
-            self._takers.link.extend(longest_look(found.settings) + EXTENSION)
-            # Who ends the daemon does not wait for an interpreter that hangs.
-            catalog = await on_thread(read_catalog, found.settings, check_cancelled)
+            catalog = await read_crews(found.settings, self._takers.link)
             _check_still_runs(self._catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
@@ -168,7 +164,7 @@ class Reloader:
 
     async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
         # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
-        await _insist(take, self._takers.link.ready)
+        await _until_taken(take, self._takers.link.ready)
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""
@@ -177,7 +173,7 @@ class Reloader:
         return [f"bind of crew {name}" for name in names]
 
 
-async def _insist(take: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
+async def _until_taken(take: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
     """Ask until it was taken: a part that is busy, is being restarted or finds the disk full takes
     it when it said, and `waits` is told. One that is gone for good is gone with the daemon."""
     level = logging.WARNING
@@ -223,9 +219,7 @@ def _tell_refused(error: ConfigError) -> None:
 
 
 def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
-    for broken in catalog.broken:
-        for problem in broken.problems:
-            logger.error("a crew cannot run: %s", problem)
+    log_broken(catalog)
     waiting = [*found.waiting, *moved]
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))

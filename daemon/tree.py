@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import trio
-from trio.from_thread import check_cancelled
 
 from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
@@ -41,7 +40,7 @@ from daemon.config.settings import Settings
 from daemon.control import Control
 from daemon.conversion.desk import Desk
 from daemon.conversion.pauses import Pauses
-from daemon.crews.catalog import Catalog, longest_look, read_catalog
+from daemon.crews.catalog import Catalog, log_broken
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
 from daemon.later import import_later
@@ -51,13 +50,20 @@ from daemon.metrics import Metrics
 from daemon.names import look_up_apart
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
-from daemon.parts import Crews, make_browser, make_crews, make_desk, make_notifier
+from daemon.parts import (
+    Crews,
+    make_browser,
+    make_crews,
+    make_desk,
+    make_notifier,
+    read_crews,
+)
 from daemon.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from daemon.processes.guardians import shared_guardians
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
 from daemon.service_manager.link import Link
-from daemon.service_manager.reporter import EXTENSION, GRACE, Reporter
+from daemon.service_manager.reporter import GRACE, Reporter
 from daemon.service_manager.status_line import TELLER
 from daemon.state import claim
 from daemon.supervision.actor import Queue
@@ -66,7 +72,6 @@ from daemon.supervision.groups import sole_error
 from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import Supervisor
-from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 
 logger = logging.getLogger(__name__)
@@ -112,12 +117,8 @@ async def serve(
     if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         endings.append(signal.SIGHUP)
     with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
-        # The reporter, who asks for more time from then on, is only made of what is read here.
-        link.extend(longest_look(settings) + EXTENSION)
-        catalog = await on_thread(read_catalog, settings, check_cancelled)
-        for broken in catalog.broken:
-            for problem in broken.problems:
-                logger.error("a crew cannot run: %s", problem)
+        catalog = await read_crews(settings, link)
+        log_broken(catalog)
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
             for warning in doors.exposed(settings):
                 logger.warning("%s", warning)
@@ -273,7 +274,7 @@ def _services(
             snapshot,
         ),
         crews=CrewServices(
-            catalog=crews.catalog,
+            catalog=crews.executor.catalog,
             executor=crews.executor,
             tokens=crews.tokens,
             webhook_networks=settings.webhooks.allow,
@@ -319,7 +320,7 @@ def _actor(name: str, actor: _Actor, *more_pulses: Pulse, **more: Any) -> ChildS
 
 def _over(crews: Crews) -> Supervisor:
     """The supervisor of the parts that crews are run by."""
-    executor, grace = crews.executor, _longest_grace(crews.catalog)
+    executor, grace = crews.executor, _longest_grace(crews.executor.catalog)
     return Supervisor(
         "crews",
         [

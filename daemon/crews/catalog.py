@@ -12,6 +12,7 @@ crews want the same name, address or place at `/`, the one further up in the fil
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from daemon.crews.programs import PROBE_LIMIT, Interpreters, check_folder, check
 from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
+
+logger = logging.getLogger(__name__)
 
 ADAPTER: Final = Path(__file__).parent / "crewai_adapter" / "__main__.py"
 # What is before a crew's name in its path.
@@ -121,6 +124,13 @@ def read_catalog(settings: Settings, go_on: Callable[[], object] = lambda: None)
         else:
             crews[crew.name] = crew
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
+
+
+def log_broken(catalog: Catalog) -> None:
+    """Tell the owner what is wrong with the crews that cannot run."""
+    for broken in catalog.broken:
+        for problem in broken.problems:
+            logger.error("a crew cannot run: %s", problem)
 
 
 def told_by_the_file(settings: Settings) -> Iterator[Problem]:

@@ -319,7 +319,7 @@ class Stage:
 
     async def _read_tokens(self) -> None:
         tokens = self.crews.tokens
-        for name in self.crews.catalog.names():
+        for name in self.crews.executor.catalog.names():
             self.tokens[name] = (await tokens.show(name)).get_secret_value()
 
     def _put_back(self) -> None:

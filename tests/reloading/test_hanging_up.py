@@ -31,7 +31,7 @@ async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
             raise Unavailable("the disk is full", retry_after=30)
 
     waits: list[float] = []
-    await reloading._insist(take, lambda: waits.append(trio.current_time()))
+    await reloading._until_taken(take, lambda: waits.append(trio.current_time()))
     assert waits == asked[:2]
     assert [at - asked[0] for at in asked] == [0, 30, 60]
     text = "a changed configuration is in force in part, and the rest has to wait: the disk is full"
@@ -44,7 +44,7 @@ async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:
         raise ActorGone("it has ended", retry_after=1)
 
     with trio.fail_after(PATIENCE):
-        await reloading._insist(take, lambda: None)
+        await reloading._until_taken(take, lambda: None)
 
 
 HANGING_UP = """
