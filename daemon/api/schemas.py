@@ -1,4 +1,5 @@
-"""The bodies of the affiliate service, as the seed gives them (sections 2 and 4).
+"""The bodies of the affiliate service, as the seed gives them (sections 2 and 4), and of what only
+the owner may ask about crews.
 
 In a request, null counts as left out where a field may be left out. What only the owner may read is
 a `SecretStr` there, which no print shows.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, JsonValue, SecretStr
 
 from daemon.auth.passwords import MAX_PASSWORD
 from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry
@@ -54,6 +55,11 @@ class SyncCookieRequest(Body):
 
 class ConvertRequest(LinksRequest):
     cookie: SecretStr | None = None
+
+
+class CrewTokenRequest(Body):
+    crew: str
+    user: Annotated[str | None, Field(description="without one: the organization's token")] = None
 
 
 # Responses
@@ -107,6 +113,41 @@ class StoredCookieResponse(SyncCookieResponse):
 class ConvertResponse(Body):
     ok: Literal[True] = True
     mapping: dict[str, SuccessEntry | FailureEntry]
+
+
+class InputEntry(Body):
+    """One of the values that a kickoff brings."""
+
+    name: str
+    required: bool
+    default: Annotated[JsonValue, Field(description="what stands in for one that is not required")]
+    description: str
+
+
+class CrewEntry(Body):
+    """A crew. One with `problems` cannot run."""
+
+    name: Annotated[str | None, Field(description="null when that is what is wrong with it")]
+    default: bool
+    base_urls: Annotated[
+        list[str],
+        Field(description="those that begin with / are on the address that this came from"),
+    ]
+    inputs: list[InputEntry]
+    users: Annotated[list[str], Field(description="who has a User Bearer Token")]
+    problems: list[str]
+    running: int
+    queued: int
+
+
+class CrewsResponse(Body):
+    ok: Literal[True] = True
+    crews: list[CrewEntry]
+
+
+class CrewTokenResponse(Body):
+    ok: Literal[True] = True
+    token: str
 
 
 class HealthResponse(Body):

@@ -19,7 +19,7 @@ from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
 from daemon.config import ConfigError, Problem, Settings
 from daemon.config.credentials import BESIDE, shown_to
-from daemon.config.crews import CrewEntry
+from daemon.config.crews import CrewTable
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
 from daemon.config.values import Fault
@@ -115,7 +115,7 @@ def _unusable(path: Path, settings: Settings) -> Iterator[Problem]:
             yield from _fault(f"{section}.{key}_file", named, remedy, settings)
 
 
-def _crew_read_again(config: Path, entry: CrewEntry, settings: Settings) -> CrewEntry:
+def _crew_read_again(config: Path, entry: CrewTable, settings: Settings) -> CrewTable:
     if entry.section is None or entry.section.environment_file is None:
         return entry
     name, path = entry.key("environment_file"), entry.section.environment_file

@@ -34,7 +34,7 @@ _OUR_PREFIX = "SMARTLINKD_"
 
 
 @dataclass(frozen=True)
-class InputEntry:
+class InputTable:
     """An input as it is configured. `required` is None where nothing was said of that.
 
     `default` is only of meaning for one that is not required.
@@ -84,12 +84,12 @@ def variable_value(value: object) -> SecretStr:
         raise Fault(fault.fault, fault.remedy or "put quotes around it") from None
 
 
-def given_input(value: object) -> InputEntry:
+def given_input(value: object) -> InputTable:
     """An input: its name alone, or a table of name, required, default and description."""
-    if isinstance(value, InputEntry):
+    if isinstance(value, InputTable):
         return value
     if isinstance(value, str):
-        return InputEntry(input_name(value))
+        return InputTable(input_name(value))
     if not isinstance(value, Mapping):
         raise Fault("must be a name in quotes or a table")
     unknown = set(value) - set(_INPUT_KEYS)
@@ -102,10 +102,10 @@ def given_input(value: object) -> InputEntry:
     if not isinstance(description, str) or len(description) > LONGEST_DESCRIPTION:
         raise Fault(f"has a `description` that is no text of at most {LONGEST_DESCRIPTION}")
     if "default" not in value:
-        return InputEntry(name, required, description=description)
+        return InputTable(name, required, description=description)
     if required:
         raise Fault("is required and has a default", "keep one of the two")
-    return InputEntry(name, False, given_default(value["default"]), description)
+    return InputTable(name, False, given_default(value["default"]), description)
 
 
 def input_name(value: object) -> str:

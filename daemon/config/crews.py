@@ -44,7 +44,7 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     return given
 
 
-def _inputs(given: tuple[crew_values.InputEntry, ...]) -> tuple[crew_values.InputEntry, ...]:
+def _inputs(given: tuple[crew_values.InputTable, ...]) -> tuple[crew_values.InputTable, ...]:
     crew_values.each_once([each.name for each in given])
     return given
 
@@ -80,7 +80,7 @@ class CrewSection(Section):
     default: bool = False
     bind: OwnBind = None
     inputs: Annotated[
-        tuple[Annotated[crew_values.InputEntry, PlainValidator(crew_values.given_input)], ...],
+        tuple[Annotated[crew_values.InputTable, PlainValidator(crew_values.given_input)], ...],
         Field(strict=False),
         AfterValidator(_inputs),
     ] = Field(
@@ -123,7 +123,7 @@ class _Face(Section):
 
 
 @dataclass(frozen=True)
-class CrewEntry:
+class CrewTable:
     """One `[[crews]]` table. It is one to run only without `problems`.
 
     All but `place`, where it stands in the file, and `problems` is what could be read, also with
@@ -180,7 +180,7 @@ def drafts(found: object) -> list[CrewDraft]:
     return [_draft(f"crews[{index}]", one, index) for index, one in enumerate(found)]
 
 
-def checked(draft: CrewDraft, sections: Sections) -> CrewEntry:
+def checked(draft: CrewDraft, sections: Sections) -> CrewTable:
     """The entry that a draft comes to. `sections` are all there are, to say where a key belongs."""
     section, faulty, has_environment = None, set[str](), not draft.problems
     if draft.is_table:
@@ -198,7 +198,7 @@ def checked(draft: CrewDraft, sections: Sections) -> CrewEntry:
     if section is not None:
         section = _with_variables(draft, section) if has_environment else None
     face = _Face.model_validate({key: sound[key] for key in sound.keys() & _Face.model_fields})
-    return CrewEntry(
+    return CrewTable(
         draft.place,
         draft.name,
         section,

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
 from daemon.config import crew_values, values
-from daemon.config.crews import CrewEntry, CrewSection
+from daemon.config.crews import CrewSection, CrewTable
 from daemon.config.problems import Problem
 from daemon.config.section import (
     DAY,
@@ -224,7 +224,7 @@ class Settings:
     crew_tokens: CrewTokens = field(default_factory=CrewTokens)
     notify: Notify = field(default_factory=Notify)
     logging: Logging = field(default_factory=Logging)
-    crews: tuple[CrewEntry, ...] = ()
+    crews: tuple[CrewTable, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
     @property

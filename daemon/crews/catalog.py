@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from daemon.config import Bind, Problem, Settings
-from daemon.config.crews import CrewEntry, CrewSection
+from daemon.config.crews import CrewSection, CrewTable
 from daemon.config.values import Fault
 from daemon.crews.crew import BrokenCrew, Crew, Input
 from daemon.crews.inputs import refined
@@ -158,7 +158,7 @@ class _Taken:
         self._names: dict[str, str] = {}
         self._binds: list[tuple[Bind, str]] = [(server, "the daemon itself (server.bind)")]
 
-    def take(self, entry: CrewEntry) -> _Clashes:
+    def take(self, entry: CrewTable) -> _Clashes:
         """Give an entry what it wants, or the problem that somebody else has it."""
         clashes = _Clashes()
         if entry.name is None:
@@ -180,7 +180,7 @@ class _Taken:
             self._take_bind(entry, entry.bind, clashes)
         return clashes
 
-    def _take_bind(self, entry: CrewEntry, bind: Bind, clashes: _Clashes) -> None:
+    def _take_bind(self, entry: CrewTable, bind: Bind, clashes: _Clashes) -> None:
         owner = next((who for other, who in self._binds if _same_place(bind, other)), None)
         if owner is None:
             self._binds.append((bind, f'the crew "{entry.name}"'))
@@ -205,7 +205,7 @@ def _same_place(one: Bind, other: Bind) -> bool:
 class _Look:
     """One look at what a crew needs, all of it: no fault hides another."""
 
-    def __init__(self, entry: CrewEntry, interpreters: Interpreters) -> None:
+    def __init__(self, entry: CrewTable, interpreters: Interpreters) -> None:
         self.problems: list[Problem] = []
         self._entry = entry
         self._interpreters = interpreters

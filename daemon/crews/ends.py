@@ -16,8 +16,8 @@ from daemon.crews.protocol import Failed, Result, quoted
 from daemon.printable import escaped
 from daemon.processes.guarded import ExitStatus
 
-# Characters of a worker's last words in an error's text.
-LAST_WORDS = 300
+# Characters of a worker's last line in an error's text.
+LONGEST_LAST_LINE = 300
 # What a shell adds to the number of the signal that has ended its command.
 SHELL_SIGNALED = 128
 
@@ -111,7 +111,7 @@ def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit
 
 def _last_line(text: str) -> str:
     last = escaped(text.rstrip().rpartition("\n")[2].strip())
-    return last if len(last) <= LAST_WORDS else f"{last[:LAST_WORDS]}…"
+    return last if len(last) <= LONGEST_LAST_LINE else f"{last[:LONGEST_LAST_LINE]}…"
 
 
 def _with_last_words(text: str, last_words: str) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from daemon.config.crew_values import InputEntry, given_default, whole
+from daemon.config.crew_values import InputTable, given_default, whole
 from daemon.config.problems import shown
 from daemon.config.values import Fault
 from daemon.crews.crew import Input
@@ -132,7 +132,7 @@ class Search:
             self.faults.append(Fault(fault, "pass what belongs together as one input"))
 
 
-def refined(found: Iterable[Input], configured: Iterable[InputEntry]) -> tuple[Input, ...]:
+def refined(found: Iterable[Input], configured: Iterable[InputTable]) -> tuple[Input, ...]:
     """The inputs found, with what the configuration says of them, and those that only it has."""
     inputs = {each.name: each for each in found}
     for entry in configured:

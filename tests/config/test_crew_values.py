@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue, SecretStr
 
 from daemon.config import crew_values
-from daemon.config.crew_values import InputEntry
+from daemon.config.crew_values import InputTable
 from daemon.config.values import Fault
 
 
@@ -31,23 +31,23 @@ def test_what_is_no_slug_is_refused(name: object) -> None:
 @pytest.mark.parametrize(
     ("given", "entry"),
     [
-        ("topic", InputEntry("topic")),
-        ({"name": "sub-id_2"}, InputEntry("sub-id_2")),
-        ({"name": "a", "required": True}, InputEntry("a", True)),
-        ({"name": "a", "required": False}, InputEntry("a", False)),
-        ({"name": "a", "default": "x"}, InputEntry("a", False, "x")),
+        ("topic", InputTable("topic")),
+        ({"name": "sub-id_2"}, InputTable("sub-id_2")),
+        ({"name": "a", "required": True}, InputTable("a", True)),
+        ({"name": "a", "required": False}, InputTable("a", False)),
+        ({"name": "a", "default": "x"}, InputTable("a", False, "x")),
         (
             {"name": "a", "default": {"b": [1, 2.5, True]}},
-            InputEntry("a", False, {"b": [1, 2.5, True]}),
+            InputTable("a", False, {"b": [1, 2.5, True]}),
         ),
-        ({"name": "a", "default": None}, InputEntry("a", False, None)),
-        ({"name": "a", "default": nested(20)}, InputEntry("a", False, nested(20))),
-        ({"name": "a", "description": 2000 * "y"}, InputEntry("a", description=2000 * "y")),
-        ({"name": "a", "default": 1, "description": "y"}, InputEntry("a", False, 1, "y")),
-        (100 * "a", InputEntry(100 * "a")),
+        ({"name": "a", "default": None}, InputTable("a", False, None)),
+        ({"name": "a", "default": nested(20)}, InputTable("a", False, nested(20))),
+        ({"name": "a", "description": 2000 * "y"}, InputTable("a", description=2000 * "y")),
+        ({"name": "a", "default": 1, "description": "y"}, InputTable("a", False, 1, "y")),
+        (100 * "a", InputTable(100 * "a")),
     ],
 )
-def test_an_input_is_taken(given: object, entry: InputEntry) -> None:
+def test_an_input_is_taken(given: object, entry: InputTable) -> None:
     assert crew_values.given_input(given) == entry
 
 

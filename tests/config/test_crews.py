@@ -9,7 +9,7 @@ import pytest
 
 from daemon.auth.passwords import hash_password
 from daemon.config import Bind, ConfigError, build, load
-from daemon.config.crews import CrewEntry
+from daemon.config.crews import CrewTable
 
 HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'
@@ -37,14 +37,14 @@ def variables(tmp_path: Path) -> Path:
     return path
 
 
-def entry(**keys: object) -> CrewEntry:
+def entry(**keys: object) -> CrewTable:
     """What one crew comes to: a good one, but for these keys (None takes one away)."""
     table = {key: value for key, value in {**GOOD, **keys}.items() if value is not None}
     (made,) = build({"auth": {"password_hash": HASH}, "crews": [table]}).crews
     return made
 
 
-def told(made: CrewEntry) -> dict[str, str]:
+def told(made: CrewTable) -> dict[str, str]:
     assert made.problems
     return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from daemon.config.crew_values import InputEntry
+from daemon.config.crew_values import InputTable
 from daemon.crews.crew import Input
 from daemon.crews.inputs import MAX_INPUTS, Search, placeholders, refined
 
@@ -152,16 +152,16 @@ def test_inputs_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("configured", "result"),
     [
-        (InputEntry("topic"), Input("topic")),
-        (InputEntry("topic", description="why"), Input("topic", description="why")),
-        (InputEntry("topic", False, "tea"), Input("topic", False, "tea")),
-        (InputEntry("year"), Input("year", False, 2030)),
-        (InputEntry("year", True), Input("year", True)),
-        (InputEntry("year", False, 2031, "why"), Input("year", False, 2031, "why")),
-        (InputEntry("more"), Input("more")),
+        (InputTable("topic"), Input("topic")),
+        (InputTable("topic", description="why"), Input("topic", description="why")),
+        (InputTable("topic", False, "tea"), Input("topic", False, "tea")),
+        (InputTable("year"), Input("year", False, 2030)),
+        (InputTable("year", True), Input("year", True)),
+        (InputTable("year", False, 2031, "why"), Input("year", False, 2031, "why")),
+        (InputTable("more"), Input("more")),
     ],
 )
-def test_the_configuration_refines_what_was_found(configured: InputEntry, result: Input) -> None:
+def test_the_configuration_refines_what_was_found(configured: InputTable, result: Input) -> None:
     found = [Input("topic"), Input("year", False, 2030)]
     inputs = {each.name: each for each in refined(found, [configured])}
     assert inputs[configured.name] == result

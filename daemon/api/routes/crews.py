@@ -6,56 +6,18 @@ dashboard as by any other client.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field, JsonValue
-
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
+from daemon.api.schemas import (
+    CrewEntry,
+    CrewsResponse,
+    CrewTokenRequest,
+    CrewTokenResponse,
+    InputEntry,
+)
 from daemon.api.services import CrewServices
 from daemon.auth.actor import Session
 from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
-from daemon.wire import Body
-
-
-class InputEntry(Body):
-    """One of the values that a kickoff brings."""
-
-    name: str
-    required: bool
-    default: Annotated[JsonValue, Field(description="what stands in for one that is not required")]
-    description: str
-
-
-class CrewEntry(Body):
-    """A crew. One with `problems` cannot run."""
-
-    name: Annotated[str | None, Field(description="null when that is what is wrong with it")]
-    default: bool
-    base_urls: Annotated[
-        list[str],
-        Field(description="those that begin with / are on the address that this came from"),
-    ]
-    inputs: list[InputEntry]
-    users: Annotated[list[str], Field(description="who has a User Bearer Token")]
-    problems: list[str]
-    running: int
-    queued: int
-
-
-class CrewsResponse(Body):
-    ok: Literal[True] = True
-    crews: list[CrewEntry]
-
-
-class CrewTokenRequest(Body):
-    crew: str
-    user: Annotated[str | None, Field(description="without one: the organization's token")] = None
-
-
-class CrewTokenResponse(Body):
-    ok: Literal[True] = True
-    token: str
 
 
 def add(api: Api, guards: Guards, services: CrewServices) -> None:
