@@ -22,7 +22,7 @@ import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from daemon.accepting import PatientListener
-from daemon.errors import Invalid, Refused
+from daemon.errors import BUG, Invalid, Refused
 from daemon.faults import tell
 from daemon.logs import Work, new_request_id, working_for
 from daemon.patience import patience
@@ -140,7 +140,7 @@ class Control:
             return {"ok": False, "error": str(refusal)}
         except Exception:  # as the facade does: a bug in one command is no reason to end others
             logger.exception("the control command %s failed", name)
-            return {"ok": False, "error": "internal error; the daemon's log has it"}
+            return {"ok": False, "error": BUG}
 
 
 async def call(

@@ -10,9 +10,12 @@ Anything else that is raised is a bug or a broken invariant, and ends the actor 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import JsonValue
+
+BUG: Final = "internal error; the daemon's log has it"
+"""What whoever meets a fault of ours is told."""
 
 E = TypeVar("E", bound=BaseException)
 

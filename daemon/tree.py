@@ -162,7 +162,7 @@ def _plant(
     doors: Doors,
     link: Link,
     *,
-    reread: Reread | None = None,
+    reread: Reread | None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
     parts = _make_parts(settings, http, catalog, doors, link)

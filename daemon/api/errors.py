@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from daemon.api.schemas import Failure
 from daemon.errors import (
+    BUG,
     Invalid,
     NotAllowed,
     NotFound,
@@ -50,7 +51,6 @@ _TEXTS = {
     408: "the body did not arrive in time; send it faster",
     413: "the body is larger than the {max_body} bytes that server.max_body allows; send less",
 }
-_BUG = "internal error; the daemon's log has it"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> N
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        return answer(Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, _BUG))
+        return answer(Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, BUG))
 
 
 def failure(refusal: Refusal) -> Response:

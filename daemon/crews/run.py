@@ -48,7 +48,7 @@ from daemon.crews.starts import ComingUp
 from daemon.crews.webhooks.calls import Ending
 from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from daemon.crews.workplace import LAST_ENTRY, Workplace
-from daemon.errors import Invalid, Refused
+from daemon.errors import BUG, Invalid, Refused
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 from daemon.logs import Work, working_for
@@ -258,7 +258,7 @@ class Run:
         except Exception:
             # One execution's fault, ours or not, is no reason to interrupt all others.
             logger.exception("execution %s met a fault of the daemon's own", self.id)
-            self._comes_to(failure(Status.ERROR, "internal error; the daemon's log has it"))
+            self._comes_to(failure(Status.ERROR, BUG))
 
     async def _work(self, execution: Execution | NewExecution) -> None:
         if self._start.cancel_called:  # before its worker was there

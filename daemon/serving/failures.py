@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
+from daemon.errors import BUG
+
 RETRY_AFTER = 1  # seconds; a connection is free again as soon as one ends
 
 FailureBody = Callable[[int, str, str], Mapping[str, JsonValue]]
@@ -15,7 +17,7 @@ FailureBody = Callable[[int, str, str], Mapping[str, JsonValue]]
 _TEXTS = {
     400: "this is not a valid HTTP/1.1 request; check its request line, headers and body framing",
     431: "the request's line and headers are too large; send fewer or shorter ones",
-    500: "internal error; the daemon's log has it",
+    500: BUG,
     501: 'the only transfer coding taken is "chunked"; send the body with it or a Content-Length',
     503: "all connections are taken; try again in a moment",
 }

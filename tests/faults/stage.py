@@ -303,7 +303,7 @@ class Stage:
         )
         catalog = read_catalog(self._settings)
         self._supervisor = tree._plant(
-            self._settings, http, catalog, cast(Any, doors), Link(NOTHING)
+            self._settings, http, catalog, cast(Any, doors), Link(NOTHING), reread=None
         )
 
     async def _supervise(

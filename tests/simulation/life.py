@@ -111,7 +111,9 @@ class Life:
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
-            self.supervisor = tree._plant(settings, http, catalog, doors, Link(NOTHING))
+            self.supervisor = tree._plant(
+                settings, http, catalog, doors, Link(NOTHING), reread=None
+            )
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()
