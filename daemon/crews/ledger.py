@@ -192,8 +192,8 @@ class Ledger:
         self.subject = _with(self.subject, webhooks)
 
     def refused(self, task_id: str) -> Entry:
-        """The answer is not recorded, and the human still asked about this task: the one at hand,
-        whatever was said meanwhile."""
+        """The journal refused the answer: the same question is open again, and its task is the
+        current one, whatever was started meanwhile."""
         self._asked = task_id
         return Entry(Change(current_task=task_id))
 

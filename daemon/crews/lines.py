@@ -73,7 +73,8 @@ class Lines:
         self._without_worker = WithoutWorker(workplace, errands=errands, running=running)
         self._again = Again(workplace, self._without_worker)
         self._putting_back: dict[str, trio.Event] = {}
-        """Broken crews of which some are, by name."""
+        """By the name of a broken crew: set when all its interrupted executions are PENDING
+        again."""
 
     # Beginning and end
 
@@ -133,9 +134,9 @@ class Lines:
         else:
             why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
             ids = [each.id for each in begun]
-            self._without_worker.begin(ids, Status.INTERRUPTED, why)
+            self._without_worker.end_all(ids, Status.INTERRUPTED, why)
         if is_gone:
-            self._without_worker.begin(waiting, Status.INTERRUPTED, NEVER_RUN)
+            self._without_worker.end_all(waiting, Status.INTERRUPTED, NEVER_RUN)
         elif waiting:
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
 
@@ -163,7 +164,7 @@ class Lines:
             for each in waiting  # or has its turn this moment, in a line that runs on
             if each.crew not in self._lines and self._catalog.is_gone(each.crew)
         ]
-        self._without_worker.begin(gone, Status.INTERRUPTED, NEVER_RUN)
+        self._without_worker.end_all(gone, Status.INTERRUPTED, NEVER_RUN)
 
     async def _take_up(
         self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -201,13 +202,14 @@ class Lines:
             line.held = True
             if not self._catalog.is_gone(line.crew.name):
                 return
-            self._without_worker.begin(list(line.waiting), Status.INTERRUPTED, NEVER_RUN)
+            self._without_worker.end_all(list(line.waiting), Status.INTERRUPTED, NEVER_RUN)
             line.waiting.clear()
         self._drop_if_over(line)
 
     def _drop_if_over(self, line: Line) -> None:
-        """Let go of the line of a crew that is gone, when nobody is in it, or on the way in: who
-        is would else be in a line that nobody knows should the crew be put back."""
+        """Let go of the line of a crew that is gone, when nobody is in it, or on the way in.
+        Forgotten earlier, it would be a line that nobody finds, with executions in it, if a reload
+        brings the crew back."""
         over = not line.running and not line.waiting and line.way_in.value
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
@@ -228,8 +230,8 @@ class Lines:
             )
         line = self._lines[crew.name]
         await line.way_in.acquire()
-        # What is in the journal has to be in the line: who gives up here takes nothing back. Not a
-        # shield: behind it, a journal that is being restarted would be waited for for ever.
+        # A task of ours does it, so that a client who leaves between the journal's write and the
+        # line's entry loses nothing. A shield would wait for ever on a journal that restarts.
         entering = Request[Lines, str](
             "executor", lambda lines: lines._enter(line, caller, kickoff, key)
         )

@@ -130,7 +130,8 @@ class Run:
         self._start = trio.CancelScope()
         self._talk = trio.CancelScope()
         self._stage = self._start
-        """The one of the two that a word cuts short."""
+        """What `cut_short` and `leave_off` cancel: `_start` until the worker is there, `_talk` from
+        then on."""
         self._has_worker = False
         self._held_up = False
         """It waits for room for its worker, which has not begun."""

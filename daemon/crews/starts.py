@@ -23,24 +23,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
+from daemon.processes.activity import Activity
+
 MOST: Final = 2 * len(os.sched_getaffinity(0))
 LOOK_EVERY: Final = 0.25
-"""Seconds from one look to the next at whether those that come up have use for a processor, while
-they are as many as may. One is idle at the second look at the earliest."""
+"""Seconds between two looks at whether a worker is idle. Only while as many come up as may."""
 SILENCE: Final = 10.0
 """Seconds from its turn. One with CrewAI takes three when it is alone, and six among as many as may
 come up."""
-
-
-class Looked(Protocol):
-    """What one can look at; see `Activity`."""
-
-    def is_idle(self) -> bool:
-        """Whether they have had no use for a processor since the last look."""
 
 
 class Starts:
@@ -69,7 +63,8 @@ class Starts:
         return one
 
     async def let_be(self) -> None:
-        """Say, for ever, of those who take long for a reason of their own that they are up."""
+        """Runs with the executor: counts a worker as up when it uses no processor, or has said
+        nothing for `SILENCE`."""
         while True:
             while len(self._coming) < MOST:
                 self._full = trio.Event()
@@ -92,9 +87,9 @@ class ComingUp:
         self.crew = crew
         self._note_up = note_up
         self._until = trio.current_time() + SILENCE
-        self._processes: Looked | None = None
+        self._processes: Activity | None = None
 
-    def started(self, processes: Looked) -> None:
+    def started(self, processes: Activity) -> None:
         """Its program runs, as these."""
         self._processes = processes
 

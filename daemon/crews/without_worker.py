@@ -52,7 +52,7 @@ class WithoutWorker:
         """What becomes of this one; None when it is not being ended."""
         return self._under_way.get(execution_id)
 
-    def begin(self, ids: Sequence[str], status: Status, why: str) -> None:
+    def end_all(self, ids: Sequence[str], status: Status, why: str) -> None:
         """End these, one by one. From now on nobody takes them up."""
         self._under_way.update({each: BeingEnded() for each in ids})
         self._errands.start_soon(self._end_each, ids, status, why)

@@ -170,8 +170,8 @@ class Workplace:
             try:
                 return await ask()
             except ActorRestarting:
-                # It was done or it was not. Whoever asks depends on the journal, and is being
-                # stopped, to go on from what the journal has.
+                # Nobody knows whether it was written. The executor restarts with the journal and
+                # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
             except Unavailable as fault:
                 logger.warning("%s is held up: %s", what, fault)

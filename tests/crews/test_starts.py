@@ -8,12 +8,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews import starts
 from daemon.crews.starts import LOOK_EVERY, SILENCE, ComingUp, Starts
+from daemon.processes.activity import Activity
 
 
-class Process:
+class Process(Activity):
     """One that is idle when that is set, and counts how often it was looked at."""
 
     def __init__(self) -> None:
+        super().__init__(guardian=0)
         self.idle = False
         self.looks = 0
 
