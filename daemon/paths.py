@@ -10,6 +10,7 @@ The choice: one stat(2), which tells the two apart.
 from __future__ import annotations
 
 import errno
+import stat
 from pathlib import Path
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -27,3 +28,18 @@ def mode_of(path: Path) -> int | None:
         if error.errno in _NOT_THERE:
             return None
         raise
+
+
+def hidden_above(path: Path) -> Path | None:
+    """The folder above it that is hidden from us as a whole: systemd shows it without any mode."""
+    try:
+        above = path.resolve().parents
+    except (OSError, RuntimeError):  # links that lead in a circle
+        return None
+    for folder in reversed(above):
+        try:
+            if stat.S_IMODE(folder.stat().st_mode) == 0:
+                return folder
+        except OSError:
+            break
+    return None

@@ -25,7 +25,7 @@ from daemon.config.files import LONGEST_FILE, read_file
 from daemon.config.values import Fault
 from daemon.crews.catalog import Catalog, read_catalog, told_by_the_file
 from daemon.crews.crew import Crew
-from daemon.crews.programs import hidden
+from daemon.paths import hidden_above
 from daemon.state import fault_of
 
 GOOD, BROKEN = 0, 1
@@ -104,7 +104,7 @@ def _unusable(path: Path, settings: Settings) -> Iterator[Problem]:
     if found is not None:
         yield Problem("state.directory", *found)
     # One that lies where no service sees anything is a draft, and will lie elsewhere.
-    if hidden(path) is None:
+    if hidden_above(path) is None:
         remedy = f"let the daemon's user read it, and keep secrets in {path.parent / BESIDE}"
         yield from _fault(str(path), path, remedy, settings)
     for section, key in secret_keys():

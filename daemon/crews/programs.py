@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from daemon.config.values import Fault
-from daemon.paths import mode_of
+from daemon.paths import hidden_above, mode_of
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
 PROBE_LIMIT: Final = 10.0
@@ -196,7 +196,7 @@ def _mode_of(path: Path, subject: str) -> int | None:
 
 
 def _no_access(subject: str, path: Path, error: OSError) -> Fault:
-    above = hidden(path)
+    above = hidden_above(path)
     if above:
         return Fault(
             f"{subject} is below {above}, of which the service sees nothing",
@@ -206,21 +206,6 @@ def _no_access(subject: str, path: Path, error: OSError) -> Fault:
         f"{subject} {_us()} may not look at ({error.strerror})",
         "let that user pass through every folder above it (chmod a+x)",
     )
-
-
-def hidden(path: Path) -> Path | None:
-    """The folder above it that is hidden from us as a whole: systemd shows it without any mode."""
-    try:
-        above = path.resolve().parents
-    except (OSError, RuntimeError):  # links that lead in a circle
-        return None
-    for folder in reversed(above):
-        try:
-            if stat.S_IMODE(folder.stat().st_mode) == 0:
-                return folder
-        except OSError:
-            break
-    return None
 
 
 def _us() -> str:
