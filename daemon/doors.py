@@ -20,7 +20,7 @@ from socket import socket
 from daemon.config import Problem, Settings
 from daemon.config.checks import open_cookie
 from daemon.config.values import Bind
-from daemon.crews.catalog import UNDER
+from daemon.crews.reading.catalog import UNDER
 from daemon.errors import Invalid
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend

@@ -17,7 +17,7 @@ from daemon.api.app import build_app
 from daemon.api.crews.app import build_crew_app
 from daemon.api.services import Rules, Services
 from daemon.config.settings import Settings
-from daemon.crews.catalog import Catalog
+from daemon.crews.reading.catalog import Catalog
 from daemon.doors import Doors
 from daemon.serving import GuardedQuart, Served, serve
 

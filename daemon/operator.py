@@ -15,9 +15,9 @@ from daemon.browser.actor import Browser
 from daemon.control import Answer, Arguments, Command, Commands, plain
 from daemon.conversion.account import shown_name
 from daemon.conversion.desk import Desk, DeskStatus
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import CrewLoad
 from daemon.crews.executor import Executor
-from daemon.crews.tokens import CrewTokens
 from daemon.errors import Invalid, Unavailable
 from daemon.supervision.child import ChildSnapshot, State
 from daemon.vault.actor import Vault

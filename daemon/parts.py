@@ -26,10 +26,10 @@ from daemon.conversion.sources import LinkSource, ProductSource
 from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
 from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
 from daemon.conversion.through_http import HttpResolver
-from daemon.crews.catalog import Catalog, longest_look, read_catalog
+from daemon.crews.access.secret import derive, load_master_secret
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.executor import Executor
-from daemon.crews.secret import derive, load_master_secret
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.reading.catalog import Catalog, longest_look, read_catalog
 from daemon.crews.tools import tools
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.journal.actor import Journal

@@ -38,7 +38,7 @@ from daemon.background import background
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
-from daemon.crews.catalog import Catalog, log_broken
+from daemon.crews.reading.catalog import Catalog, log_broken
 from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front

@@ -40,7 +40,7 @@ from daemon.config.settings import Settings
 from daemon.control import Control
 from daemon.conversion.desk import Desk
 from daemon.conversion.pauses import Pauses
-from daemon.crews.catalog import Catalog, log_broken
+from daemon.crews.reading.catalog import Catalog, log_broken
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
 from daemon.later import import_later

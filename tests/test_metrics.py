@@ -15,9 +15,9 @@ from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
 from daemon.conversion.desk import Timings
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import CrewLoad
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.webhooks.actor import Timings as WebhookTimings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status

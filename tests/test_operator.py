@@ -17,10 +17,10 @@ from daemon.auth.passwords import hash_password
 from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.order import Order
 from daemon.conversion.sources import MaySend
-from daemon.crews.catalog import Catalog
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import BrokenCrew, Crew
 from daemon.crews.executor import Executor
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import Invalid, NotFound, Refused, WrongCredential
 from daemon.journal.actor import Journal

@@ -12,9 +12,9 @@ from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
 from daemon.config.values import Network
 from daemon.conversion.desk import Desk
-from daemon.crews.catalog import Catalog
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.executor import Executor
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.reading.catalog import Catalog
 from daemon.metrics import Metrics
 from daemon.operator import Operator
 from daemon.vault.actor import Vault

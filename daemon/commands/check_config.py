@@ -23,8 +23,8 @@ from daemon.config.crews import CrewTable
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
 from daemon.config.values import Fault
-from daemon.crews.catalog import Catalog, read_catalog, told_by_the_file
 from daemon.crews.crew import Crew
+from daemon.crews.reading.catalog import Catalog, read_catalog, told_by_the_file
 from daemon.paths import hidden_above
 from daemon.state import fault_of
 

@@ -27,10 +27,10 @@ import trio
 from prometheus_client import Histogram
 from pydantic import JsonValue
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff, no_such_execution
 from daemon.crews.following import Bells, Following
 from daemon.crews.lines import Lines
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.tools import Tool
 from daemon.crews.workplace import Workplace
 from daemon.errors import Invalid

@@ -22,10 +22,10 @@ from uuid import uuid4
 import trio
 
 from daemon.crews.again import INTERRUPTED, Again
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff
 from daemon.crews.ledger import about, begun
 from daemon.crews.line import Line
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.run import Run
 from daemon.crews.starts import ComingUp, Starts
 from daemon.crews.stopping import Stopping

@@ -17,10 +17,10 @@ from daemon.api.routes import crews
 from daemon.api.schemas import Failure
 from daemon.api.services import CrewServices
 from daemon.config.problems import Problem
-from daemon.crews.catalog import Catalog
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
 from daemon.crews.executor import Executor
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotAllowed
 from daemon.serving import GuardedQuart

@@ -21,7 +21,7 @@ import os, sys
 from pathlib import Path
 from daemon.commands import as_service
 from daemon.config.values import Fault
-from daemon.crews.programs import check_folder, check_program
+from daemon.crews.reading.programs import check_folder, check_program
 
 as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:

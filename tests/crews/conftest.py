@@ -11,8 +11,8 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.protocol import MAX_OUTPUT, Inputs
-from daemon.crews.tokens import CrewTokens
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
 from tests.hygiene.at_once import nothing_left, until
 

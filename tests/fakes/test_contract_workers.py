@@ -21,9 +21,9 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Caller, Crew, Feedback, Kickoff
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.journal import schema
 from daemon.journal.actor import Journal

@@ -33,8 +33,8 @@ from daemon.browser.actor import Browser
 from daemon.browser.chromium import LaunchSettings
 from daemon.browser.generation import GenerationSettings
 from daemon.config import build
-from daemon.crews.catalog import read_catalog
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import read_catalog
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal

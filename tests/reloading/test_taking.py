@@ -16,8 +16,8 @@ import trio
 from daemon import tree
 from daemon.auth.actor import Auth
 from daemon.control import call
-from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Unavailable
 from daemon.journal import actor as journal
 from daemon.service_manager.given import Descriptor, Given
@@ -381,7 +381,7 @@ def is_written(path: Path) -> bool:
 async def test_an_interpreter_that_hangs_does_not_hold_up_the_end(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.crews.programs.PROBE_LIMIT", PATIENCE * 10)
+    monkeypatch.setattr("daemon.crews.reading.programs.PROBE_LIMIT", PATIENCE * 10)
     begun, python = daemon.folder / "begun", daemon.folder / "python"
     python.write_text(f"#!/bin/sh\necho $$ >{begun}; exec sleep 1000\n")
     python.chmod(0o755)

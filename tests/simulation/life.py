@@ -22,7 +22,7 @@ from daemon.browser.actor import Browser
 from daemon.config import Settings
 from daemon.control import Commands
 from daemon.conversion.desk import Desk
-from daemon.crews.catalog import read_catalog
+from daemon.crews.reading.catalog import read_catalog
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.parts import Crews
 from daemon.service_manager.given import NOTHING

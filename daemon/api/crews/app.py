@@ -16,7 +16,7 @@ from daemon.api.errors import handle_errors
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
 from daemon.api.services import CrewServices
-from daemon.crews.catalog import UNDER
+from daemon.crews.reading.catalog import UNDER
 from daemon.metrics import Metrics
 from daemon.serving import GuardedQuart
 

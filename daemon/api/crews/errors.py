@@ -16,7 +16,7 @@ from quart import Response
 
 from daemon.api.crews.schemas import CrewFailure
 from daemon.api.errors import Refusal
-from daemon.crews.catalog import UNDER
+from daemon.crews.reading.catalog import UNDER
 
 _TITLES: Final = {
     413: "Content Too Large",  # http.HTTPStatus has older names for these two

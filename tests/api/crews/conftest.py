@@ -28,10 +28,10 @@ from daemon.api.crews.app import build_crew_app
 from daemon.api.services import CrewServices, Rules, Services
 from daemon.config.problems import Problem
 from daemon.conversion.desk import Timings
-from daemon.crews.catalog import Catalog
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import BrokenCrew, Caller, Crew, Feedback, Input, Kickoff, no_such_execution
 from daemon.crews.executor import Executor
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import Invalid
 from daemon.journal.model import (

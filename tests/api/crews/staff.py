@@ -9,9 +9,9 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import Crew, Input
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention

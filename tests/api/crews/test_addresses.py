@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.serving import Limits
 
 if TYPE_CHECKING:

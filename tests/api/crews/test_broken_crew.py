@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Unavailable
 from daemon.journal.model import Status
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.access.tokens import CrewTokens
 from daemon.errors import Invalid, NotFound, Unavailable, Unprocessable
 from daemon.journal.model import Status
 from daemon.serving import app as serving

@@ -35,8 +35,8 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Input
+from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Unavailable
 from daemon.journal.model import Status
 from tests.api.crews.staff import alpha, run_executor

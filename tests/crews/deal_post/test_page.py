@@ -12,9 +12,9 @@ from typing import Any
 import daemon
 from daemon.auth.passwords import hash_password
 from daemon.config import build
-from daemon.crews.catalog import read_catalog
 from daemon.crews.deal_post.model import DEADLINE, DEFAULT_MODEL, configured
 from daemon.crews.deal_post.wishes import MAX_TITLE, Wishes, read_wishes
+from daemon.crews.reading.catalog import read_catalog
 
 PAGE = (Path(daemon.__file__).parents[1] / "docs/deal-post.md").read_text(encoding="utf-8")
 CREW, ENVIRONMENT = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

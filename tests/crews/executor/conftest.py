@@ -17,9 +17,9 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad, Feedback, Kickoff
 from daemon.crews.executor import Executor
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.tools import Tool
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import Invalid, Unavailable

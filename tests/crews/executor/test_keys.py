@@ -9,9 +9,9 @@ import trio
 from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Caller, Input
 from daemon.crews.lines import Lines
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.workplace import Workplace
 from daemon.errors import Refused, Unavailable, Unprocessable
 from daemon.journal.model import State

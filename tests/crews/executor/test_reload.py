@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad
 from daemon.crews.lines import NEVER_RUN, Lines
+from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import State, Status, Summary
 

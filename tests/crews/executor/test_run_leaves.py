@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import CrewLoad
+from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.model import State, Status
 

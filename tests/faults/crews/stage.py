@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daemon import tree
-from daemon.crews import catalog
+from daemon.crews.reading import catalog
 from daemon.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts
 from tests.faults.stage import JOURNAL, Stage

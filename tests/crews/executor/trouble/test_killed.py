@@ -24,7 +24,7 @@ import sys, trio
 from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretBytes
-from daemon.crews.catalog import Catalog
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.crew import Caller, Crew, Kickoff
 from daemon.crews.executor import Executor
 from daemon.crews.worker import WorkerSettings

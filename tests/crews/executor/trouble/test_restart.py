@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from daemon.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
-from daemon.crews.catalog import Catalog
 from daemon.crews.crew import BrokenCrew, CrewLoad
 from daemon.crews.lines import NEVER_RUN, NO_CREW
+from daemon.crews.reading.catalog import Catalog
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal

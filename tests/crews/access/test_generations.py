@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from daemon.crews import generations
-from daemon.crews.generations import Generations, load, save
+from daemon.crews.access import generations
+from daemon.crews.access.generations import Generations, load, save
 from daemon.errors import Invalid
 from daemon.state import NotSaved, StateUnusable
 

@@ -34,9 +34,9 @@ from daemon.config.values import Fault
 from daemon.crews.crew import Input
 from daemon.crews.crewai_adapter.finding import find
 from daemon.crews.crewai_adapter.words import Unusable
-from daemon.crews.formats import NotReadable, parse_jsonc, parse_yaml
-from daemon.crews.inputs import Search
-from daemon.crews.programs import LET_US_READ
+from daemon.crews.reading.formats import NotReadable, parse_jsonc, parse_yaml
+from daemon.crews.reading.inputs import Search
+from daemon.crews.reading.programs import LET_US_READ
 from daemon.paths import mode_of
 
 MAX_FILE: Final = 256 * 1024  # bytes

@@ -1,9 +1,9 @@
 """The crews' master secret, and the keys that are derived from it.
 
-One secret is behind all that crews need kept: their tokens (`daemon/crews/tokens.py`), and the key
-that the journal seals webhook credentials with. So there is one file to back up, and one to move to
-another machine. Each use has a key of its own, derived from the secret and the use's name: what one
-of them gives away says nothing of the others.
+One secret is behind all that crews need kept: their tokens (`tokens.py`), and the key that the
+journal seals webhook credentials with. So there is one file to back up, and one to move to another
+machine. Each use has a key of its own, derived from the secret and the use's name: what one of them
+gives away says nothing of the others.
 
 Whoever has the secret alone has no token yet, since those also depend on `crew-tokens.json`; with
 both he has all of them.
@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews.generations import GENERATIONS_FILE
+from daemon.crews.access.generations import GENERATIONS_FILE
 from daemon.state import load_secret, parse_secret
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from daemon.config.values import Fault
-from daemon.crews import programs
-from daemon.crews.programs import check_folder, check_program, check_python
+from daemon.crews.reading import programs
+from daemon.crews.reading.programs import check_folder, check_program, check_python
 
 PATIENCE = 10.0
 
@@ -94,7 +94,7 @@ AS_NOBODY = """
 import os, sys
 sys.path[:0] = {path!r}
 from daemon.config.values import Fault
-from daemon.crews.programs import check_program
+from daemon.crews.reading.programs import check_program
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     check_program({program!r}, {{}})

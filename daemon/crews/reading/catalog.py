@@ -23,15 +23,15 @@ from daemon.config import Bind, Problem, Settings
 from daemon.config.crews import CrewSection, CrewTable
 from daemon.config.values import Fault
 from daemon.crews.crew import BrokenCrew, Crew, Input
-from daemon.crews.inputs import refined
-from daemon.crews.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
+from daemon.crews.reading.inputs import refined
+from daemon.crews.reading.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
 from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
 
 logger = logging.getLogger(__name__)
 
-ADAPTER: Final = Path(__file__).parent / "crewai_adapter" / "__main__.py"
+ADAPTER: Final = Path(__file__).parents[1] / "crewai_adapter" / "__main__.py"
 # What is before a crew's name in its path.
 UNDER: Final = "/crews/"
 # Seconds until a client may ask again for a broken crew: mending it takes a person, who then
@@ -251,7 +251,7 @@ class _Look:
         found: tuple[Input, ...] = ()
         if folder is not None and self._try("project", lambda: check_folder(folder)):
             # Most daemons have no such crew, and a parser for YAML is a share of their start.
-            from daemon.crews.project import read_project  # noqa: PLC0415
+            from daemon.crews.reading.project import read_project  # noqa: PLC0415
 
             project = read_project(folder)
             found = project.inputs

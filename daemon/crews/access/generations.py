@@ -1,9 +1,9 @@
 """Which generation of each crew token is the valid one: `crew-tokens.json`.
 
-A token is derived from the master secret and a generation (see `daemon/crews/tokens.py`), so to
-rotate it is to give it another generation. A generation is a random word. With numbers that count
-up, a file that is lost would start again at the first number, and every token that was ever rotated
-away, maybe since it had leaked, would be valid again.
+A token is derived from the master secret and a generation (see `tokens.py`), so to rotate it is to
+give it another generation. A generation is a random word. With numbers that count up, a file that
+is lost would start again at the first number, and every token that was ever rotated away, maybe
+since it had leaked, would be valid again.
 
 Tokens that were never rotated share one generation, `first`, which is made with the file. So crews
 and users come into the configuration without anything being written, and the loss of the file

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews.secret import derive, load_master_secret
+from daemon.crews.access.secret import derive, load_master_secret
 from daemon.state import StateUnusable
 
 NONE = SecretStr("")

@@ -8,7 +8,7 @@ import pytest
 
 from daemon.config.crew_values import InputTable
 from daemon.crews.crew import Input
-from daemon.crews.inputs import MAX_INPUTS, Search, placeholders, refined
+from daemon.crews.reading.inputs import MAX_INPUTS, Search, placeholders, refined
 
 
 @pytest.mark.parametrize(

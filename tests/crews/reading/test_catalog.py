@@ -11,9 +11,9 @@ import pytest
 
 from daemon.auth.passwords import hash_password
 from daemon.config import Bind, build
-from daemon.crews.catalog import ADAPTER, Catalog, longest_look, read_catalog
 from daemon.crews.crew import BrokenCrew, Input
-from daemon.crews.programs import PROBE_LIMIT
+from daemon.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
+from daemon.crews.reading.programs import PROBE_LIMIT
 from daemon.errors import NotFound, Unavailable
 
 HASH = hash_password("correct horse")

@@ -18,11 +18,11 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews import tokens as module
-from daemon.crews.tokens import CrewTokens
+from daemon.crews.access import tokens as module
+from daemon.crews.access.tokens import CrewTokens
 from daemon.errors import NotFound, WrongCredential
 from daemon.state import NotSaved, StateUnusable
-from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
+from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import Caller
-from daemon.crews.tokens import CrewTokens
 from daemon.errors import WrongCredential
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}

@@ -5,10 +5,10 @@ the owner's shell can show any of them at any time, and each is rotated alone.
 
 The problem: to be shown, tokens have to be kept, and a file of valid tokens is what an attacker
 wants most. The choice: a token is computed, never stored. It is HMAC-SHA256 over its kind, crew,
-user and generation, under a key derived from the crews' master secret (`daemon/crews/secret.py`);
-`crew-tokens.json` has the generations (`daemon/crews/generations.py`) and is no secret. In text it
-is a prefix, `slc_` for an organization and `slu_` for a user, so that people and scanners for
-leaked secrets can tell what they have found, and the 32 bytes in base64url.
+user and generation, under a key derived from the crews' master secret (`secret.py`);
+`crew-tokens.json` has the generations (`generations.py`) and is no secret. In text it is a prefix,
+`slc_` for an organization and `slu_` for a user, so that people and scanners for leaked secrets can
+tell what they have found, and the 32 bytes in base64url.
 
 Checking one gives nothing away by its time. What a caller sends is hashed under a key of this
 incarnation's, and the hash is looked up among those of all tokens of all crews. So a wrong token, a
@@ -31,9 +31,9 @@ from typing import Final
 import trio
 from pydantic import SecretBytes, SecretStr
 
+from daemon.crews.access.generations import Generations, load, save
+from daemon.crews.access.secret import derive
 from daemon.crews.crew import Caller
-from daemon.crews.generations import Generations, load, save
-from daemon.crews.secret import derive
 from daemon.errors import NotFound, WrongCredential
 from daemon.state import saving
 from daemon.supervision.actor import Mailbox

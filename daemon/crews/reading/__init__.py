@@ -1,0 +1,1 @@
+"""What crews there are: by the configuration, and by what their programs and projects tell."""
