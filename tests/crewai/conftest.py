@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.catalog import ADAPTER
 from daemon.crews.ends import End
 from daemon.crews.protocol import FromWorker, Inputs
+from daemon.crews.reading.catalog import ADAPTER
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.catalog import ADAPTER
 from daemon.crews.protocol import Inputs
+from daemon.crews.reading.catalog import ADAPTER
 from daemon.crews.worker import Worker
 from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, write
 
