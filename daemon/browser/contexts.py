@@ -150,7 +150,7 @@ class Contexts:
         async with tab.opening:
             if context is None or self._is_spoiled(warm):
                 return None
-            if tab.page is not None and not await self._is_well(tab, tab.page):
+            if tab.page is not None and not await self._is_well(tab, tab.page, place):
                 # That came while nobody was at work on it: no reason for anybody's work to fail.
                 self._spoil(warm)
                 return None
@@ -168,8 +168,10 @@ class Contexts:
                 tab.well_at = trio.current_time()
             return None if self._is_spoiled(warm) else tab.page
 
-    async def _is_well(self, tab: _Tab, page: Page) -> bool:
-        if not page.gone and trio.current_time() - tab.well_at < TRUSTED_FOR:
+    async def _is_well(self, tab: _Tab, page: Page, place: Place) -> bool:
+        trusted = trio.current_time() - tab.well_at < TRUSTED_FOR
+        # Of one that has left, `open_tab` is to see where it is: a check's page may be too busy.
+        if not page.gone and (trusted or not tab.is_open(place, page)):
             return True
         try:
             await page.evaluate("() => 1", deadline=SIGN_DEADLINE)

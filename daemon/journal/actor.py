@@ -29,7 +29,6 @@ from pydantic import SecretBytes
 from daemon.errors import Unavailable
 from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
 from daemon.journal.errors import DiskFull
-from daemon.journal.executions import KEY_LIFETIME
 from daemon.journal.model import (
     Created,
     Delivery,
@@ -56,6 +55,8 @@ QUEUE: Final = 512
 """Questions that may wait: every status poll is one, and takes a fraction of a millisecond."""
 TOGETHER: Final = 32
 """Questions of one visit to the thread. Who asks next waits until all of them are done."""
+CLOCK_SET_WITHIN: Final = 3600.0
+"""Seconds after a start in which a clock that is behind is set right, where there is a network."""
 PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for what may be forgotten."""
 
@@ -247,10 +248,10 @@ class Journal:
         """Forget what is beyond its retention at `now`; returns how many executions that was.
 
         Many short transactions, between which others are answered. A key that seems to come of a
-        clock far ahead is kept until this incarnation is as old as keys become: the clock that a
-        machine starts with may be behind, and set right in a moment.
+        clock far ahead is kept for this incarnation's first hour: the clock that a machine starts
+        with may be behind, and set right in a moment.
         """
-        far_keys = trio.current_time() - self._began >= KEY_LIFETIME.total_seconds()
+        far_keys = trio.current_time() - self._began >= CLOCK_SET_WITHIN
         forgotten = 0
         place: Place | None = START
         while place is not None:

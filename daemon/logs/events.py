@@ -48,7 +48,7 @@ class Event(Enum):
     EXECUTION_INTERRUPTED = "1aeb92df900d465fa44aaf3c574d8107", "the daemon's end was one's end too"
     WEBHOOK_GIVEN_UP = (
         "17dda1bcff124d449f0a9e7c67abf628",
-        "a webhook call, or those that a silent host has been owed for 25 hours, will never be made",
+        "a webhook call, or what a silent host was owed for 25 hours, will never be made",
     )
     DISK_FULL = "d3b11e791aff4527a154fc3a7a517ee7", "the state directory takes no more"
     DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635", "it takes more again"

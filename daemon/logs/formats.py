@@ -23,10 +23,16 @@ LONGEST_VALUE = 256  # characters of any other field
 
 Fields = dict[str, list[str]]
 
-# Control characters as their escapes; C1 too, since some terminals obey them. And what ends a line
-# or turns the direction of writing, so that a text looks like another.
+# Control characters as their escapes; C1 too, since some terminals obey them. What ends a line or
+# turns the direction of writing, so that a text looks like another. And what is no character (the
+# Unicode Standard, 23.7), which the journal takes for a sign of binary data.
+_NO_CHARACTERS = (
+    *range(0xFDD0, 0xFDF0),
+    *(plane << 16 | end for plane in range(17) for end in (0xFFFE, 0xFFFF)),
+)
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
-    code: f"\\u{code:04x}" for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
+    code: f"\\u{code:04x}"
+    for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A), *_NO_CHARACTERS)
 }
 _ESCAPED_IN_LINES = {code: shown for code, shown in _ESCAPED.items() if chr(code) not in "\n\t"}
 _ON_TERMINALS = ("request_id", "kickoff_id")

@@ -23,8 +23,11 @@ from daemon.trust import NoAuthorities, Trust
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
 _LEADS_ON = (301, 302, 303, 307, 308)
-_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=30)
+# Kept for the next hop, which comes at once: servers commonly close an idle one after 5 s, and a
+# call that meets that is lost.
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=4)
 _DRAIN_WITHIN = 0.3  # seconds for a redirect's body, which may not end
+_TO_TELL = 0.05  # of the caller's that are left then
 
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
@@ -121,7 +124,8 @@ async def _drain(response: httpx.Response, max_body: int) -> None:
     """Read a short body to its end, also an empty one, so that the connection can be used again:
     the next hop, and the next short link, often go to the same host."""
     size = 0
-    with trio.move_on_after(_DRAIN_WITHIN) as enough:
+    until = min(trio.current_time() + _DRAIN_WITHIN, trio.current_effective_deadline() - _TO_TELL)
+    with trio.move_on_at(until) as enough:
         try:
             async for chunk in response.aiter_raw():
                 size += len(chunk)

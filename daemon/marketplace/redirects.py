@@ -32,11 +32,14 @@ _REDIRECTS = range(300, 400)
 async def arrive(page: PortalPage, url: str) -> None:
     """Load `url`. Raises the error of the sign that the way leads to, and as `PortalPage.goto`.
 
+    A tab that shows a human check, where the portal's own script has led it, is not led away.
     A check counts as soon as the way leads to it, a login when the way ends there; both also where
     their page never comes. What else a page asks for on its way says nothing. For a page that comes
     with an error and nothing to show, some browsers show one of their own, and `goto` fails: then
     its status counts, `SessionLost` or `PortalDown`.
     """
+    if sign_of_url(await page.url()) is Sign.HUMAN_CHECK:
+        raise Sign.HUMAN_CHECK.error()
     way = _Way([url])
     try:
         async with (

@@ -47,6 +47,24 @@ async def test_a_tab_that_was_led_elsewhere_is_opened_again_and_no_other_one(
     assert played.contexts == [page.context]
 
 
+async def test_one_that_was_led_elsewhere_is_not_asked_whether_it_is_well(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    """It may be busy there, and whoever opens it is to see where it is."""
+    page = await desk.do(place())
+    page.documents += 1
+    page.loops = True
+    await trio.sleep(TRUSTED_FOR)
+    seen: list[object] = []
+
+    async def see(page: object) -> None:
+        seen.append(page)
+
+    assert await desk.do(place(open_tab=see)) is page
+    assert seen == [page]
+    assert played.contexts == [page.context]
+
+
 async def test_a_tab_whose_work_takes_it_elsewhere_is_opened_once(
     desk: Desk, autojump_clock: MockClock
 ) -> None:

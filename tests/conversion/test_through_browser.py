@@ -34,6 +34,7 @@ class PlayedPage:
     def __init__(self, status: int = 200, of_product: int = 200) -> None:
         self.status = status
         self.of_product = of_product
+        self.here = "https://portal.test/"
         self.told: list[str] = []
 
     async def goto(self, url: str) -> str:
@@ -45,7 +46,7 @@ class PlayedPage:
         return url
 
     async def url(self) -> str:
-        return "https://portal.test/"
+        return self.here
 
     @asynccontextmanager
     async def responses(
@@ -115,6 +116,32 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     for place in places:
         place.cookies()
     assert laid_out == ["jar", "jar"]
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    await products.read(COOKIE, Product(7, 1))
+    assert [place.elsewhere for place in places] == [False, False, True]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
+    opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have come while nobody was at work on it; the page that would be loaded shows none."""
+    browser: Any = PlayedBrowser()
+    browser.page.here = "https://portal.test/verify/captcha"
+    if opened:
+        monkeypatch.setattr(portal, "open_links_page", already_open)
+    else:
+        links = BrowserLinks(browser, market("vn"), method="form")
+        with pytest.raises(HumanCheck):
+            await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    with pytest.raises(HumanCheck):
+        await products.read(COOKIE, Product(7, 1))
+    assert browser.page.told == []
+
+
+async def already_open(*_: object) -> None:
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("method", ["fetch", "page"])

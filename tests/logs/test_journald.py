@@ -136,6 +136,7 @@ def test_no_value_forges_a_field_or_an_entry(logging_to: Journal) -> None:
         ("a\rb\x1b[2K\nc\td", "a\\x0db\\x1b[2K\nc\td"),
         ("\x7f\x9b2J", "\\x7f\\x9b2J"),
         ("a\u2028b\u202ec\u2066d", "a\\u2028b\\u202ec\\u2066d"),
+        ("a\uffffb\ufdd0c\U0001fffe", "a\\uffffb\\ufdd0c\\u1fffe"),
         ("giá 5\u00a0₫", "giá 5\u00a0₫"),
     ],
 )

@@ -138,11 +138,11 @@ import logging
 from daemon import logs
 
 logs.set_up("info")
-logging.getLogger("daemon.test").warning("standard error: 10%\\r20%\\x1b[2K\\n\\tlast words")
+logging.getLogger("daemon.test").warning("standard error: 10%\\r20%\\x1b[2K\\uffff\\n\\tlast words")
 """
     printed = journalctl("", script)
     assert "blob data" not in printed
-    assert "standard error: 10%\\x0d20%\\x1b[2K\n" in printed
+    assert "standard error: 10%\\x0d20%\\x1b[2K\\uffff\n" in printed
     assert printed.endswith("last words\n")
 
 

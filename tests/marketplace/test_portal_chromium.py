@@ -250,6 +250,19 @@ async def test_a_page_that_leaves_during_a_call_says_why_by_where_it_goes(
             await portal.submit_fetch(page, world.market, [LIPSTICK], [])
 
 
+async def test_a_tab_that_its_script_led_to_a_check_is_not_led_away_from_it() -> None:
+    async with open_world() as world, world.tab() as page:
+        await portal.open_links_page(page, world.market)
+        before, counted = page.documents, dict(world.sandbox.state.counters)
+        await go(page, world.sandbox.portal_url + "/verify/captcha", after=0)
+        with trio.fail_after(NAVIGATION_DEADLINE):
+            while page.documents == before:  # noqa: ASYNC110 - no event of ours
+                await trio.sleep(0.01)
+        with pytest.raises(HumanCheck):
+            await portal.open_links_page(page, world.market)
+        assert world.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
+
+
 PAGE_FAULTS = {
     "page_login_redirect": SessionLost,
     "page_login_script": SessionLost,

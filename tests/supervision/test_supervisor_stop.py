@@ -38,6 +38,22 @@ async def test_children_stop_in_reverse_each_when_the_one_after_it_has_ended(
     assert tree.end_time == pytest.approx(3.0)
 
 
+async def test_it_is_known_to_be_stopping_from_the_word_to_the_end(
+    a: Child, grow: Grow, autojump_clock: MockClock
+) -> None:
+    a.stop_takes = 2.0
+    tree = grow(Supervisor("tree", [a.spec()]))
+    await trio.sleep(1)
+    seen = [tree.supervisor.stopping]
+    tree.supervisor.stop()
+    seen.append(tree.supervisor.stopping)
+    await trio.sleep(1)
+    seen.append(tree.supervisor.stopping)
+    await tree.over.wait()
+    seen.append(tree.supervisor.stopping)
+    assert seen == [False, True, True, False]
+
+
 async def test_a_child_without_a_stop_of_its_own_is_cancelled_at_once(
     a: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:

@@ -64,4 +64,4 @@ def test_its_secrets_are_in_no_environment_and_no_command_line(service: Service)
             assert service.sync_key not in text
             assert "NOTIFY_SOCKET" not in text or pid == service.pid
     limits = Path(f"/proc/{service.pid}/limits").read_text()
-    assert re.search(r"Max core file size +0 +0 ", limits)
+    assert re.search(r"Max core file size +1 +1 ", limits)

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -69,6 +69,8 @@ SHORTEST_SLEEP: Final = 0.05
 """Seconds; two clocks are compared here, and need not agree to the microsecond."""
 JOURNAL_WAITS: Final = Backoff(first=1.0, longest=30.0)
 """Between two tries when the journal cannot be used."""
+TO_GIVE_UP: Final = 2.0
+"""Seconds for the journal to give up some calls at once."""
 MAX_WORN_OUT: Final = 1000
 """Targets remembered as such; one that is forgotten gets a day again."""
 
@@ -245,11 +247,7 @@ class Webhooks:
     async def _give_up(self, host: str) -> None:
         """All that this one is owed and that has waited for a day."""
         before = self._wall() - timedelta(seconds=LOST_AFTER)
-        while given_up := await self._insist(
-            lambda: self._journal.give_up_deliveries(
-                host, before, except_ids=tuple(self._hands.held)
-            )
-        ):
+        while given_up := await self._some_given_up(host, before):
             # Told at once: the next some may not be come to.
             for (execution_id, crew), count in given_up.items():
                 with working_for((Work(crew=crew, kickoff_id=execution_id),)):
@@ -257,6 +255,16 @@ class Webhooks:
                     logger.warning(text, count, host, extra=Event.WEBHOOK_GIVEN_UP())
                 for _ in range(count):
                     self.timings.attempt.labels(_OUTCOMES[GivenUp]).observe(0.0)
+
+    async def _some_given_up(self, host: str, before: datetime) -> Counter[tuple[str, str]]:
+        """How many, by execution and crew; none when the journal cannot be used now: that is for
+        the next call that finds the host silent."""
+        # The journal does it also when this is being stopped, and then it has to be told.
+        with trio.move_on_after(TO_GIVE_UP, shield=True), suppress(Unavailable):
+            return await self._journal.give_up_deliveries(
+                host, before, except_ids=tuple(self._hands.held)
+            )
+        return Counter()
 
     async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Ask until it can be had, of the journal above all."""

@@ -87,15 +87,17 @@ class Desk:
         """Start the part; returns what stops it."""
         given: dict[str, Any] = {"allow": LOOPBACK, "key": None} | options
         webhooks = Webhooks(self.journal, wall=self.wall, **given)
-        scope = trio.CancelScope()
+        scope, self.over = trio.CancelScope(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
             with scope:
                 await webhooks.run(task_status)
+            self.over.set()
 
         await self.nursery.start(run)
         self._nudge = webhooks.nudge
         self.timings = webhooks.timings
+        self.stop = scope.cancel
         return scope.cancel
 
     def nudge(self) -> None:

@@ -12,6 +12,7 @@ import trio.testing
 from daemon.crews.webhooks import actor
 from daemon.crews.webhooks.hands import LONGEST_GAP
 from daemon.crews.webhooks.retrying import LOST_AFTER
+from daemon.errors import Unavailable
 from daemon.journal import deliveries
 from daemon.logs.context import InContext
 from daemon.logs.formats import context
@@ -126,7 +127,7 @@ async def test_what_is_given_up_untried_is_told_of_each_execution_and_counted(
     assert took["given up"][1] == pytest.approx(sending.DEADLINE)
 
 
-async def test_what_was_given_up_until_it_was_cut_short_is_told(
+async def test_what_was_given_up_until_the_journal_could_not_be_used_is_told(
     desk: Any,
     lost: list[str],
     mock_clock: trio.testing.MockClock,
@@ -134,18 +135,64 @@ async def test_what_was_given_up_until_it_was_cut_short_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
-    give_up, cut_short = desk.journal.give_up_deliveries, trio.Event()
-    looks = iter([give_up])
+    looks, refused = iter([desk.journal.give_up_deliveries]), trio.Event()
 
     async def once(*arguments: Any, **options: Any) -> Any:
         for look in looks:
             return await look(*arguments, **options)
-        cut_short.set()
-        return await trio.sleep_forever()
+        refused.set()
+        raise Unavailable("the journal is being restarted", retry_after=1)
 
     monkeypatch.setattr(desk.journal, "give_up_deliveries", once)
     mock_clock.jump(sending.DEADLINE)
-    await cut_short.wait()
+    await refused.wait()
 
     assert told(caplog) == {lost[0]: 2}
     assert [each.execution_id for each in await desk.waiting()] == [lost[1]]
+
+
+async def test_a_stop_while_they_are_given_up_leaves_none_untold(
+    desk: Any,
+    lost: list[str],
+    mock_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The journal does what it has begun, also for whom nobody waits any more."""
+    give_up, begun, goes_on = desk.journal.give_up_deliveries, trio.Event(), trio.Event()
+
+    async def slowly(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        await goes_on.wait()
+        return await give_up(*arguments, **options)
+
+    monkeypatch.setattr(desk.journal, "give_up_deliveries", slowly)
+    mock_clock.jump(sending.DEADLINE)
+    await begun.wait()
+    desk.stop()
+    goes_on.set()
+    await desk.over.wait()
+
+    assert await desk.waiting() == []
+    assert told(caplog) == {lost[0]: 2, lost[1]: 3}
+
+
+async def test_what_is_given_up_is_told_before_it_is_so(
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    receiver.usual = behave.answer(410)
+    asked = trio.Event()
+
+    async def never(*_: Any) -> None:
+        asked.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(desk.journal, "done", never)
+    await desk.call(receiver.url(), b"a")
+    await desk.begin()
+    await asked.wait()
+    assert "gave up the task webhook call" in caplog.text
