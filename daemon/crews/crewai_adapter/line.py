@@ -36,12 +36,13 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         # Held by whoever decides and then says: what is said is in the order of the decisions.
         self.lock = threading.RLock()
+        # Held by whoever asks a human, until the answer: one question is open at a time.
+        self.asking = threading.Lock()
         self._connection = connection
         self._inputs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._feedback: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._results: dict[str, queue.SimpleQueue[Any]] = {}
         self._calling = threading.Semaphore(MAX_WAITING_CALLS)
-        self._asking = threading.Lock()
         self._messages = self._bytes = self._calls = 0
         self._started = self._ended = self._left_out = False
         threading.Thread(target=self._listen, name="smartlinkd", daemon=True).start()
@@ -113,11 +114,11 @@ class Line:
         return message["result"]
 
     def ask(self, task_id: str, prompt: str, output: str) -> tuple[bool, str]:
-        """Ask a human about an open task, and wait: approved, and what else was said."""
-        with self._asking:
-            text = cut(prompt, TEXT)
-            self.say("human_input", task_id=task_id, prompt=text, output=self.output(output))
-            message = self._feedback.get()
+        """Ask a human about an open task, and wait: approved, and what else was said. To be called
+        by whoever holds `asking`."""
+        text = cut(prompt, TEXT)
+        self.say("human_input", task_id=task_id, prompt=text, output=self.output(output))
+        message = self._feedback.get()
         return message["approved"], message["feedback"]
 
     def result(self, output: str, output_json: Any, token_usage: Mapping[str, int] | None) -> None:

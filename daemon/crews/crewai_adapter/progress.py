@@ -101,18 +101,31 @@ class Progress:
 
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
         """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
-        with self._line.lock:
-            key = str(task.id)
-            self._numbers.setdefault(key, len(self._numbers) + 1)
-            self.begin(task)
-            name = self._names[key]
-            if prompt is None:
-                for who in [who for who in self._said if who[0] == key]:
-                    self._tell_said(who)
-                prompt = (
-                    f"Is this a good answer to the task {name}? Approve it, or say what to change."
-                )
-        return self._line.ask(name, prompt, output)
+        with self._line.asking:
+            with self._line.lock:
+                key = str(task.id)
+                is_strange = prompt is not None and key not in self._numbers
+                if is_strange and len(self._open) == 1:
+                    # Its agent works for the one that is open. Of several any other could be at
+                    # its end before the human has answered, which the protocol has not.
+                    [(key, task)], is_strange = self._open.items(), False
+                self._numbers.setdefault(key, len(self._numbers) + 1)
+                self.begin(task)
+                if prompt is None:
+                    prompt = self._prompt_about(key)
+            answer = self._line.ask(self._names[key], prompt, output)
+            if is_strange:
+                with self._line.lock:
+                    self.end(key, None)  # CrewAI tells of no end
+                    del self._numbers[key]
+            return answer
+
+    def _prompt_about(self, key: str) -> str:
+        """Whether a task's answer is good, which is told first."""
+        for who in [who for who in self._said if who[0] == key]:
+            self._tell_said(who)
+        name = self._names[key]
+        return f"Is this a good answer to the task {name}? Approve it, or say what to change."
 
     def _choose_id(self, key: str, task: Any) -> str:
         """A `task_id` that is not used yet: the task's name where it has one that will do."""
