@@ -149,8 +149,13 @@ class Progress:
         who = _who(event)
         prompt, said = self._prompts.pop(who, None), self._said.pop(who, (None, ""))[1]
         told = self._told.pop(who, "")
-        # Of an output that is a model, the event has what Python prints of it.
-        result = next(filter(_is_json, (said, told)), str(event.output))
+        last, output = said or told, str(event.output)
+        # Of an output that is a model, the event has what Python prints of it. JSON that is not
+        # what the model said last was changed on the way, by a hook.
+        is_last = _is_json(last) and (
+            not _is_json(output) or json.loads(last) == json.loads(output)
+        )
+        result = last if is_last else output
         if said or result != told:  # else a human was shown it
             self._step(who, prompt=prompt, thought=thought_of(said), result=result)
 

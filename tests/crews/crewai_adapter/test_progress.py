@@ -121,6 +121,33 @@ async def test_an_answer_in_json_is_told_as_it_was_said(crew: Begin) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("answers", "output"),
+    [
+        (['{"plan": 1}', "A post."], "A post."),
+        (['{"key": "secret"}'], '{"key": "[REDACTED]"}'),
+    ],
+    ids=["a plan in JSON", "a hook has changed it"],
+)
+async def test_what_came_of_an_answer_is_told(crew: Begin, answers: list[str], output: str) -> None:
+    code = f"""
+        from crewai import Crew, answered, task, tell
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            for answer in {answers}:
+                answered(post, answer)
+            tell(post, "agent_execution_completed", agent=post.agent, task=post, output={output!r})
+            return "done"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, _ = await whole(worker)
+    assert [step.result for step in steps(messages)] == [*answers[:-1], output]
+
+
 @pytest.mark.parametrize("ends", ["return 'done'", "raise KeyError('done')"])
 async def test_what_a_model_said_last_is_told(crew: Begin, ends: str) -> None:
     code = f"""
