@@ -438,6 +438,42 @@ async def test_an_input_leads_no_file_out_of_the_runs_folder(
     assert isinstance(end, Result), end
 
 
+@pytest.mark.parametrize("topic", ["tea", "../../taken"])
+async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
+    run: Run, project: Project, model: Any, tmp_path: Path, topic: str
+) -> None:
+    model.answers("A post.")
+    files = crew(
+        imports=f"""
+            from crewai.hooks import InterceptionPoint, on
+
+            @on(InterceptionPoint.INPUT)
+            def choose(context):
+                context.payload = {{**(context.payload or {{}}), "topic": {topic!r}}}
+            """,
+        task=", output_file='reports/{topic}.md'",
+    )
+    _, end = await run(project(files))
+    if topic == "tea":
+        assert isinstance(end, Result), end
+    else:
+        assert isinstance(end, Failed)
+        assert end.error.startswith("the inputs lead the output_file of a task elsewhere: ")
+        assert model.requests == []
+
+
+async def test_a_crew_whose_inputs_are_taken_away_writes_its_file(
+    run: Run, project: Project, model: Any
+) -> None:
+    model.answers("A post.")
+    files = crew(task=", output_file='reports/{topic}.md'")
+    files["src/press/crew.py"] = files["src/press/crew.py"].replace(
+        "tasks=[post]", "tasks=[post], before_kickoff_callbacks=[lambda inputs: None]"
+    )
+    _, end = await run(project(files), inputs={"topic": "tea"})
+    assert isinstance(end, Result), end
+
+
 async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
     files = crew(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')

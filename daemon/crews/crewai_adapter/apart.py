@@ -39,26 +39,33 @@ def keep_apart(crew: Any, home: Path) -> None:
 def guard_files(crew: Any, home: Path) -> None:
     """Have the run end before its first task where an input would lead an `output_file` elsewhere.
 
-    CrewAI lets no `..` into it, but for what comes in with the inputs. To be called when those that
-    were relative are below `home`.
+    CrewAI lets no `..` into it, but for what comes in with the inputs. Hooks of the project's can
+    change them until CrewAI fills them in, so what is looked at is what has come of that. To be
+    called when those that were relative are below `home`. Raises Unusable.
     """
-    templates = [task.output_file for task in crew.tasks if "{" in (task.output_file or "")]
+    guarded = [(task, task.output_file) for task in crew.tasks if "{" in (task.output_file or "")]
+    if not guarded:
+        return
+    fill_in = getattr(crew, "_interpolate_inputs", None)
+    if fill_in is None:
+        raise Unusable(
+            "this CrewAI does not show where an output_file with a placeholder leads; take the "
+            "placeholder out of it, or another version of CrewAI"
+        )
 
-    def check(inputs: dict[str, Any]) -> dict[str, Any]:
+    def fill_in_and_check(inputs: dict[str, Any]) -> None:
         """Raises Unusable."""
-        fill_in = importlib.import_module("crewai.utilities.string_utils").interpolate_only
-        for template in templates:
-            path = Path(fill_in(input_string=template, inputs=inputs))
+        fill_in(inputs)
+        for task, template in guarded:
+            path = Path(task.output_file)
             if Path(template).is_relative_to(home):
                 strays = not path.resolve().is_relative_to(home.resolve())
             else:
                 strays = ".." in path.parts
             if strays:
                 raise Unusable(f"the inputs lead the output_file of a task elsewhere: {path}")
-        return inputs
 
-    if templates:
-        crew.before_kickoff_callbacks.append(check)  # the project's own may change the inputs
+    crew._interpolate_inputs = fill_in_and_check
 
 
 def share_locks(home: Path) -> None:

@@ -34,13 +34,18 @@ STAND_IN = {
 
             def __init__(self, *tasks, kickoff=lambda crew, inputs: "done"):
                 self.tasks, self._kickoff = list(tasks), kickoff
-                self.before_kickoff_callbacks = []
                 self.process, self.manager_agent, self.agents = "sequential", None, []
 
             def kickoff(self, inputs):
-                for callback in self.before_kickoff_callbacks:
-                    inputs = callback(inputs)
+                self._interpolate_inputs(inputs)
                 return self._kickoff(self, inputs)
+
+            def _interpolate_inputs(self, inputs):
+                for task in self.tasks:
+                    for name, value in inputs.items():
+                        if task.output_file is not None:
+                            filled = task.output_file.replace("{" + name + "}", str(value))
+                            task.output_file = filled
 
         def task(name, role="writer\\n", **more):
             fields = dict(id=next(numbers), name=name, description="d\\n", expected_output="e\\n",
@@ -80,13 +85,6 @@ STAND_IN = {
 
         def set_tracing_enabled(enabled):
             pass
-        """,
-    "crewai/utilities/__init__.py": "",
-    "crewai/utilities/string_utils.py": """
-        def interpolate_only(input_string, inputs):
-            for name, value in inputs.items():
-                input_string = input_string.replace("{" + name + "}", str(value))
-            return input_string
         """,
     "crewai_core/__init__.py": "",
     "crewai_core/lock_store.py": """

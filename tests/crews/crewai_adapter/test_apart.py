@@ -72,7 +72,8 @@ async def test_an_input_leads_no_file_out_of_its_folder(
             task("post", output_file={template!r}),
             kickoff=lambda crew, inputs: inputs["topic"],
         )
-        press.before_kickoff_callbacks.append(lambda inputs: {{**inputs, "dot": "."}})
+        fill_in = press._interpolate_inputs
+        press._interpolate_inputs = lambda inputs: fill_in({{**inputs, "dot": "."}})  # as a hook
         """
     async with crew(code, inputs={"topic": topic}) as worker:
         messages, end = await whole(worker)
@@ -82,6 +83,21 @@ async def test_an_input_leads_no_file_out_of_its_folder(
         assert end.error.startswith("the inputs lead the output_file of a task elsewhere: /")
     else:
         assert end == Result(output=topic)
+
+
+async def test_a_crew_that_does_not_show_its_files_has_none_with_a_placeholder(
+    crew: Begin,
+) -> None:
+    code = """
+        from crewai import Crew, task
+        del Crew._interpolate_inputs
+
+        press = Crew(task("post", output_file="reports/{topic}.md"))
+        """
+    async with crew(code, inputs={"topic": "tea"}) as worker:
+        _, end = await whole(worker)
+    assert isinstance(end, Failed)
+    assert end.error.startswith("this CrewAI does not show where an output_file with a placeholder")
 
 
 class Locks(ModuleType):
