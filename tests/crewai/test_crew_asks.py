@@ -474,6 +474,19 @@ async def test_a_crew_whose_inputs_are_taken_away_writes_its_file(
     assert isinstance(end, Result), end
 
 
+async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
+    run: Run, project: Project, model: Any, tmp_path: Path
+) -> None:
+    model.answers("A post.")
+    for name in ("{topic}", "post"):
+        _, end = await run(
+            project(crew(task=f", output_file='{tmp_path}/{name}.md'")), inputs={"topic": "tea"}
+        )
+        assert isinstance(end, Result), end
+    assert (tmp_path / "tea.md").exists()
+    assert not (tmp_path / "post.md").exists()
+
+
 async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
     files = crew(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')

@@ -17,7 +17,8 @@ from .words import Unusable
 
 def keep_apart(crew: Any, home: Path) -> None:
     """Have the files that it writes in its folder, apart from other runs': the project may be
-    read-only. One with an absolute path stays where it is."""
+    read-only. One with an absolute path stays where it is; CrewAI leaves the `/` at its beginning
+    to no `output_file` but one with a placeholder."""
     for task in crew.tasks:
         if task.output_file and not Path(task.output_file).is_absolute():
             task.output_file = str(home / task.output_file)

@@ -23,7 +23,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
     vars(results)["_TOOL_RESULT_TEMP_DIR"] = Path("/tmp")
     monkeypatch.setitem(sys.modules, results.__name__, results)
     relative = SimpleNamespace(output_file="reports/post.md", create_directory=False)
-    absolute = SimpleNamespace(output_file="/srv/post.md", create_directory=False)
+    absolute = SimpleNamespace(output_file="/srv/{topic}.md", create_directory=False)
     none = SimpleNamespace(output_file=None, create_directory=False)
     log = SimpleNamespace(_path="logs/crew.txt")
     checkpoint = SimpleNamespace(location="./.checkpoints")
@@ -39,7 +39,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
         str(tmp_path / "reports/post.md"),
         True,
     )
-    assert (absolute.output_file, absolute.create_directory) == ("/srv/post.md", False)
+    assert (absolute.output_file, absolute.create_directory) == ("/srv/{topic}.md", False)
     assert (none.output_file, none.create_directory) == (None, False)
     assert log._path == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
