@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+import os
+from typing import Any, NoReturn
 
 from .line import Line
 from .progress import Progress, agent_of, last_words
-from .words import describe, plain
+from .words import Unusable, describe, plain
 
 
 class Human:
@@ -53,25 +54,34 @@ def _fields_text(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def ask_for_hooks(hooks: Any, progress: Progress) -> None:
+def ask_for_hooks(hooks: Any, progress: Progress, line: Line) -> None:
     """Have the human whom a hook asks for (`context.request_human_input`) asked through the daemon.
 
     CrewAI would read its standard input, which is empty, and go on as if the human had agreed: of
     what a hook raises it heeds `HookAborted` alone.
     """
-    refused = getattr(hooks, "HookAborted", SystemExit)  # an older CrewAI heeds no exception at all
+
+    def refuse(why: str) -> NoReturn:
+        """Raises HookAborted."""
+        if (aborted := getattr(hooks, "HookAborted", None)) is not None:
+            raise aborted(why)
+        # An older CrewAI heeds no exception at all, and a task beside others is on a thread whose
+        # end nobody sees: only the end of the program is sure to stop what was refused.
+        progress.tell_rest()
+        line.fail(describe(Unusable(f"a hook of the crew was refused: {why}")))
+        os._exit(1)
 
     def request(context: Any, prompt: str, default_message: str = "") -> str:
         """What the human says to it. Raises HookAborted when they refuse, or cannot be asked."""
         if context.task is None:
-            raise refused("a human can be asked within a task alone")
+            refuse("a human can be asked within a task alone")
         try:
             question = "\n".join(filter(None, (prompt, default_message)))
             approved, text = progress.ask(context.task, _asked_about(context), question)
-        except Exception as error:
-            raise refused(f"no human could be asked: {describe(error)}") from error
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody has agreed
+            refuse(f"no human could be asked: {describe(error)}")
         if not approved:
-            raise refused(text.strip() or "a human refused")
+            refuse(text.strip() or "a human refused")
         return text.strip()
 
     for name in ("ToolCallHookContext", "LLMCallHookContext"):

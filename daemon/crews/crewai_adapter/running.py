@@ -67,7 +67,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
     progress = Progress(line, crew.tasks)
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
-    ask_for_hooks(hooks, progress)
+    ask_for_hooks(hooks, progress, line)
     try:
         output = crew.kickoff(inputs={**defaults, **inputs})
     finally:

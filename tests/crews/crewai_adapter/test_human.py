@@ -228,23 +228,50 @@ async def test_what_is_asked_within_a_delegated_task_is_about_the_one_that_is_op
     assert heard == told
 
 
-async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(crew: Begin) -> None:
-    """An older CrewAI goes on after whatever a hook raises."""
-    code = """
-        from crewai import Crew, hooks, task, tell
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(
+    crew: Begin, beside: bool
+) -> None:
+    """An older CrewAI goes on after whatever a hook raises, and has a task beside others on a
+    thread, of which it waits for an Exception or what it returns."""
+    code = f"""
+        from concurrent.futures import Future
+        from threading import Thread
+        from crewai import Crew, answered, hooks, task, tell
         del hooks.HookAborted, hooks.LLMCallHookContext
 
-        def kickoff(crew, inputs):
+        def use(post):
             try:
-                hooks.ToolCallHookContext("remove", {}, crew.tasks[0]).request_human_input("Go?")
+                hooks.ToolCallHookContext("remove", {{}}, post).request_human_input("Go?")
             except Exception:
                 return "removed"
 
+        def run(post, future):
+            try:
+                future.set_result(use(post))
+            except Exception as error:
+                future.set_exception(error)
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            answered(post, "I remove it")
+            if not {beside}:
+                return use(post)
+            future = Future()
+            Thread(target=run, args=(post, future), daemon=True).start()
+            return future.result()
+
         press = Crew(task("post"), kickoff=kickoff)
         """
+    told: list[Step] = []
     async with crew(code) as worker:
         async for message in worker.messages:
+            if isinstance(message, Step):
+                told.append(message)
             if isinstance(message, HumanInput):
                 answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
                 await worker.send(answer)
-        assert await worker.end() == Failed(error="SystemExit: a human refused")
+        error = "a hook of the crew was refused: a human refused"
+        assert await worker.end() == Failed(error=error)
+    assert [step.result for step in told] == ["I remove it"]
