@@ -88,7 +88,10 @@ def share_locks(home: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / hashlib.sha256(os.fsencode(name)).hexdigest()).open("a") as file:
             _lock(file, name, timeout)
-            yield  # to close the file is to let go
+            try:
+                yield
+            finally:  # to close the file would do, but for a forked child that has it open, too
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     if (replace := getattr(store, "set_lock_backend", None)) is not None:
         replace(held)

@@ -183,3 +183,28 @@ async def test_a_run_shares_its_storage_with_others(crew: Begin, tmp_path: Path)
         _, end = await whole(worker)
     assert end == Result(output="done")
     assert len(list((tmp_path / "storage/.locks").iterdir())) == 1
+
+
+async def test_a_lock_is_free_although_a_forked_child_has_its_file_open(
+    crew: Begin, tmp_path: Path
+) -> None:
+    code = """
+        import os
+        from crewai import Crew
+        from crewai_core import lock_store
+
+        ends, alive = os.pipe()
+        with lock_store.lock("chromadb", timeout=0):
+            child = os.fork()
+            if child == 0:
+                os.close(alive)
+                os.read(ends, 1)
+                os._exit(0)
+        with lock_store.lock("chromadb", timeout=0):
+            press = Crew()
+        os.close(alive)
+        os.waitpid(child, 0)
+        """
+    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
+        _, end = await whole(worker)
+    assert end == Result(output="done")
