@@ -27,7 +27,8 @@ def keep_apart(crew: Any, home: Path) -> None:
     if log is not None and not Path(log._path).is_absolute():
         (home / log._path).parent.mkdir(parents=True, exist_ok=True)
         log._path = str(home / log._path)
-    for owner in (crew, *crew.agents):
+    agents = (crew.manager_agent, *crew.agents, *(task.agent for task in crew.tasks))
+    for owner in (crew, *agents):  # some may be None, and some the same
         checkpoint: Any = getattr(owner, "checkpoint", None)
         if (location := getattr(checkpoint, "location", None)) is not None:
             checkpoint.location = str(home / location)  # one that is absolute stays

@@ -26,12 +26,16 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
     absolute = SimpleNamespace(output_file="/srv/{topic}.md", create_directory=False)
     none = SimpleNamespace(output_file=None, create_directory=False)
     log = SimpleNamespace(_path="logs/crew.txt")
-    checkpoint = SimpleNamespace(location="./.checkpoints")
+    kept = [SimpleNamespace(location="./.checkpoints") for _ in range(4)]
+    of_crew, of_agent, of_manager, of_task = kept
     there = SimpleNamespace(checkpoint=SimpleNamespace(location="/srv/press.db"))
+    relative.agent = SimpleNamespace(checkpoint=of_task)
+    absolute.agent, none.agent = there, None
     crew = SimpleNamespace(
         tasks=[relative, absolute, none],
-        agents=[SimpleNamespace(checkpoint=checkpoint), SimpleNamespace(checkpoint=True), there],
-        checkpoint=checkpoint,
+        agents=[SimpleNamespace(checkpoint=of_agent), SimpleNamespace(checkpoint=True), there],
+        manager_agent=SimpleNamespace(checkpoint=of_manager),
+        checkpoint=of_crew,
         _file_handler=log,
     )
     keep_apart(crew, tmp_path)
@@ -43,7 +47,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
     assert (none.output_file, none.create_directory) == (None, False)
     assert log._path == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
-    assert checkpoint.location == str(tmp_path / ".checkpoints")
+    assert [each.location for each in kept] == [str(tmp_path / ".checkpoints")] * 4
     assert there.checkpoint.location == "/srv/press.db"
     assert vars(results)["_TOOL_RESULT_TEMP_DIR"] == tmp_path
 
