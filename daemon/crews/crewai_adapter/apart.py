@@ -106,4 +106,4 @@ def _lock(file: IO[str], name: str, timeout: float) -> None:
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise TimeoutError(f"the lock {name} was not free within {timeout:g} s") from None
-        time.sleep(0.05)
+        time.sleep(0.05)  # flock(2) waits for ever or not at all

@@ -26,7 +26,7 @@ from .words import (
 )
 
 
-class ToolFailed(Exception):  # noqa: N818 - the same; a project catches it by this name
+class ToolFailed(Exception):  # noqa: N818 - says what is so; projects catch it by this name
     """A tool of smartlinkd's did not do its work. The text says why."""
 
 
