@@ -75,6 +75,9 @@ FLAGS = (
     "--mute-audio",
     "--disable-gpu",
     "--window-size=1366,900",
+    # A processor draws a quarter of the dots. Pages are laid out as ever in the window's size, and
+    # see the ratio that they see when their reader has zoomed out.
+    "--force-device-scale-factor=0.5",
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",

@@ -69,6 +69,11 @@ async def test_a_tab_has_the_size_that_is_wanted(connection: Connection) -> None
     assert await page.evaluate("() => [innerWidth, innerHeight]") == [16, 16]
 
 
+async def test_a_page_is_as_wide_as_ever_in_half_the_dots(page: Page) -> None:
+    seen = await page.evaluate("() => [innerWidth, devicePixelRatio]")
+    assert seen == [1366, 0.5]
+
+
 async def test_the_url_is_where_script_went(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     await page.evaluate("() => { history.pushState(null, '', '/there?x=1#y') }")
