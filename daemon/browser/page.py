@@ -224,6 +224,9 @@ class Page:
         """
         until = trio.current_time() + deadline
         object_id = self._global or await self._find_global(deadline)
+        left = until - trio.current_time()
+        if left <= 0:  # that was answered in time, but this is a busy program
+            raise CallTimedOut("Runtime.callFunctionOn", deadline)
         try:
             value = await self._call_script(
                 "Runtime.callFunctionOn",
@@ -235,7 +238,7 @@ class Page:
                     "returnByValue": True,
                     "userGesture": True,
                 },
-                until - trio.current_time(),
+                left,
             )
         except ContextLost:
             self._global = None

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser.cdp import CALL_DEADLINE, Connection
+from daemon.browser.cdp import CALL_DEADLINE, Connection, _Call
 from daemon.browser.errors import CallTimedOut, ProtocolError
 from daemon.browser.page import BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask, attached
@@ -67,6 +67,27 @@ async def test_the_deadline_of_a_script_is_for_all_of_it(
     await asker.done.wait()
     assert isinstance(asker.result, CallTimedOut)
     assert asker.when - began == pytest.approx(CALL_DEADLINE)
+
+
+async def test_a_script_that_has_no_time_left_when_its_turn_comes_is_too_late(
+    page: Page,
+    peer: Any,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What comes before it was answered in time, and whoever asked was woken late."""
+    answer = _Call.answer
+
+    def answer_and_be_busy(call: _Call, message: dict[str, Any]) -> None:
+        answer(call, message)
+        autojump_clock.jump(CALL_DEADLINE + 1)
+
+    monkeypatch.setattr(_Call, "answer", answer_and_be_busy)
+    asker = await evaluating(page, nursery)
+    await peer.answer({"result": {"objectId": "global"}})
+    await asker.done.wait()
+    assert isinstance(asker.result, CallTimedOut)
 
 
 async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanwhile(
