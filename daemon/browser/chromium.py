@@ -207,8 +207,12 @@ def _profile_folder(parent: Path | None, user: User | None) -> Path:
     """A new private folder. From here to its guardian there is no await. Raises `OSError`, also
     where no folder for temporary files takes any."""
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
-    if user is not None:
-        os.chown(folder, user.uid, user.gid)
+    try:
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
+    except OSError:  # in a container that may not give files away, say
+        folder.rmdir()
+        raise
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -338,6 +339,22 @@ async def test_a_program_that_its_user_may_not_run_is_named(
     with pytest.raises(LaunchFailed, match=r"as user nobody \(browser\.user\): .*denied"):
         async with launch(replace(settings, executable=program)):
             raise AssertionError("it was launched")
+
+
+@as_root
+async def test_a_folder_that_cannot_be_given_to_its_user_does_not_stay(
+    settings: LaunchSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chromium is launched again for as long as the daemon lives: each time would leave one."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(LaunchFailed, match="not permitted"):
+        async with launch(replace(settings, profiles=tmp_path)):
+            raise AssertionError("it was launched")
+    assert is_empty(tmp_path)
 
 
 @pytest.mark.chromium
