@@ -8,6 +8,10 @@ new work, also none that had been waiting for it, and is disposed of when the la
 it has ended; a tab of it is closed as soon as nobody is at work on that, so that nothing goes on at
 the portal that somebody has given up. Who only waits, for a tab or for it to be opened, spoils
 nothing by leaving. Nor does a tab that was taken elsewhere by its own script: it is opened again.
+
+Clearing away takes milliseconds, or seconds when the browser is busy, and what the work has found
+is known before: a human check must not get lost with somebody who leaves in that time. So it is
+done in a task of the browser's. Only who comes next with the same cookie waits for it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -89,14 +94,22 @@ class _Warm:
 
 
 class Contexts:
-    """At most `limit` contexts that nobody uses, each for `idle` seconds after its last use."""
+    """At most `limit` contexts that nobody uses, each for `idle` seconds after its last use.
 
-    def __init__(self, connection: Connection, *, limit: int, idle: float) -> None:
+    `nursery` clears away what is spoiled or surplus. Once it is cancelled the browser is about to
+    end, and takes everything with it.
+    """
+
+    def __init__(
+        self, connection: Connection, nursery: trio.Nursery, *, limit: int, idle: float
+    ) -> None:
         self._connection = connection
+        self._nursery = nursery
         self._limit = limit
         self._idle = idle
         self._warm: dict[str, _Warm] = {}
         self._starts = trio.Semaphore(STARTS_AT_ONCE)
+        self._clearing: dict[str, set[trio.Event]] = {}  # by key: set when it is cleared away
         self._left_behind = trio.Event()
 
     def __len__(self) -> int:
@@ -118,7 +131,7 @@ class Contexts:
                         tab.well_at = trio.current_time()
                         return done
             finally:
-                await self._leave(warm, tab)
+                self._leave(warm, tab)
 
     async def drop_idle(self) -> None:
         """Dispose of contexts as they become idle. Runs until cancelled."""
@@ -126,7 +139,7 @@ class Contexts:
             await trio.sleep(self._idle / 4)
             now = trio.current_time()
             unused = [warm for warm in self._warm.values() if warm.users == 0]
-            await self._drop([warm for warm in unused if now - warm.last_used >= self._idle])
+            self._drop([warm for warm in unused if now - warm.last_used >= self._idle])
 
     async def wait_left_behind(self) -> None:
         """Wait until a context has turned out to be one that the browser does not dispose of."""
@@ -138,6 +151,8 @@ class Contexts:
             if self._is_spoiled(warm):
                 return None
             if warm.context is None:
+                for cleared in tuple(self._clearing.get(warm.key, ())):
+                    await cleared.wait()
                 async with self._starts:
                     with self._spoiling(warm):
                         cookies = place.cookies()
@@ -197,7 +212,7 @@ class Contexts:
         if not self._is_spoiled(warm):
             del self._warm[warm.key]
 
-    async def _leave(self, warm: _Warm, tab: _Tab) -> None:
+    def _leave(self, warm: _Warm, tab: _Tab) -> None:
         warm.users -= 1
         tab.users -= 1
         warm.last_used = trio.current_time()
@@ -205,40 +220,49 @@ class Contexts:
             self._spoil(warm)  # who left before it was made: there is nothing to keep warm
         if self._is_spoiled(warm):
             if warm.users == 0:
-                await self._dispose(warm)
+                self._dispose(warm)
             elif tab.users == 0:
-                await self._close(tab)
+                self._close(warm, tab)
             return
         unused = [warm for warm in self._warm.values() if warm.users == 0]
         unused.sort(key=lambda warm: warm.last_used)
-        await self._drop(unused[: max(0, len(unused) - self._limit)])
+        self._drop(unused[: max(0, len(unused) - self._limit)])
 
-    async def _drop(self, unused: Sequence[_Warm]) -> None:
+    def _drop(self, unused: Sequence[_Warm]) -> None:
         for warm in unused:
-            del self._warm[warm.key]  # before the first await: nobody may take it up any more
-        if unused:
-            async with trio.open_nursery() as nursery:
-                for warm in unused:
-                    nursery.start_soon(self._dispose, warm)
+            self._spoil(warm)
+            self._dispose(warm)
 
-    async def _close(self, tab: _Tab) -> None:
-        """Also while being cancelled: for as long as it is open its page goes on."""
+    def _close(self, warm: _Warm, tab: _Tab) -> None:
         page, tab.page = tab.page, None
-        if page is None:
-            return
-        with trio.move_on_after(DISPOSE_PATIENCE, shield=True):
-            try:
-                await page.close()
-            except Refused as refusal:
-                # It goes with its context, or with the browser.
-                logger.info("a tab could not be closed: %s", refusal)
+        if page is not None:
+            self._clear_away(warm.key, partial(_closed, page))
 
-    async def _dispose(self, warm: _Warm) -> None:
-        """Also while being cancelled: a context left behind would keep the account's cookies."""
+    def _dispose(self, warm: _Warm) -> None:
         context, warm.context = warm.context, None
-        if context is None:
+        if context is not None:
+            self._clear_away(warm.key, partial(self._disposed_of, context))
+
+    def _clear_away(self, key: str, clear: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery.cancel_scope.cancel_called:
             return
-        with trio.move_on_after(DISPOSE_PATIENCE, shield=True) as patience:
+        cleared = trio.Event()
+        self._clearing.setdefault(key, set()).add(cleared)
+        self._nursery.start_soon(self._clear, key, clear, cleared)
+
+    async def _clear(
+        self, key: str, clear: Callable[[], Awaitable[None]], cleared: trio.Event
+    ) -> None:
+        try:
+            await clear()
+        finally:
+            cleared.set()
+            self._clearing[key].remove(cleared)
+            if not self._clearing[key]:
+                del self._clearing[key]
+
+    async def _disposed_of(self, context: BrowserContext) -> None:
+        with trio.move_on_after(DISPOSE_PATIENCE) as patience:
             try:
                 await context.dispose()
             except Refused as refusal:
@@ -247,3 +271,12 @@ class Contexts:
         if patience.cancelled_caught:
             logger.warning("the browser did not dispose of a context in %g s", DISPOSE_PATIENCE)
             self._left_behind.set()
+
+
+async def _closed(page: Page) -> None:
+    with trio.move_on_after(DISPOSE_PATIENCE):
+        try:
+            await page.close()
+        except Refused as refusal:
+            # It goes with its context, or with the browser.
+            logger.info("a tab could not be closed: %s", refusal)

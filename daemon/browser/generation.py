@@ -170,13 +170,15 @@ class Generation:
     async def _serve(self, chromium: Chromium, task_status: trio.TaskStatus[None]) -> None:
         async with connect(chromium.endpoint) as connection:
             self.version, self.pid = await product(connection), chromium.pid
-            contexts = Contexts(connection, limit=self._settings.contexts, idle=self._settings.idle)
-            self._contexts = contexts
             canary = await self._hatch(connection)
             if not self._settings.launch.no_sandbox:
                 await confirm_sandbox(connection)
-            task_status.started()
             async with trio.open_nursery() as nursery:
+                contexts = Contexts(
+                    connection, nursery, limit=self._settings.contexts, idle=self._settings.idle
+                )
+                self._contexts = contexts
+                task_status.started()
                 nursery.start_soon(contexts.drop_idle)
                 nursery.start_soon(self._watch_process, chromium)
                 nursery.start_soon(self._watch_connection, connection, chromium)
@@ -184,8 +186,10 @@ class Generation:
                 nursery.start_soon(self._watch_size_and_age, chromium)
                 nursery.start_soon(self._watch_contexts, contexts)
                 nursery.start_soon(self._let_go)
-                await self._finished.wait()
-                nursery.cancel_scope.cancel()
+                try:
+                    await self._finished.wait()
+                finally:
+                    nursery.cancel_scope.cancel()
 
     async def _hatch(self, connection: Connection) -> Page:
         """The canary's page: a blank one in a context of its own, that has given its first beat."""

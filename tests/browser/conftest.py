@@ -263,8 +263,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedChromium:
 
 
 @pytest.fixture
-async def contexts(played: PlayedChromium) -> Contexts:
-    return Contexts(cast("Any", played), limit=LIMIT, idle=IDLE)
+async def contexts(played: PlayedChromium, nursery: trio.Nursery) -> Contexts:
+    return Contexts(cast("Any", played), nursery, limit=LIMIT, idle=IDLE)
 
 
 @pytest.fixture

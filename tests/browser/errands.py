@@ -86,12 +86,16 @@ class Desk:
 
 
 async def finish(job: Job, error: Exception | None = None) -> None:
+    """Returns when it has ended, and what it leaves behind is cleared away or waited for."""
     job.fails = error
     job.end.set()
     await job.done.wait()
     assert job.error is error
+    await wait_all_tasks_blocked()
 
 
 async def cancel(job: Job) -> None:
+    """As `finish`, of a job that is given up."""
     job.scope.cancel()
     await job.done.wait()
+    await wait_all_tasks_blocked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.contexts import (
     SIGN_DEADLINE,
@@ -91,6 +91,7 @@ async def test_a_tab_that_cannot_be_opened_again_is_not_kept(
     job = Job(desk.contexts, where)
     await job.run()
     assert isinstance(job.error, NavigationFailed)
+    await wait_all_tasks_blocked()
     assert played.contexts == []
     fails = False
     assert await desk.do(where) is not page

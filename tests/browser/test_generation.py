@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser import generation as module
 from daemon.browser.chromium import LaunchSettings
-from daemon.browser.contexts import Place
+from daemon.browser.contexts import DISPOSE_PATIENCE, Place
 from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
 from daemon.browser.generation import (
     BEAT_DEADLINE,
@@ -441,7 +441,7 @@ async def test_one_that_keeps_a_context_is_recycled(
     life = await born(nursery)
     chromiums.launched[0].hoards = True
     await cancelled_work(life.generation)
-    with trio.fail_after(VERDICT + A_MOMENT):
+    with trio.fail_after(DISPOSE_PATIENCE + VERDICT + A_MOMENT):
         end = await life.generation.ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")
     nursery.cancel_scope.cancel()

@@ -41,8 +41,12 @@ async def tabs(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[tuple[C
     machine = Machine(folder, network)
     machine.install(patch)
     settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)
-    async with launch(settings) as chromium, machine._connect(chromium.endpoint) as connection:
-        yield Contexts(connection, limit=4, idle=600.0), machine
+    async with (
+        launch(settings) as chromium,
+        machine._connect(chromium.endpoint) as connection,
+        trio.open_nursery() as nursery,
+    ):
+        yield Contexts(connection, nursery, limit=4, idle=600.0), machine
 
 
 @pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
