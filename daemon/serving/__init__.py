@@ -49,8 +49,9 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
 Where hypercorn and Quart do more around a request than the request takes, the guards do less: an
 answer is one write and not three (`Http1._send_h11_event`), a connection has one task for its idle
 time and not one for each request (`Connection._idle_timeout`), a request has one task and not
-three, which is told what comes of it without a channel (`RequestTask`, `Messages`), no deadline is
-set where there is none, and nothing is looked for that no app has here (`Request`, `NoSessions`).
+three, which is told what comes of it without a channel (`RequestTask`, `Messages`), a body that is
+there as a whole is one message and the last, no deadline is set where there is none, and nothing is
+looked for that no app has here (`Request`, `NoSessions`).
 What that is worth: docs/performance.md.
 
 Failures that never reach the application (a request that is not HTTP, a head too large, every

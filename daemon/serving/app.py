@@ -15,11 +15,15 @@ from hypercorn.typing import (
     ASGIReceiveEvent,
     ASGISendCallable,
     ASGISendEvent,
+    HTTPResponseStartEvent,
 )
 from quart import Quart
 from quart.routing import QuartRule
 from quart.sessions import NullSession, SessionInterface, SessionMixin
+from quart.typing import ResponseTypes
+from quart.utils import encode_headers
 from quart.wrappers.base import BaseRequestWebsocket
+from quart.wrappers.response import DataBody
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
 from quart_trio.wrappers import TrioRequest
@@ -109,6 +113,21 @@ class RequestTask(TrioASGIHTTPConnection):
                     await self._send_response(noting, response)
         finally:
             receive.forget()
+        return None
+
+    async def _send_response(self, send: ASGISendCallable, response: ResponseTypes) -> None:
+        """Faster: a body that is there as a whole is one message, and the answer's last."""
+        body = response.response
+        if not isinstance(body, DataBody):
+            return await super()._send_response(send, response)
+        start: HTTPResponseStartEvent = {
+            "type": "http.response.start",
+            "status": response.status_code,
+            "headers": encode_headers(response.headers),
+            "trailers": False,
+        }
+        await send(start)
+        await send({"type": "http.response.body", "body": body.data, "more_body": False})
         return None
 
 
