@@ -253,7 +253,7 @@ class _Browser:
 
     async def _see_out(self, recycled: Generation) -> None:
         """It may die before the next one is there, which then is not to be waited for."""
-        await recycled.finished()
+        await recycled.wait_finished()
         if self.generation is recycled and recycled.end is not None:
             self._count(recycled.end.kind, str(recycled.end))
             self._is_gone()
@@ -270,7 +270,7 @@ class _Browser:
             if generation.ready:
                 self._pulse.beat()
             with trio.move_on_after(LOOK_EVERY):
-                return await generation.ended()
+                return await generation.wait_ended()
 
     def _count(self, kind: str, text: str) -> None:
         self._restarts[kind] += 1

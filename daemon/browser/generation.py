@@ -96,7 +96,7 @@ class GenerationSettings:
 
 
 class Generation:
-    """Do work on it by `use`; wait for its end by `ended`; `retire` lets it go."""
+    """Do work on it by `use`; wait for its end by `wait_ended`; `retire` lets it go."""
 
     def __init__(self, settings: GenerationSettings) -> None:
         self._settings = settings
@@ -127,13 +127,13 @@ class Generation:
     def warm_contexts(self) -> int:
         return len(self._contexts) if self._contexts is not None else 0
 
-    async def ended(self) -> End:
+    async def wait_ended(self) -> End:
         """Wait until it cannot or should not be used any more."""
         await self._over.wait()
         assert self.end is not None  # noqa: S101 - set before the event
         return self.end
 
-    async def finished(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until nothing is done on it any more: it is dead, or was let go."""
         await self._finished.wait()
 
@@ -156,7 +156,7 @@ class Generation:
         """Launch, serve until the end, leave nothing behind.
 
         `started()` comes with the first beat. Raises a `Refused` when it does not come to that;
-        after it, the end is told by `ended` and this returns.
+        after it, the end is told by `wait_ended` and this returns.
         """
         async with launch(self._settings.launch) as chromium:
             try:

@@ -69,7 +69,7 @@ class Reporter:
             task_status.started()
             async with sole_error(), trio.open_nursery() as until_the_end:
                 until_the_end.start_soon(self._tell_status)
-                await whole.ending()
+                await whole.wait_ending()
                 until_the_end.cancel_scope.cancel()
             await self._tell_the_end(longest=whole.longest_end + MARGIN)
             nursery.cancel_scope.cancel()

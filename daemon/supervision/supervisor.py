@@ -120,7 +120,7 @@ class Supervisor:
         (child,) = (each for each in self._children if each.spec.name == name)
         child.spec = replace(child.spec, grace=max(seconds, child.spec.grace))
 
-    async def ending(self) -> None:
+    async def wait_ending(self) -> None:
         """Wait until all are being stopped, by request or because one cannot be kept up."""
         await self._ending.wait()
 

@@ -196,7 +196,7 @@ async def test_the_exit_of_its_process_is_a_crash(
     life = await born(nursery)
     chromiums.launched[0].exit()
     with trio.fail_after(A_MOMENT):
-        assert await life.generation.ended() == End(EndKind.CRASHED, "Chromium ended: signal 9")
+        assert await life.generation.wait_ended() == End(EndKind.CRASHED, "Chromium ended: signal 9")
         assert not life.ready()
         await life.over.wait()
     assert chromiums.running == []
@@ -209,7 +209,7 @@ async def test_a_process_that_ends_a_moment_after_its_socket_has_crashed(
     chromiums.launched[0].close()
     await trio.sleep(EXIT_PATIENCE * 0.8)
     chromiums.launched[0].exit()
-    assert (await life.generation.ended()).kind is EndKind.CRASHED
+    assert (await life.generation.wait_ended()).kind is EndKind.CRASHED
 
 
 async def test_the_end_of_its_socket_alone_is_a_disconnection(
@@ -220,7 +220,7 @@ async def test_the_end_of_its_socket_alone_is_a_disconnection(
     await wait_all_tasks_blocked()
     assert not life.ready()
     with trio.fail_after(EXIT_PATIENCE + A_MOMENT):
-        assert await life.generation.ended() == End(EndKind.DISCONNECTED, "it was closed")
+        assert await life.generation.wait_ended() == End(EndKind.DISCONNECTED, "it was closed")
         await life.over.wait()
     assert chromiums.running == []
 
@@ -278,7 +278,7 @@ async def test_the_first_to_notice_its_end_says_what_it_was(
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].mute = True
-    end = await life.generation.ended()
+    end = await life.generation.wait_ended()
     chromiums.launched[0].exit()
     await life.over.wait()
     assert life.end() == end == End(EndKind.UNRESPONSIVE, "no script ran for 2 beats")
@@ -317,7 +317,7 @@ async def grown(nursery: trio.Nursery, chromium: Callable[[], PlayedChromium]) -
 async def recycled(nursery: trio.Nursery) -> Life:
     """One that waits to be let go."""
     life = await aged(nursery)
-    await life.generation.ended()
+    await life.generation.wait_ended()
     return life
 
 
@@ -326,7 +326,7 @@ async def test_age_ends_it_by_choice(
 ) -> None:
     life = await aged(nursery)
     with trio.fail_after(MEASURE_EVERY):
-        end = await life.generation.ended()
+        end = await life.generation.wait_ended()
     assert end.kind is EndKind.RECYCLED
     assert "browser.recycle_after" in end.detail
     nursery.cancel_scope.cancel()
@@ -338,7 +338,7 @@ async def test_memory_ends_it_by_choice(
     life = await grown(nursery, lambda: chromiums.launched[0])
     assert life.end() is None
     with trio.fail_after(MEASURE_EVERY):
-        end = await life.generation.ended()
+        end = await life.generation.wait_ended()
     assert end == End(EndKind.RECYCLED, "1024 MiB in use (browser.recycle_memory)")
     nursery.cancel_scope.cancel()
 
@@ -365,7 +365,7 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
     assert caplog.messages == [f"the browser's memory cannot be measured: {fault}"] * 2
     chromiums.launched[0].unmeasured = None
     with trio.fail_after(MEASURE_EVERY):
-        assert (await life.generation.ended()).kind is EndKind.RECYCLED
+        assert (await life.generation.wait_ended()).kind is EndKind.RECYCLED
     nursery.cancel_scope.cancel()
 
 
@@ -442,7 +442,7 @@ async def test_one_that_keeps_a_context_is_recycled(
     chromiums.launched[0].hoards = True
     await cancelled_work(life.generation)
     with trio.fail_after(DISPOSE_PATIENCE + VERDICT + A_MOMENT):
-        end = await life.generation.ended()
+        end = await life.generation.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")
     nursery.cancel_scope.cancel()
 
@@ -455,4 +455,4 @@ async def test_one_that_hangs_and_so_keeps_a_context_is_unresponsive(
         others.start_soon(cancelled_work, life.generation)
         await wait_all_tasks_blocked()
         hang(chromiums.launched[0])
-    assert (await life.generation.ended()).kind is EndKind.UNRESPONSIVE
+    assert (await life.generation.wait_ended()).kind is EndKind.UNRESPONSIVE

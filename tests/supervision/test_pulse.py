@@ -346,7 +346,7 @@ async def test_whoever_waits_for_the_end_hears_of_it_when_it_begins(
     heard: list[float] = []
 
     async def wait() -> None:
-        await tree.ending()
+        await tree.wait_ending()
         heard.append(trio.current_time())
 
     a.stop_takes = 4.0
