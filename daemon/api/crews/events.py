@@ -136,8 +136,8 @@ class _Stream(ResponseBody):
         scope.cancel()
 
     async def _is_let_in(self) -> bool:
-        """Asked in silence, too, which may last for days: whether it still is, or that is not to be
-        known at the moment, which ends nothing."""
+        """Whether the token is still valid; asked also while there are no events, which may be for
+        days. If that cannot be known at the moment, the stream goes on."""
         try:
             with trio.move_on_after(GLANCE):
                 await self._admit()
