@@ -25,8 +25,8 @@ Code = Annotated[
         json_schema_extra={"pattern": "^[0-9]{6}$"},
     ),
 ]
-"""Only documented here, like the lengths below. `auth/second_factor.py` checks it: a text that is not
-six digits is refused, and does not count as a failed try."""
+"""Only documented here, like the lengths below. `auth/second_factor.py` checks it: a text that is
+not six digits is refused, and does not count as a failed try."""
 
 
 class LoginRequest(Body):

@@ -196,7 +196,9 @@ async def test_the_exit_of_its_process_is_a_crash(
     life = await born(nursery)
     chromiums.launched[0].exit()
     with trio.fail_after(A_MOMENT):
-        assert await life.generation.wait_ended() == End(EndKind.CRASHED, "Chromium ended: signal 9")
+        assert await life.generation.wait_ended() == End(
+            EndKind.CRASHED, "Chromium ended: signal 9"
+        )
         assert not life.ready()
         await life.over.wait()
     assert chromiums.running == []
