@@ -55,14 +55,16 @@ class Place:
 
     `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a tab ready
     for all the work it will see, until it shows another document than it does then; that makes no
-    difference to work that takes the tab `elsewhere` itself. `at_once` pieces of work may use the
-    tab at the same time.
+    difference to work that takes the tab `elsewhere` itself. `was_at` is told the URL of a tab that
+    has crashed or hangs, before another one takes its place, and raises what speaks against that.
+    `at_once` pieces of work may use the tab at the same time.
     """
 
     key: str
     cookies: Callable[[], Sequence[Mapping[str, object]]] = field(repr=False)
     tab: str
     open_tab: Callable[[Page], Awaitable[None]]
+    was_at: Callable[[str], None]
     at_once: int = 1
     elsewhere: bool = False
 
@@ -168,6 +170,7 @@ class Contexts:
             if tab.page is not None and not await self._is_well(tab, tab.page, place):
                 # That came while nobody was at work on it: no reason for anybody's work to fail.
                 self._spoil(warm)
+                place.was_at(tab.page.last_url)  # unless this is one
                 return None
             if tab.page is None:
                 async with self._starts:

@@ -179,6 +179,11 @@ class Page:
         return self._session.gone is not None
 
     @property
+    def last_url(self) -> str:
+        """Where it is, or was when it ended."""
+        return self._url
+
+    @property
     def documents(self) -> int:
         """How many it has shown: each load is one, whoever asked for it, and a page of the
         browser's own in the place of one that did not come."""

@@ -19,6 +19,7 @@ from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
+    HumanCheck,
     MarketplaceFailed,
     NotThere,
     PortalChanged,
@@ -31,6 +32,7 @@ from daemon.marketplace.jar import jar
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
+from daemon.marketplace.session import Sign, sign_of_url
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -167,4 +169,11 @@ def _place(
         with opening():
             await portal.open_links_page(page, market)
 
-    return Place(cookie.digest, partial(jar, market, cookie), tab, open_tab, at_once, elsewhere)
+    cookies = partial(jar, market, cookie)
+    return Place(cookie.digest, cookies, tab, open_tab, _check_left, at_once, elsewhere)
+
+
+def _check_left(url: str) -> None:
+    """The portal's own script may have led the tab to a human check, where no other tab is."""
+    if sign_of_url(url) is Sign.HUMAN_CHECK:
+        raise HumanCheck

@@ -24,6 +24,10 @@ async def open_tab(page: Any) -> None:
     page.opened += 1
 
 
+def was_anywhere(_: str) -> None:
+    """Nothing speaks against another tab."""
+
+
 def place(
     key: str = "a",
     tab: str = "links",
@@ -31,8 +35,10 @@ def place(
     at_once: int = 1,
     elsewhere: bool = False,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
+    was_at: Callable[[str], None] = was_anywhere,
 ) -> Place:
-    return Place(key, lambda: [{"name": "n", "value": key}], tab, open_tab, at_once, elsewhere)
+    cookies = [{"name": "n", "value": key}]
+    return Place(key, lambda: cookies, tab, open_tab, was_at, at_once, elsewhere)
 
 
 class Job:

@@ -69,6 +69,7 @@ class PlayedPage:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
         self.documents = 0
+        self.last_url = "https://portal.test/"
         self.gone = False
         self.asked = 0
         self.loops = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -12,7 +13,7 @@ from daemon.browser.contexts import (
     TRUSTED_FOR,
     Contexts,
 )
-from daemon.browser.errors import NavigationFailed
+from daemon.browser.errors import BrowserFailed, NavigationFailed
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -28,6 +29,29 @@ async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
     assert second is not first
     assert second.opened == 1
     assert played.contexts == [second.context]
+
+
+@pytest.mark.parametrize("fault", ["gone", "loops"])
+async def test_where_a_tab_was_may_speak_against_another_one(
+    fault: str, desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    """At a human check, say: nothing more is loaded."""
+    found = BrowserFailed("a check")
+
+    def was_at(url: str) -> None:
+        if url == "https://portal.test/verify":
+            raise found
+
+    page = await desk.do(place(was_at=was_at))
+    page.last_url = "https://portal.test/verify"
+    setattr(page, fault, True)
+    await trio.sleep(TRUSTED_FOR)
+    job = Job(desk.contexts, place(was_at=was_at))
+    await job.run()
+    await wait_all_tasks_blocked()
+    assert job.error is found
+    assert job.page is None
+    assert played.pages == []
 
 
 async def test_a_tab_that_was_led_elsewhere_is_opened_again_and_no_other_one(

@@ -31,6 +31,7 @@ from daemon.browser.generation import (
 )
 from daemon.errors import Refused
 from daemon.threads import NoThread
+from tests.browser.errands import was_anywhere
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
@@ -50,7 +51,7 @@ async def nothing(_: object) -> None:
     pass
 
 
-PLACE = Place("key", list, "tab", nothing)
+PLACE = Place("key", list, "tab", nothing, was_anywhere)
 
 
 class Life:

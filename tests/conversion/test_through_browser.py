@@ -140,6 +140,30 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
     assert browser.page.told == []
 
 
+@pytest.mark.parametrize("where", ["links", "products", "product page"])
+async def test_nor_is_another_one_opened_where_one_has_ended_at_a_check(where: str) -> None:
+    places: list[Place] = []
+
+    class Warm:
+        async def use(self, place: Place, _job: object) -> None:
+            places.append(place)
+
+    browser: Any = Warm()
+    if where == "links":
+        links = BrowserLinks(browser, market("vn"), method="form")
+        await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
+    else:
+        method: Any = "page" if where == "product page" else "fetch"
+        products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
+        await products.read(COOKIE, Product(7, 1))
+    (place,) = places
+    assert place.tab == where
+    place.was_at("https://portal.test/offer/custom_link")
+    place.was_at("https://portal.test/buyer/login")
+    with pytest.raises(HumanCheck):
+        place.was_at("https://portal.test/verify/captcha?from=offer")
+
+
 async def already_open(*_: object) -> None:
     await trio.lowlevel.checkpoint()
 

@@ -24,6 +24,7 @@ from daemon.crews.protocol import Inputs
 from daemon.crews.worker import Stopped, WorkerSettings, start_worker
 from daemon.processes.guarded import guarded
 from daemon.processes.guardians import shared_guardians
+from tests.browser.errands import was_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_held, held
@@ -139,7 +140,10 @@ def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) ->
         generation = Generation(settings)
         async with trio.open_nursery() as nursery:
             await nursery.start(generation.run)
-            assert await generation.use(Place("key", tuple, "tab", nothing_to_do), look) == 7
+            assert (
+                await generation.use(Place("key", tuple, "tab", nothing_to_do, was_anywhere), look)
+                == 7
+            )
             generation.retire()
 
     assert strike_real(body, stride=23) > 50
