@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from daemon.bad_value import BadValue
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
@@ -22,7 +23,6 @@ from daemon.config.credentials import BESIDE, shown_to
 from daemon.config.crews import CrewTable
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
-from daemon.config.values import Fault
 from daemon.crews.crew import Crew
 from daemon.crews.reading.catalog import Catalog, read_catalog, told_by_the_file
 from daemon.paths import hidden_above
@@ -128,7 +128,7 @@ def _crew_read_again(config: Path, entry: CrewTable, settings: Settings) -> Crew
 def _fault(name: str, path: Path, remedy: str, settings: Settings) -> Iterator[Problem]:
     try:
         read_file(path, LONGEST_FILE)
-    except Fault as fault:
+    except BadValue as fault:
         # The service is shown its state directory by a way that only systemd can open.
         state = settings.state.directory
         if not path.is_relative_to(state) or os.access(state, os.X_OK):

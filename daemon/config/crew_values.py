@@ -14,7 +14,7 @@ from typing import cast
 
 from pydantic import JsonValue, SecretStr
 
-from daemon.config.values import Fault, text
+from daemon.bad_value import BadValue, text
 
 LONGEST_ARGUMENT = 32 * 1024  # bytes; a quarter of what Linux takes (MAX_ARG_STRLEN)
 MOST_VARIABLES = 128
@@ -50,7 +50,9 @@ def slug(value: object) -> str:
     """The name of a crew, or of one of its users."""
     given = text(value)
     if not _SLUG.fullmatch(given):
-        raise Fault("must be 1 to 63 lower-case letters, digits and hyphens, the first no hyphen")
+        raise BadValue(
+            "must be 1 to 63 lower-case letters, digits and hyphens, the first no hyphen"
+        )
     return given
 
 
@@ -63,12 +65,12 @@ def variable(value: object) -> str:
     """The name of an environment variable that a worker can be given."""
     name = text(value)
     if not _VARIABLE.fullmatch(name):
-        raise Fault(
+        raise BadValue(
             "is no name for a variable",
             "use letters, digits and underscores, with no digit at the start",
         )
     if name in _OURS or name.startswith(_OUR_PREFIX):
-        raise Fault(
+        raise BadValue(
             "is set by the daemon, for every worker anew", "leave it out, or choose another name"
         )
     return name
@@ -80,8 +82,8 @@ def variable_value(value: object) -> SecretStr:
         value = value.get_secret_value()
     try:
         return SecretStr(_for_a_process(value))
-    except Fault as fault:
-        raise Fault(fault.fault, fault.remedy or "put quotes around it") from None
+    except BadValue as fault:
+        raise BadValue(fault.fault, fault.remedy or "put quotes around it") from None
 
 
 def given_input(value: object) -> InputTable:
@@ -91,20 +93,20 @@ def given_input(value: object) -> InputTable:
     if isinstance(value, str):
         return InputTable(input_name(value))
     if not isinstance(value, Mapping):
-        raise Fault("must be a name in quotes or a table")
+        raise BadValue("must be a name in quotes or a table")
     unknown = set(value) - set(_INPUT_KEYS)
     if unknown or "name" not in value:
-        raise Fault(f"takes {', '.join(_INPUT_KEYS)}, and needs the name")
+        raise BadValue(f"takes {', '.join(_INPUT_KEYS)}, and needs the name")
     name = input_name(value["name"])
     required, description = value.get("required"), value.get("description", "")
     if not (required is None or isinstance(required, bool)):
-        raise Fault("has a `required` that is neither true nor false")
+        raise BadValue("has a `required` that is neither true nor false")
     if not isinstance(description, str) or len(description) > LONGEST_DESCRIPTION:
-        raise Fault(f"has a `description` that is no text of at most {LONGEST_DESCRIPTION}")
+        raise BadValue(f"has a `description` that is no text of at most {LONGEST_DESCRIPTION}")
     if "default" not in value:
         return InputTable(name, required, description=description)
     if required:
-        raise Fault("is required and has a default", "keep one of the two")
+        raise BadValue("is required and has a default", "keep one of the two")
     return InputTable(name, False, given_default(value["default"]), description)
 
 
@@ -112,7 +114,7 @@ def input_name(value: object) -> str:
     """The name of an input."""
     name = text(value)
     if not _INPUT.fullmatch(name) or len(name) > LONGEST_INPUT_NAME:
-        raise Fault(
+        raise BadValue(
             f"must have a name of letters, digits, _ and -, at most {LONGEST_INPUT_NAME}, that "
             "begins with a letter or _"
         )
@@ -120,9 +122,9 @@ def input_name(value: object) -> str:
 
 
 def each_once(names: Sequence[str]) -> None:
-    """Raise a `Fault` when a name comes twice."""
+    """Raise a `BadValue` when a name comes twice."""
     if len(set(names)) < len(names):
-        raise Fault("names one twice", "keep one of them")
+        raise BadValue("names one twice", "keep one of them")
 
 
 def given_default(value: object, level: int = 0) -> JsonValue:
@@ -131,9 +133,9 @@ def given_default(value: object, level: int = 0) -> JsonValue:
     TOML has dates and infinities besides, and a JSON crew's own file the latter.
     """
     if level > DEEPEST_DEFAULT:
-        raise Fault(f"has a default that is nested more than {DEEPEST_DEFAULT} levels deep")
+        raise BadValue(f"has a default that is nested more than {DEEPEST_DEFAULT} levels deep")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Fault("has a default that is no number in JSON", "write it as text, in quotes")
+        raise BadValue("has a default that is no number in JSON", "write it as text, in quotes")
     if isinstance(value, str):
         return whole(value)
     if value is None or isinstance(value, (bool, int, float)):
@@ -142,7 +144,7 @@ def given_default(value: object, level: int = 0) -> JsonValue:
         return {whole(str(key)): given_default(inner, level + 1) for key, inner in value.items()}
     if isinstance(value, Sequence):
         return [given_default(inner, level + 1) for inner in cast("Sequence[object]", value)]
-    raise Fault("has a default that JSON cannot hold", "write a date as text, in quotes")
+    raise BadValue("has a default that JSON cannot hold", "write a date as text, in quotes")
 
 
 def whole(given: str) -> str:
@@ -150,7 +152,7 @@ def whole(given: str) -> str:
     try:
         given.encode()
     except UnicodeEncodeError:
-        raise Fault("must not hold half of a character", "write it anew") from None
+        raise BadValue("must not hold half of a character", "write it anew") from None
     return given
 
 
@@ -158,9 +160,9 @@ def _for_a_process(value: object) -> str:
     """Text that the kernel passes on to a program."""
     given = text(value)
     if "\0" in given:
-        raise Fault("must not hold a NUL character", "take it out: no program can be given one")
+        raise BadValue("must not hold a NUL character", "take it out: no program can be given one")
     if len(whole(given).encode()) > LONGEST_ARGUMENT:
-        raise Fault(
+        raise BadValue(
             f"must be at most {LONGEST_ARGUMENT} bytes", "put it into a file, and name that"
         )
     return given

@@ -21,10 +21,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationError
 
+from daemon.bad_value import BadValue, text
 from daemon.config import crew_values, values
 from daemon.config.problems import Problem, Sections, from_pydantic, one_a_key, shown, written
 from daemon.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
-from daemon.config.values import Bind, Fault
+from daemon.config.values import Bind
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 LONGEST_GRACE = 300  # seconds
@@ -106,7 +107,7 @@ class CrewSection(Section):
     )
     users: Users = ()
     tools: Annotated[
-        tuple[Annotated[str, PlainValidator(values.text)], ...],
+        tuple[Annotated[str, PlainValidator(text)], ...],
         Field(strict=False),
         AfterValidator(_names),
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["convert_links"]])
@@ -160,7 +161,7 @@ class CrewDraft:
         """Its name, when that is a good one."""
         try:
             return crew_values.slug(self.given.get("name"))
-        except Fault:
+        except BadValue:
             return None
 
     def key(self, key: str) -> str:

@@ -15,8 +15,8 @@ import re
 
 from pydantic import SecretStr
 
+from daemon.bad_value import BadValue
 from daemon.config.crew_values import MOST_VARIABLES, variable, variable_value
-from daemon.config.values import Fault
 
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t"  # not those of other alphabets, which systemd takes for a part of the value
@@ -26,7 +26,7 @@ _ESCAPED = re.compile(r'\\(["\\`$])')
 
 
 def parse(content: str) -> dict[str, SecretStr]:
-    """The variables of a file's `NAME=VALUE` lines. Raises `Fault`, which names the line.
+    """The variables of a file's `NAME=VALUE` lines. Raises `BadValue`, which names the line.
 
     Empty lines and those that begin with # or ; are passed over.
     """
@@ -38,34 +38,34 @@ def parse(content: str) -> dict[str, SecretStr]:
         if stripped[0] in "#;":
             if line.endswith("\\"):  # up to systemd 253 the next line is one of it
                 fault = f"line {number} is a comment that ends in a backslash"
-                raise Fault(fault, "take the backslash away")
+                raise BadValue(fault, "take the backslash away")
             continue
         try:
             name, value = _assignment(stripped)
-        except Fault as fault:
-            raise Fault(f"line {number} {fault.fault}", fault.remedy) from None
+        except BadValue as fault:
+            raise BadValue(f"line {number} {fault.fault}", fault.remedy) from None
         if name in found:
-            raise Fault(f"line {number} sets {name} again", "keep one of the two lines")
+            raise BadValue(f"line {number} sets {name} again", "keep one of the two lines")
         found[name] = value
     if len(found) > MOST_VARIABLES:
-        raise Fault(f"sets more than {MOST_VARIABLES} variables", "is it the right file?")
+        raise BadValue(f"sets more than {MOST_VARIABLES} variables", "is it the right file?")
     return found
 
 
 def _assignment(line: str) -> tuple[str, SecretStr]:
     left, equals, right = line.partition("=")
     if not equals:
-        raise Fault("is no NAME=VALUE", "write it so, or put a # before it")
+        raise BadValue("is no NAME=VALUE", "write it so, or put a # before it")
     if left.startswith("export "):
-        raise Fault("begins with `export`", "take that word away")
+        raise BadValue("begins with `export`", "take that word away")
     try:
         name = variable(left.rstrip(_BLANKS))
-    except Fault as fault:
-        raise Fault(f"sets what {fault.fault}", fault.remedy) from None
+    except BadValue as fault:
+        raise BadValue(f"sets what {fault.fault}", fault.remedy) from None
     try:
         return name, variable_value(_unquoted(right.lstrip(_BLANKS)))
-    except Fault as fault:
-        raise Fault(f"gives {name} a value that {fault.fault}", fault.remedy) from None
+    except BadValue as fault:
+        raise BadValue(f"gives {name} a value that {fault.fault}", fault.remedy) from None
 
 
 def _unquoted(value: str) -> str:
@@ -74,12 +74,14 @@ def _unquoted(value: str) -> str:
     if value[:1] == '"':
         return _ESCAPED.sub(r"\1", _whole(_IN_DOUBLE, value))
     if "\\" in value:
-        raise Fault("has a backslash outside of quotes", "put the whole value into single quotes")
+        raise BadValue(
+            "has a backslash outside of quotes", "put the whole value into single quotes"
+        )
     return value
 
 
 def _whole(quoted: re.Pattern[str], value: str) -> str:
     found = quoted.fullmatch(value)
     if not found:
-        raise Fault("does not end where its quotes do", "close them at the end of the line")
+        raise BadValue("does not end where its quotes do", "close them at the end of the line")
     return found[1]

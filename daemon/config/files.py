@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from daemon.bad_value import BadValue
 from daemon.config import credentials, env_file
 from daemon.config.credentials import Credentials
 from daemon.config.crews import CrewDraft, drafts
 from daemon.config.draft import Draft, secret_keys
 from daemon.config.problems import MANY, Problem
-from daemon.config.values import Fault, optional_path
+from daemon.config.values import optional_path
 from daemon.paths import mode_of
 
 LONGEST_FILE = 1024 * 1024  # bytes; a configuration of some hundred tables fits
@@ -36,7 +37,7 @@ def read_tables(draft: Draft, path: Path) -> dict[str, Any] | None:
     try:
         content, mode = read_file(path, LONGEST_FILE)
         found = tomllib.loads(content)
-    except Fault as fault:
+    except BadValue as fault:
         draft.problems.append(Problem(str(path), fault.fault, fault.remedy))
         return None
     except (ValueError, RecursionError) as error:
@@ -61,7 +62,7 @@ def read_secrets(draft: Draft, given: Sequence[Credentials]) -> None:
     for section, key in secret_keys():
         try:
             named = optional_path(draft.value(section, f"{key}_file"))
-        except Fault:
+        except BadValue:
             continue  # the section's own check reports it
         # Each way in which it is given, as the operator calls it.
         ways = {
@@ -84,7 +85,7 @@ def read_secrets(draft: Draft, given: Sequence[Credentials]) -> None:
         _warn_if_passed_over(draft, name, path, given)
         try:
             draft.put(section, key, _read_secret(draft, name, path, given))
-        except Fault as fault:
+        except BadValue as fault:
             draft.problems.append(Problem(name, fault.fault, fault.remedy))
 
 
@@ -93,7 +94,7 @@ def read_environments(draft: Draft, given: Sequence[Credentials]) -> None:
     for crew in draft.crews:
         try:
             path = optional_path(crew.given.get("environment_file"))
-        except Fault:
+        except BadValue:
             continue  # the crew's own check reports it
         if path is not None:
             _read_environment(draft, crew, path, given)
@@ -109,7 +110,7 @@ def _read_environment(
             return  # what is in it, the service alone is shown
         content, mode = read_file(source, LONGEST_ENVIRONMENT)
         crew.variables = env_file.parse(content)
-    except Fault as fault:
+    except BadValue as fault:
         crew.add("environment_file", fault.fault, fault.remedy)
         return
     _warn_if_passed_over(draft, name, source, given)
@@ -117,8 +118,8 @@ def _read_environment(
 
 
 def _source(path: Path, given: Sequence[Credentials]) -> Path:
-    """Where to read what the service sees at this path. Raises `Fault` for a credential that is not
-    there: what its owner made at that path, the next start would not leave there."""
+    """Where to read what the service sees at this path. Raises `BadValue` for a credential that is
+    not there: what its owner made at that path, the next start would not leave there."""
     places = [place for each in given if (place := each.behind(path))]
     for place in places:
         try:
@@ -129,7 +130,7 @@ def _source(path: Path, given: Sequence[Credentials]) -> Path:
     if places:
         name = path.name.removeprefix(credentials.PREFIX)
         remedy = f"put {name} among the credentials, and restart: a reload sees no new ones"
-        raise Fault("names a credential that is not there", remedy)
+        raise BadValue("names a credential that is not there", remedy)
     return path
 
 
@@ -167,42 +168,44 @@ def _warn_if_passed_over(draft: Draft, name: str, path: Path, given: Sequence[Cr
 def _read_secret(draft: Draft, name: str, path: Path, given: Sequence[Credentials]) -> str:
     content, mode = read_file(path, LONGEST_SECRET)
     if not content.strip():
-        raise Fault("has an empty file", "write the secret into it, one line")
+        raise BadValue("has an empty file", "write the secret into it, one line")
     _warn_if_open(draft, name, path, mode, given)
     return content.strip()
 
 
 def read_file(path: Path, longest: int) -> tuple[str, int]:
-    """A regular file's text and its permission bits. Raises `Fault`.
+    """A regular file's text and its permission bits. Raises `BadValue`.
 
     Where nothing is at the path its text is not repeated: it may be a secret under a wrong key.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
-        raise Fault("does not exist", "make that file, or correct the path") from None
+        raise BadValue("does not exist", "make that file, or correct the path") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "this is no path"
-        raise Fault(f"cannot be opened ({why})", "correct the path, or who may read it") from None
+        raise BadValue(
+            f"cannot be opened ({why})", "correct the path, or who may read it"
+        ) from None
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise Fault("is not a regular file", f"{path} has to be one")
+            raise BadValue("is not a regular file", f"{path} has to be one")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(longest + 1)
     except OSError as error:
-        raise Fault(f"cannot be read ({error.strerror})", f"see to {path}") from None
+        raise BadValue(f"cannot be read ({error.strerror})", f"see to {path}") from None
     finally:
         os.close(descriptor)
     if content.startswith(codecs.BOM_UTF8):
         # No editor shows it, and whoever reads the file next would complain of what it shows.
-        raise Fault("begins with a byte order mark", f"save {path} as UTF-8 without one")
+        raise BadValue("begins with a byte order mark", f"save {path} as UTF-8 without one")
     if len(content) > longest:
-        raise Fault(f"is longer than {longest} bytes", f"see whether {path} is the right file")
+        raise BadValue(f"is longer than {longest} bytes", f"see whether {path} is the right file")
     try:
         return content.decode(), stat.S_IMODE(mode)
     except UnicodeDecodeError:
-        raise Fault("is not UTF-8 text", f"see whether {path} is the right file") from None
+        raise BadValue("is not UTF-8 text", f"see whether {path} is the right file") from None
 
 
 def _warn_of_open_secrets(draft: Draft, found: dict[str, Any], path: Path) -> None:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from daemon.config.values import Fault
+from daemon.bad_value import BadValue
 from daemon.printable import escaped
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def from_pydantic(
             )
             continue
         broken = detail.get("ctx", {}).get("error")
-        fault = broken.fault if isinstance(broken, Fault) else _fault(detail, field)
-        own_remedy = broken.remedy if isinstance(broken, Fault) else ""
+        fault = broken.fault if isinstance(broken, BadValue) else _fault(detail, field)
+        own_remedy = broken.remedy if isinstance(broken, BadValue) else ""
         yield Problem(shown_name, fault, own_remedy or remedy(section, str(key), example_of(field)))
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
+from daemon.bad_value import BadValue
 from daemon.config import crew_values, values
 from daemon.config.crews import CrewSection, CrewTable
 from daemon.config.problems import Problem
@@ -177,7 +178,7 @@ class CrewTokens(Section):
 
 def _starts_with_path(words: tuple[str, ...]) -> tuple[str, ...]:
     if words and not words[0].startswith("/"):
-        raise values.Fault("must begin with the program's absolute path")
+        raise BadValue("must begin with the program's absolute path")
     return words
 
 

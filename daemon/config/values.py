@@ -4,8 +4,7 @@ The problem: a value that is only checked is parsed again by everybody who uses 
 them decides anew what an IPv6 address with a port looks like. So a value is parsed here, once,
 and the settings hold the result (`Bind`, a network, an origin without its trailing slash).
 
-A rule that is broken is a `Fault`. It says what is wrong and what to do, and never repeats the
-value: a secret pasted under the wrong key would end up in a terminal or a journal.
+A rule that is broken is a `BadValue`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.passwords import check_hash
 from daemon.auth.state import parse_signing_secret
+from daemon.bad_value import BadValue, text
 from daemon.marketplace import markets
 from daemon.marketplace.products import FIELD_NAMES, PLACEHOLDER
 
@@ -43,15 +43,6 @@ _EXTENSION = re.compile(
     r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
 _PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
-
-
-class Fault(ValueError):  # noqa: N818 - a finding, told as a `Problem`
-    """A value breaks its rule. Without a `remedy` the key's example is the remedy."""
-
-    def __init__(self, fault: str, remedy: str = "") -> None:
-        super().__init__(fault)
-        self.fault = fault
-        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -79,20 +70,20 @@ def bind(value: object) -> Bind:
         return value
     host, colon, port = text(value).rpartition(":")
     if not colon:
-        raise Fault("must be an address and a port, HOST:PORT")
+        raise BadValue("must be an address and a port, HOST:PORT")
     if not (_PORT.fullmatch(port) and int(port) <= HIGHEST_PORT):
-        raise Fault(f"must end in a port from 0 to {HIGHEST_PORT}")
+        raise BadValue(f"must end in a port from 0 to {HIGHEST_PORT}")
     if host.startswith("[") and host.endswith("]"):
         if not _is_ip(host[1:-1], IPv6Address):
-            raise Fault("must have an IPv6 address, and nothing else, in brackets")
+            raise BadValue("must have an IPv6 address, and nothing else, in brackets")
         # In its one spelling; an interface's name behind it may have capitals, and keeps them.
         return Bind(str(IPv6Address(host[1:-1])), int(port))
     if ":" in host:
-        raise Fault("must have its IPv6 address in brackets")
+        raise BadValue("must have its IPv6 address in brackets")
     if not _is_ip(host, IPv4Address) and (
         not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit()
     ):
-        raise Fault("must begin with an IP address or a host name")
+        raise BadValue("must begin with an IP address or a host name")
     return Bind(host.lower(), int(port))
 
 
@@ -107,11 +98,11 @@ def network(value: object) -> Network:
     try:
         wider = ip_network(given, strict=False)
     except ValueError:
-        raise Fault("must be an IP address or a network in CIDR form") from None
+        raise BadValue("must be an IP address or a network in CIDR form") from None
     try:
         return ip_network(given)
     except ValueError:
-        raise Fault("names an address inside a network", f'write "{wider}"') from None
+        raise BadValue("names an address inside a network", f'write "{wider}"') from None
 
 
 def origin(value: object) -> str:
@@ -126,7 +117,7 @@ def required_origin(value: object) -> str:
         return markets.origin(given)
     except ValueError:
         # Its text quotes the value, which ours never do.
-        raise Fault(
+        raise BadValue(
             "must be http:// or https://, a host, maybe a port, and nothing behind it"
         ) from None
 
@@ -138,7 +129,7 @@ def endpoint(value: object) -> str:
         return ""
     _whole_url(given)
     if "?" in given or "#" in given:
-        raise Fault("must not have a query or a fragment")
+        raise BadValue("must not have a query or a fragment")
     return given
 
 
@@ -146,7 +137,7 @@ def market(value: object) -> str:
     """The code of one of the marketplace's countries."""
     code = text(value)
     if code not in markets.MARKET_CODES:
-        raise Fault(f"must be one of {', '.join(markets.MARKET_CODES)}")
+        raise BadValue(f"must be one of {', '.join(markets.MARKET_CODES)}")
     return code
 
 
@@ -154,14 +145,14 @@ def host_name(value: object) -> str:
     """A DNS name as it stands in a `Host` header, without its port; lower-case."""
     name = text(value).lower().removesuffix(".")
     if not _HOST_NAME.fullmatch(name):
-        raise Fault("must be a bare host name, without scheme, port or path")
+        raise BadValue("must be a bare host name, without scheme, port or path")
     return name
 
 
 def extension_origin(value: object) -> str:
     """The `Origin` that a browser extension's requests carry."""
     if not _EXTENSION.fullmatch(text(value)):
-        raise Fault(
+        raise BadValue(
             "must be an extension's own origin, with the id that the browser gave it",
             'for example "chrome-extension://abcdefghijklmnopabcdefghijklmnop" '
             "(see chrome://extensions)",
@@ -175,9 +166,9 @@ def directory(value: object) -> Path:
         value = str(value)
     given = text(value)
     if not given.startswith("/"):
-        raise Fault("must be an absolute path")
+        raise BadValue("must be an absolute path")
     if "\0" in given:
-        raise Fault("must not hold a NUL character", "take it out: no path can have one")
+        raise BadValue("must not hold a NUL character", "take it out: no path can have one")
     return Path(given)
 
 
@@ -190,9 +181,9 @@ def user_name(value: object) -> str:
     """An unprivileged account of this machine."""
     name = text(value)
     if name == "root":
-        raise Fault("must not be root, as whom Chromium has no sandbox", 'keep "nobody"')
+        raise BadValue("must not be root, as whom Chromium has no sandbox", 'keep "nobody"')
     if not _USER_NAME.fullmatch(name):
-        raise Fault("must be the name of a user")
+        raise BadValue("must be the name of a user")
     return name
 
 
@@ -204,7 +195,7 @@ def password_hash(value: object) -> SecretStr:
             check_hash(secret)
         except ValueError as error:
             fault, _, remedy = str(error).partition("; ")
-            raise Fault(fault, remedy) from None
+            raise BadValue(fault, remedy) from None
     return SecretStr(secret)
 
 
@@ -215,7 +206,7 @@ def signing_secret(value: object) -> SecretStr:
         try:
             parse_signing_secret(secret)
         except ValueError:
-            raise Fault(
+            raise BadValue(
                 "must be 64 hexadecimal digits", "make one with: openssl rand -hex 32"
             ) from None
     return secret
@@ -225,7 +216,7 @@ def bearer_key(value: object) -> SecretStr:
     """A key that clients send as `Authorization: Bearer …`; empty: not given."""
     secret = _secret_text(value)
     if secret and (len(secret) < SHORTEST_KEY or not _KEY.fullmatch(secret)):
-        raise Fault(
+        raise BadValue(
             f"must be {SHORTEST_KEY} or more letters, digits or . _ ~ + / = -",
             "make one with: openssl rand -base64 32",
         )
@@ -236,7 +227,7 @@ def app_id(value: object) -> str:
     """The public half of the Open API's credentials; it travels in a header."""
     given = text(value)
     if given and not _APP_ID.fullmatch(given):
-        raise Fault("must be letters and digits")
+        raise BadValue("must be letters and digits")
     return given
 
 
@@ -252,15 +243,15 @@ def webhook_key(value: object) -> SecretBytes | None:
     remedy = f'write "{_WEBHOOK_KEY}" and behind it what this prints: openssl rand -base64 32'
     if not given.startswith(_WEBHOOK_KEY):
         if len(given) < SHORTEST_KEY:
-            raise Fault(f"must have {SHORTEST_KEY} or more characters", remedy)
+            raise BadValue(f"must have {SHORTEST_KEY} or more characters", remedy)
         return SecretBytes(given.encode())
     try:
         key = b64decode(given.removeprefix(_WEBHOOK_KEY), validate=True)
     except ValueError:
-        raise Fault(f"must have base64 behind {_WEBHOOK_KEY}", remedy) from None
+        raise BadValue(f"must have base64 behind {_WEBHOOK_KEY}", remedy) from None
     if len(key) < _SHORTEST_WEBHOOK_KEY:
         fault = f"must have at least {_SHORTEST_WEBHOOK_KEY} bytes in base64 behind {_WEBHOOK_KEY}"
-        raise Fault(fault, remedy)
+        raise BadValue(fault, remedy)
     return SecretBytes(key)
 
 
@@ -268,7 +259,7 @@ def plain_secret(value: object) -> SecretStr:
     """A secret that somebody else made: one line of printable ASCII; empty: not given."""
     secret = _secret_text(value)
     if not (secret.isascii() and (secret.isprintable()) and secret == secret.strip()):
-        raise Fault(
+        raise BadValue(
             "must be one line of printable characters", "copy it again, without blanks around it"
         )
     return SecretStr(secret)
@@ -282,7 +273,7 @@ def url_template(value: object) -> str:
     behind = _whole_url(given)
     found, rest = set(PLACEHOLDER.findall(behind)), PLACEHOLDER.sub("", behind)
     if not found & {"item_id", "url"} or "{" in rest or "}" in rest:
-        raise Fault("must hold {item_id} or {url}, maybe {shop_id}, and no other braces")
+        raise BadValue("must hold {item_id} or {url}, maybe {shop_id}, and no other braces")
     return given
 
 
@@ -290,7 +281,7 @@ def answer_field(value: object) -> str:
     """A field of the product object, by its name on the wire."""
     name = text(value)
     if name not in FIELD_NAMES:
-        raise Fault(f"must name only product fields: {', '.join(FIELD_NAMES)}")
+        raise BadValue(f"must name only product fields: {', '.join(FIELD_NAMES)}")
     return name
 
 
@@ -300,7 +291,7 @@ def whole_url(value: object) -> SecretStr:
     if given:
         _whole_url(given)
         if "#" in given:
-            raise Fault("must not have a fragment", "leave out what begins with #")
+            raise BadValue("must not have a fragment", "leave out what begins with #")
     return SecretStr(given)
 
 
@@ -308,34 +299,27 @@ def place(value: object) -> str:
     """Where something stands in a JSON answer: keys, with dots between them."""
     given = text(value)
     if not _PLACE.fullmatch(given):
-        raise Fault("must be a key of the service's answer, or several with dots between them")
+        raise BadValue("must be a key of the service's answer, or several with dots between them")
     return given
-
-
-def text(value: object) -> str:
-    """The value, which has to be a string."""
-    if not isinstance(value, str):
-        raise Fault("must be text in quotes")
-    return value
 
 
 def _secret_text(value: object) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if not isinstance(value, str):
-        raise Fault("must be text in quotes", "put quotes around it")
+        raise BadValue("must be text in quotes", "put quotes around it")
     return value
 
 
 def _whole_url(given: str) -> str:
     """Check a URL whose path matters; return what stands behind its origin."""
     if len(given) > LONGEST_URL or not (given.isascii() and given.isprintable()) or " " in given:
-        raise Fault(f"must be at most {LONGEST_URL} ASCII characters, without blanks")
+        raise BadValue(f"must be at most {LONGEST_URL} ASCII characters, without blanks")
     parts = given.split("/", 3)
     try:
         required_origin("/".join(parts[:3]))
-    except Fault:  # which is about an origin alone, with nothing behind it
-        raise Fault("must begin with http:// or https:// and a host, maybe a port") from None
+    except BadValue:  # which is about an origin alone, with nothing behind it
+        raise BadValue("must begin with http:// or https:// and a host, maybe a port") from None
     return parts[3] if len(parts) > 3 else ""
 
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
+from daemon.bad_value import BadValue
 from daemon.config import values
 from daemon.config.values import Network
 from daemon.errors import Invalid
@@ -146,7 +147,7 @@ def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
         return host
     try:
         name = values.host_name(host)
-    except values.Fault:
+    except BadValue:
         raise Invalid(f"{field}: has no host, or one whose name cannot be") from None
     if _NUMBER.fullmatch(name):
         raise Invalid(f"{field}: has an IPv4 address in an unusual form; write four numbers")

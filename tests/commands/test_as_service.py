@@ -20,7 +20,7 @@ LOOK = """
 import os, sys
 from pathlib import Path
 from daemon.commands import as_service
-from daemon.config.values import Fault
+from daemon.bad_value import BadValue
 from daemon.crews.reading.programs import check_folder, check_program
 
 as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
@@ -32,7 +32,7 @@ print(os.getuid(), os.getgid(), os.getgroups())
 for check in (check_folder, lambda path: check_program(str(path), {})):
     try:
         check(Path(sys.argv[3]))
-    except Fault as fault:
+    except BadValue as fault:
         print(fault.fault, fault.remedy, sep="; ")
     else:
         print("is seen")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import JsonValue, SecretStr
 
+from daemon.bad_value import BadValue
 from daemon.config import crew_values
 from daemon.config.crew_values import InputTable
-from daemon.config.values import Fault
 
 
 def nested(levels: int) -> JsonValue:
@@ -24,7 +24,7 @@ def test_a_slug_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", "Deal", "a_b", "a b", "ä", 64 * "a", "a\n", 3, None])
 def test_what_is_no_slug_is_refused(name: object) -> None:
-    with pytest.raises(Fault):
+    with pytest.raises(BadValue):
         crew_values.slug(name)
 
 
@@ -77,7 +77,7 @@ def test_an_input_is_taken(given: object, entry: InputTable) -> None:
     ],
 )
 def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(BadValue) as refused:
         crew_values.given_input(given)
     assert fault in refused.value.fault
 
@@ -102,7 +102,7 @@ def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
 def test_what_no_process_can_be_given_is_refused(
     rule: Callable[[object], object], given: object, fault: str
 ) -> None:
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(BadValue) as refused:
         rule(given)
     assert fault in refused.value.fault
     assert "hunter2" not in refused.value.fault

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from daemon.bad_value import BadValue
 from daemon.config.env_file import parse
-from daemon.config.values import Fault
 
 
 def read(content: str) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_there_may_be_128() -> None:
     ],
 )
 def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> None:
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(BadValue) as refused:
         parse(content)
     assert fault in refused.value.fault
     assert refused.value.remedy

@@ -10,8 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from daemon.auth.passwords import hash_password
+from daemon.bad_value import BadValue
 from daemon.config import ConfigError, build, values
-from daemon.config.values import Bind, Fault
+from daemon.config.values import Bind
 
 HASH = hash_password("correct horse")
 CHROMES = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
@@ -149,7 +150,7 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
     ],
 )
 def test_refuses(rule: Callable[[object], object], given: object, fault: str) -> None:
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(BadValue) as refused:
         rule(given)
     assert fault in refused.value.fault
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from daemon.bad_value import BadValue
 from daemon.config import Bind, Problem, Settings
 from daemon.config.crews import CrewSection, CrewTable
-from daemon.config.values import Fault
 from daemon.crews.crew import BrokenCrew, Crew, Input
 from daemon.crews.reading.inputs import refined
 from daemon.crews.reading.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
@@ -218,7 +218,7 @@ class _Look:
         for index, tool in enumerate(section.tools):
             if tool not in TOOL_NAMES:
                 known = ", ".join(sorted(TOOL_NAMES))
-                self._add(f"tools[{index}]", Fault("is no tool", f"there is {known}"))
+                self._add(f"tools[{index}]", BadValue("is no tool", f"there is {known}"))
         environment = {k: v.get_secret_value() for k, v in section.environment.items()}
         command, found = section.command, tuple[Input, ...]()
         if section.runner == "crewai":
@@ -262,10 +262,10 @@ class _Look:
     def _try(self, key: str, check: Callable[[], None]) -> bool:
         try:
             check()
-        except Fault as fault:
+        except BadValue as fault:
             self._add(key, fault)
             return False
         return True
 
-    def _add(self, key: str, fault: Fault) -> None:
+    def _add(self, key: str, fault: BadValue) -> None:
         self.problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))

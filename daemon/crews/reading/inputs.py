@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from daemon.bad_value import BadValue
 from daemon.config.crew_values import InputTable, given_default, whole
 from daemon.config.problems import shown
-from daemon.config.values import Fault
 from daemon.crews.crew import Input
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")
@@ -39,7 +39,7 @@ class Search:
     """
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[BadValue] = []
         self._found: dict[str, Input] = {}
 
     @property
@@ -66,18 +66,18 @@ class Search:
     def crew(self, where: str, crew: object) -> list[str]:
         """Look through a JSON crew; its agents' names, each of which is a file of its own."""
         if not isinstance(crew, Mapping):
-            self.faults.append(Fault(f"{where} is no table", "compare it with CrewAI's guide"))
+            self.faults.append(BadValue(f"{where} is no table", "compare it with CrewAI's guide"))
             return []
         self._defaults(f"{where}: inputs", crew.get("inputs"))
         tasks, names = crew.get("tasks"), crew.get("agents")
         if not isinstance(tasks, list) or not tasks:
-            self.faults.append(Fault(f"{where} has no list of tasks", 'write "tasks": [{ … }]'))
+            self.faults.append(BadValue(f"{where} has no list of tasks", 'write "tasks": [{ … }]'))
             tasks = []
         for index, task in enumerate(tasks):
             self._task(f"{where}: tasks[{index}]", task)
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             fault = f"{where} has no list of agents' names"
-            self.faults.append(Fault(fault, 'write "agents": ["NAME"], one for each file'))
+            self.faults.append(BadValue(fault, 'write "agents": ["NAME"], one for each file'))
             return []
         return names
 
@@ -87,7 +87,7 @@ class Search:
                 yield f"{where}: {shown(str(name))}", entry
         elif group is not None:
             self.faults.append(
-                Fault(f"{where} is no table", "write its entries as NAME: and fields")
+                BadValue(f"{where} is no table", "write its entries as NAME: and fields")
             )
 
     def _task(self, where: str, task: object) -> None:
@@ -99,21 +99,21 @@ class Search:
         if values is None:
             return
         if not isinstance(values, Mapping):
-            self.faults.append(Fault(f"{where} is no table", "write it as { name: default }"))
+            self.faults.append(BadValue(f"{where} is no table", "write it as { name: default }"))
             return
         for name, value in values.items():
             try:
                 self._found[name] = Input(whole(name), required=False, default=given_default(value))
-            except Fault as fault:
+            except BadValue as fault:
                 remedy = fault.remedy or "make several inputs of it"
-                self.faults.append(Fault(f"{where}: {shown(name)} {fault.fault}", remedy))
+                self.faults.append(BadValue(f"{where}: {shown(name)} {fault.fault}", remedy))
         self._keep_bound(where)
 
     def _look(self, where: str, entry: object, fields: Iterable[str]) -> None:
         if entry in (None, ""):  # CrewAI passes it over; its author has commented its fields out
             return
         if not isinstance(entry, Mapping):
-            self.faults.append(Fault(f"{where} is no table", "write its fields below its name"))
+            self.faults.append(BadValue(f"{where} is no table", "write its fields below its name"))
             return
         for field in fields:
             text = entry.get(field)
@@ -122,14 +122,14 @@ class Search:
                     self._found.setdefault(name, Input(name))
             elif text is not None:
                 fault = f"{where} has a {field} that is no text"
-                self.faults.append(Fault(fault, "put it in quotes (a { begins a table in YAML)"))
+                self.faults.append(BadValue(fault, "put it in quotes (a { begins a table in YAML)"))
         self._keep_bound(where)
 
     def _keep_bound(self, where: str) -> None:
         if len(self._found) > MAX_INPUTS:
             self._found = dict(list(self._found.items())[:MAX_INPUTS])
             fault = f"{where} brings the inputs to more than {MAX_INPUTS}"
-            self.faults.append(Fault(fault, "pass what belongs together as one input"))
+            self.faults.append(BadValue(fault, "pass what belongs together as one input"))
 
 
 def refined(found: Iterable[Input], configured: Iterable[InputTable]) -> tuple[Input, ...]:

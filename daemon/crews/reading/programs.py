@@ -1,7 +1,7 @@
 """Can we start what a crew names? Asked before its first kickoff, so that its operator hears it.
 
 Every function here blocks, looks with the rights of whoever calls (for the daemon: those that its
-workers will have), and raises a `Fault` whose sentence goes on from the key's name.
+workers will have), and raises a `BadValue` whose sentence goes on from the key's name.
 
 Rejected: importing `crewai` to see whether it works. It takes seconds and runs code of 137
 packages; that an interpreter runs and finds the package is told in 20 ms.
@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from daemon.config.values import Fault
+from daemon.bad_value import BadValue
 from daemon.paths import hidden_above, mode_of
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
@@ -45,17 +45,17 @@ _PROBE = f"import importlib.util as u; print({_FOUND!r} if u.find_spec('crewai')
 
 
 def check_program(program: str, environment: Mapping[str, str]) -> None:
-    """Raise a `Fault` unless a worker could be started by this word."""
+    """Raise a `BadValue` unless a worker could be started by this word."""
     if "/" not in program:
         path = environment.get("PATH", os.defpath)
         if shutil.which(program, path=path) is None:
-            raise Fault(
+            raise BadValue(
                 f"begins with a program that is not on the worker's PATH ({path})",
                 "write its whole path, as `command -v` tells it",
             )
         return
     if not program.startswith("/"):
-        raise Fault(
+        raise BadValue(
             "begins with a relative path, and a worker starts in an empty folder of its own",
             "write the whole path, from / on",
         )
@@ -64,18 +64,18 @@ def check_program(program: str, environment: Mapping[str, str]) -> None:
 
 
 def _check_executable(path: Path, subject: str) -> None:
-    """Raise a `Fault` unless we may execute this file. `subject` is how its sentence begins."""
+    """Raise a `BadValue` unless we may execute this file. `subject` is how its sentence begins."""
     mode = _mode_of(path, subject)
     if mode is None:
-        raise Fault(f"{subject} does not exist", f"make {path}, or correct the path")
+        raise BadValue(f"{subject} does not exist", f"make {path}, or correct the path")
     if not stat.S_ISREG(mode):
-        raise Fault(f"{subject} is no file", "correct the path")
+        raise BadValue(f"{subject} is no file", "correct the path")
     if not os.access(path, os.X_OK):
-        raise Fault(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
+        raise BadValue(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
 
 
 def _check_interpreter(script: Path) -> None:
-    """Raise a `Fault` when it is a script, and who reads it is not there (execve(2))."""
+    """Raise a `BadValue` when it is a script, and who reads it is not there (execve(2))."""
     try:
         with script.open("rb") as file:
             first = file.readline(LONGEST_FIRST_LINE)
@@ -87,39 +87,39 @@ def _check_interpreter(script: Path) -> None:
     interpreter = os.fsdecode(words[0])  # with a \r, where that was an editor's end of a line
     subject = f"begins with a script whose interpreter {interpreter!r}"
     if _mode_of(Path(interpreter), subject) is None:
-        raise Fault(
+        raise BadValue(
             f"{subject} does not exist", f"install that, or correct the first line of {script}"
         )
 
 
 def check_folder(path: Path) -> None:
-    """Raise a `Fault` unless we may look into this folder."""
+    """Raise a `BadValue` unless we may look into this folder."""
     mode = _mode_of(path, "names a folder that")
     if mode is None or not stat.S_ISDIR(mode):
         there = "a folder that does not exist" if mode is None else "a file"
-        raise Fault(f"names {there}", "name the folder of the CrewAI project")
+        raise BadValue(f"names {there}", "name the folder of the CrewAI project")
     if not os.access(path, os.R_OK | os.X_OK):
-        raise Fault(f"names a folder that {_us()} may not read", LET_US_READ)
+        raise BadValue(f"names a folder that {_us()} may not read", LET_US_READ)
 
 
 def check_python(
     path: Path, environment: Mapping[str, str], go_on: Callable[[], object] = lambda: None
 ) -> None:
-    """Raise a `Fault` unless this is a Python that runs, and finds CrewAI. While it is waited for,
-    `go_on` may raise, which ends it."""
+    """Raise a `BadValue` unless this is a Python that runs, and finds CrewAI. While it is waited
+    for, `go_on` may raise, which ends it."""
     _check_executable(path, "names a program that")
     try:
         code, said = _asked(path, environment, go_on)
     except TimeoutError:
         fault = f"did not come to an end within {PROBE_LIMIT:g} s"
-        raise Fault(fault, f"see what `{path} -c pass` does") from None
+        raise BadValue(fault, f"see what `{path} -c pass` does") from None
     except OSError as error:
         fault = f"cannot be started ({error.strerror})"
-        raise Fault(fault, "make the virtual environment anew") from None
+        raise BadValue(fault, "make the virtual environment anew") from None
     if code != 0 or said not in (_FOUND, _MISSING):
-        raise Fault("does not run as Python does", f"see what `{path} -c pass` says")
+        raise BadValue("does not run as Python does", f"see what `{path} -c pass` says")
     if said == _MISSING:
-        raise Fault("has no package crewai", _how_to_install(path))
+        raise BadValue("has no package crewai", _how_to_install(path))
 
 
 def _asked(
@@ -164,16 +164,16 @@ class Interpreters:
 
     def __init__(self, go_on: Callable[[], object]) -> None:
         self._go_on = go_on
-        self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], Fault | None] = {}
+        self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], BadValue | None] = {}
 
     def check(self, path: Path, environment: Mapping[str, str]) -> None:
-        """Raise a `Fault` unless this is a Python that runs, and finds CrewAI."""
+        """Raise a `BadValue` unless this is a Python that runs, and finds CrewAI."""
         asked = (path, frozenset(environment.items()))
         if asked not in self._faults:
             self._faults[asked] = None
             try:
                 check_python(path, environment, self._go_on)
-            except Fault as fault:
+            except BadValue as fault:
                 self._faults[asked] = fault
         if (known := self._faults[asked]) is not None:
             raise known
@@ -188,21 +188,21 @@ def _how_to_install(python: Path) -> str:
 
 
 def _mode_of(path: Path, subject: str) -> int | None:
-    """See `paths.mode_of`; raises a `Fault` in the place of OSError."""
+    """See `paths.mode_of`; raises a `BadValue` in the place of OSError."""
     try:
         return mode_of(path)
     except OSError as error:
         raise _no_access(subject, path, error) from None
 
 
-def _no_access(subject: str, path: Path, error: OSError) -> Fault:
+def _no_access(subject: str, path: Path, error: OSError) -> BadValue:
     above = hidden_above(path)
     if above:
-        return Fault(
+        return BadValue(
             f"{subject} is below {above}, of which the service sees nothing",
             "move it to /srv, or to another place that every service sees",
         )
-    return Fault(
+    return BadValue(
         f"{subject} {_us()} may not look at ({error.strerror})",
         "let that user pass through every folder above it (chmod a+x)",
     )

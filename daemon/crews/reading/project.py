@@ -28,9 +28,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from daemon.bad_value import BadValue
 from daemon.config.files import read_file
 from daemon.config.problems import shown
-from daemon.config.values import Fault
 from daemon.crews.crew import Input
 from daemon.crews.crewai_adapter.finding import find
 from daemon.crews.crewai_adapter.words import Unusable
@@ -83,7 +83,7 @@ class Project:
     """What a project's files say. With `faults`, the inputs are not to be relied on."""
 
     inputs: tuple[Input, ...]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[BadValue, ...] = ()
 
 
 def read_project(folder: Path) -> Project:
@@ -91,7 +91,7 @@ def read_project(folder: Path) -> Project:
     reading = _Reading(folder)
     try:
         reading.read()
-    except Fault as fault:
+    except BadValue as fault:
         reading.search.faults.append(fault)
     return Project(reading.search.inputs, tuple(reading.search.faults))
 
@@ -102,7 +102,7 @@ class _Reading:
         self._folder = folder
 
     def read(self) -> None:
-        """Look through the project. Raises `Fault` for what leaves nothing to look through."""
+        """Look through the project. Raises `BadValue` for what leaves nothing to look through."""
         for name in _READ_BY_THE_CREW:
             self._check_readable(self._folder / name)
         if self._exists(self._folder / "pyproject.toml"):
@@ -116,7 +116,7 @@ class _Reading:
     def _check_toml(self, text: str) -> None:
         """Before the adapter reads it unbounded: tomllib remembers each beginning of a key."""
         if _TOO_DEEP.search(text):
-            raise Fault(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
+            raise BadValue(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
 
     def _find(self) -> Path | str:
         """What the adapter will run: a JSON crew's file, or a module in `src`."""
@@ -126,22 +126,26 @@ class _Reading:
             for package in sorted((self._folder / "src").glob("*")):
                 self._check_readable(package)  # it sees nothing in one that is closed to us
             fault, _, remedy = str(why).partition("; ")
-            raise Fault(fault, remedy or "name the folder that `crewai create` has made") from None
+            raise BadValue(
+                fault, remedy or "name the folder that `crewai create` has made"
+            ) from None
         # Links that lead in a circle are one or the other, by where they are; so is TOML that is
         # nested too deeply. A number in it may have more digits than Python writes.
         except (OSError, RuntimeError, ValueError):
-            raise Fault("cannot be looked through", "see to its pyproject.toml and src") from None
+            raise BadValue(
+                "cannot be looked through", "see to its pyproject.toml and src"
+            ) from None
 
     def _read_json(self, path: Path) -> None:
         where = self._name(path)
         names = self.search.crew(where, self._parsed(path, parse_jsonc))
         if len(names) > MAX_AGENTS:
-            raise Fault(f"{where} has more than {MAX_AGENTS} agents", "make several crews of it")
+            raise BadValue(f"{where} has more than {MAX_AGENTS} agents", "make several crews of it")
         for name in dict.fromkeys(names):
             agent = self._agent(path.parent, name)
             if agent is None:
                 fault = f"{where} names an agent without a file agents/{shown(name)}.jsonc"
-                self.search.faults.append(Fault(fault, "make that file, or take the name out"))
+                self.search.faults.append(BadValue(fault, "make that file, or take the name out"))
                 continue
             self._look_through(agent, parse_jsonc, self.search.agent)
 
@@ -150,7 +154,7 @@ class _Reading:
         code = package / "crew.py"
         self._check_readable(code)
         named: dict[str, str] = {}
-        with suppress(Fault):  # whether it can be run is not looked at
+        with suppress(BadValue):  # whether it can be run is not looked at
             named = named_in(self._text(code))
         for name, look in (("agents", self.search.agents_of), ("tasks", self.search.tasks_of)):
             path = package / named.get(f"{name}_config", f"config/{name}.yaml")
@@ -160,7 +164,7 @@ class _Reading:
     def _look_through(self, path: Path, parse: Parse, look: Callable[[str, object], None]) -> None:
         try:
             found = self._parsed(path, parse)
-        except Fault as fault:
+        except BadValue as fault:
             self.search.faults.append(fault)  # and on with the next file
             return
         look(self._name(path), found)
@@ -174,16 +178,16 @@ class _Reading:
         try:
             return parse(text)
         except NotReadable as why:
-            raise Fault(f"{self._name(path)} {why}", "mend that file") from None
+            raise BadValue(f"{self._name(path)} {why}", "mend that file") from None
 
     def _text(self, path: Path) -> str:
         try:
             return read_file(path, MAX_FILE)[0]
-        except Fault as fault:
-            raise Fault(f"{self._name(path)} {fault.fault}", fault.remedy) from None
+        except BadValue as fault:
+            raise BadValue(f"{self._name(path)} {fault.fault}", fault.remedy) from None
 
     def _check_readable(self, path: Path) -> None:
-        """Raise a `Fault` when something is there and may not be read."""
+        """Raise a `BadValue` when something is there and may not be read."""
         mode = self._mode_of(path)
         if mode is not None:
             wanted = os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK
@@ -194,14 +198,14 @@ class _Reading:
         return self._mode_of(path) is not None
 
     def _mode_of(self, path: Path) -> int | None:
-        """See `paths.mode_of`; raises `Fault` in the place of OSError."""
+        """See `paths.mode_of`; raises `BadValue` in the place of OSError."""
         try:
             return mode_of(path)
         except OSError as error:
             raise self._unreadable(path, str(error.strerror)) from None
 
-    def _unreadable(self, path: Path, why: str) -> Fault:
-        return Fault(f"{self._name(path)} cannot be read ({why})", LET_US_READ)
+    def _unreadable(self, path: Path, why: str) -> BadValue:
+        return BadValue(f"{self._name(path)} cannot be read ({why})", LET_US_READ)
 
     def _name(self, path: Path) -> str:
         """A path as the project's owner would say it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config.values import Fault
+from daemon.bad_value import BadValue
 from daemon.crews.reading import programs
 from daemon.crews.reading.programs import check_folder, check_program, check_python
 
@@ -35,7 +35,7 @@ def script(tmp_path: Path) -> Script:
 
 
 def fault(check: Callable[..., None], *arguments: object) -> str:
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(BadValue) as raised:
         check(*arguments)
     assert raised.value.remedy
     return raised.value.fault
@@ -93,12 +93,12 @@ def test_a_script_that_nobody_can_read_is_told(
 AS_NOBODY = """
 import os, sys
 sys.path[:0] = {path!r}
-from daemon.config.values import Fault
+from daemon.bad_value import BadValue
 from daemon.crews.reading.programs import check_program
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     check_program({program!r}, {{}})
-except Fault as fault:
+except BadValue as fault:
     print(fault.fault, fault.remedy, sep="; ")
 """
 
@@ -163,7 +163,7 @@ def test_an_interpreter_with_crewai_is_good_and_does_not_import_it(crewai: Path)
 
 
 def test_an_interpreter_without_crewai_is_told() -> None:
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(BadValue) as raised:
         check_python(Path(sys.executable), {})
     assert raised.value.fault == "has no package crewai"
     assert raised.value.remedy == f"install it: {sys.executable} -m pip install crewai"
@@ -174,7 +174,7 @@ def test_who_has_no_environment_of_its_own_is_told_to_make_one(tmp_path: Path) -
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(BadValue) as raised:
         check_python(python, {})
     assert raised.value.remedy.startswith("make a virtual environment")
 
