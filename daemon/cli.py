@@ -24,8 +24,8 @@ from pathlib import Path
 
 from daemon import __version__
 from daemon.config import ConfigError, Settings, load, state_directory
-from daemon.config.values import HIGHEST_PORT
 from daemon.errors import Refused, leaves
+from daemon.networks import HIGHEST_PORT
 
 logger = logging.getLogger(__name__)
 

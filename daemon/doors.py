@@ -19,9 +19,9 @@ from socket import socket
 
 from daemon.config import Problem, Settings
 from daemon.config.checks import open_cookie
-from daemon.config.values import Bind
 from daemon.crews.reading.catalog import UNDER
 from daemon.errors import Invalid
+from daemon.networks import Bind
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
 from daemon.serving import bind

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from werkzeug.datastructures import Headers
 
-from daemon.config.values import Network
+from daemon.networks import Network
 
 Address = IPv4Address | IPv6Address
 

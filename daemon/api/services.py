@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from daemon.api.access import Neighbourhood
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
-from daemon.config.values import Network
 from daemon.conversion.desk import Desk
 from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.executor import Executor
 from daemon.crews.reading.catalog import Catalog
 from daemon.metrics import Metrics
+from daemon.networks import Network
 from daemon.operator import Operator
 from daemon.vault.actor import Vault
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from daemon.config.loading import build, load, state_directory
 from daemon.config.problems import ConfigError, Problem
 from daemon.config.settings import Settings
-from daemon.config.values import Bind
 
 __all__ = [
-    "Bind",
     "ConfigError",
     "Problem",
     "Settings",

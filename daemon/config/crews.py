@@ -25,7 +25,7 @@ from daemon.bad_value import BadValue, text
 from daemon.config import crew_values, values
 from daemon.config.problems import Problem, Sections, from_pydantic, one_a_key, shown, written
 from daemon.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
-from daemon.config.values import Bind
+from daemon.networks import Bind, optional_bind
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 LONGEST_GRACE = 300  # seconds
@@ -51,9 +51,7 @@ def _inputs(given: tuple[crew_values.InputTable, ...]) -> tuple[crew_values.Inpu
 
 
 OnRestart = Literal["fail", "rerun"]
-OwnBind = Annotated[
-    Bind | None, PlainValidator(values.optional_bind), Field(examples=["127.0.0.1:8801"])
-]
+OwnBind = Annotated[Bind | None, PlainValidator(optional_bind), Field(examples=["127.0.0.1:8801"])]
 Users = Annotated[
     tuple[Slug, ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["anna", "shop-frontend"]]),

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
 
 from daemon.config import values
+from daemon.networks import Network, network
 
 MOST_ENTRIES = 64  # of a list: it is searched for every request
 KIB = 1024
@@ -16,7 +17,7 @@ GIB = 1024 * MIB
 DAY = 86_400  # seconds
 
 NetworkList = Annotated[
-    tuple[Annotated[values.Network, PlainValidator(values.network)], ...],
+    tuple[Annotated[Network, PlainValidator(network)], ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
 Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
+from daemon import networks
 from daemon.bad_value import BadValue
 from daemon.config import crew_values, values
 from daemon.config.crews import CrewSection, CrewTable
@@ -32,7 +33,7 @@ from daemon.config.section import (
     SecretFile,
     Section,
 )
-from daemon.config.values import Bind
+from daemon.networks import Bind
 
 Origin = Annotated[
     str, PlainValidator(values.origin), Field(examples=["https://portal.example:8443"])
@@ -42,11 +43,11 @@ Origin = Annotated[
 class Server(Section):
     """Where and for whom the daemon listens."""
 
-    bind: Annotated[Bind, PlainValidator(values.bind)] = Field(
+    bind: Annotated[Bind, PlainValidator(networks.bind)] = Field(
         default=Bind("127.0.0.1", 8787), examples=["127.0.0.1:8787"]
     )
     trusted_proxies: NetworkList = ()
-    public_hosts: tuple[Annotated[str, PlainValidator(values.host_name)], ...] = Field(
+    public_hosts: tuple[Annotated[str, PlainValidator(networks.host_name)], ...] = Field(
         default=(), strict=False, max_length=MOST_ENTRIES, examples=[["links.example.org"]]
     )
     # Each of `daemon.serving.Limits.connections` may hold one: the bound is 8 GiB of memory.
@@ -74,7 +75,7 @@ class Auth(Section):
 class Cookie(Section):
     """Who may store and read the affiliate cookie."""
 
-    open_to: NetworkList = (values.network("127.0.0.0/8"), values.network("::1/128"))
+    open_to: NetworkList = (networks.network("127.0.0.0/8"), networks.network("::1/128"))
     sync_key: Annotated[SecretStr, PlainValidator(values.bearer_key)] = SecretStr("")
     sync_key_file: SecretFile = None
     extension_origins: tuple[Annotated[str, PlainValidator(values.extension_origin)], ...] = Field(

@@ -1,18 +1,17 @@
 """What single values of the configuration look like: pure rules, text in, typed value out.
 
 The problem: a value that is only checked is parsed again by everybody who uses it, and each of
-them decides anew what an IPv6 address with a port looks like. So a value is parsed here, once,
-and the settings hold the result (`Bind`, a network, an origin without its trailing slash).
+them decides anew what an origin looks like. So a value is parsed here, once, and the settings hold
+the result (a path, the bytes of a key, an origin without its trailing slash).
 
-A rule that is broken is a `BadValue`.
+A rule that is broken is a `BadValue`. Those of addresses are not here: others need them who have
+nothing to do with the configuration (`daemon/networks.py`).
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
 from pydantic import SecretBytes, SecretStr
@@ -23,17 +22,11 @@ from daemon.bad_value import BadValue, text
 from daemon.marketplace import markets
 from daemon.marketplace.products import FIELD_NAMES, PLACEHOLDER
 
-Network = IPv4Network | IPv6Network
-
-HIGHEST_PORT = 65535
 _WEBHOOK_KEY = "whsec_"
 _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the specification
 SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal digits
 LONGEST_URL = 2048
 
-_PORT = re.compile(r"[0-9]{1,5}")
-# A label, and so a name, as in RFC 1123; underscores are let in because private zones use them.
-_HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*")
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # what Debian's adduser makes
 _KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what may follow "Bearer " (RFC 6750, section 2.1)
 _APP_ID = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -43,66 +36,6 @@ _EXTENSION = re.compile(
     r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
 _PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
-
-
-@dataclass(frozen=True)
-class Bind:
-    """Where to listen: an IP address or a host name, and a port (0: any that is free)."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can connect, as far as the name alone tells."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-
-def bind(value: object) -> Bind:
-    """`127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`."""
-    if isinstance(value, Bind):
-        return value
-    host, colon, port = text(value).rpartition(":")
-    if not colon:
-        raise BadValue("must be an address and a port, HOST:PORT")
-    if not (_PORT.fullmatch(port) and int(port) <= HIGHEST_PORT):
-        raise BadValue(f"must end in a port from 0 to {HIGHEST_PORT}")
-    if host.startswith("[") and host.endswith("]"):
-        if not _is_ip(host[1:-1], IPv6Address):
-            raise BadValue("must have an IPv6 address, and nothing else, in brackets")
-        # In its one spelling; an interface's name behind it may have capitals, and keeps them.
-        return Bind(str(IPv6Address(host[1:-1])), int(port))
-    if ":" in host:
-        raise BadValue("must have its IPv6 address in brackets")
-    if not _is_ip(host, IPv4Address) and (
-        not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit()
-    ):
-        raise BadValue("must begin with an IP address or a host name")
-    return Bind(host.lower(), int(port))
-
-
-def optional_bind(value: object) -> Bind | None:
-    """Where to listen, or nothing when empty."""
-    return None if value in ("", None) else bind(value)
-
-
-def network(value: object) -> Network:
-    """A CIDR network, or a single address, which is a network of one."""
-    given = text(value)
-    try:
-        wider = ip_network(given, strict=False)
-    except ValueError:
-        raise BadValue("must be an IP address or a network in CIDR form") from None
-    try:
-        return ip_network(given)
-    except ValueError:
-        raise BadValue("names an address inside a network", f'write "{wider}"') from None
 
 
 def origin(value: object) -> str:
@@ -139,14 +72,6 @@ def market(value: object) -> str:
     if code not in markets.MARKET_CODES:
         raise BadValue(f"must be one of {', '.join(markets.MARKET_CODES)}")
     return code
-
-
-def host_name(value: object) -> str:
-    """A DNS name as it stands in a `Host` header, without its port; lower-case."""
-    name = text(value).lower().removesuffix(".")
-    if not _HOST_NAME.fullmatch(name):
-        raise BadValue("must be a bare host name, without scheme, port or path")
-    return name
 
 
 def extension_origin(value: object) -> str:
@@ -321,11 +246,3 @@ def _whole_url(given: str) -> str:
     except BadValue:  # which is about an origin alone, with nothing behind it
         raise BadValue("must begin with http:// or https:// and a host, maybe a port") from None
     return parts[3] if len(parts) > 3 else ""
-
-
-def _is_ip(host: str, kind: type[IPv4Address | IPv6Address]) -> bool:
-    try:
-        kind(host)
-    except ValueError:
-        return False
-    return True

@@ -13,10 +13,10 @@ from pydantic import JsonValue
 
 from daemon.config.crews import OnRestart
 from daemon.config.problems import Problem
-from daemon.config.values import Bind
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound
 from daemon.journal.model import WebhookTarget
+from daemon.networks import Bind
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ from typing import NoReturn
 
 from daemon import __version__
 from daemon.commands.hash_password import ask_password, fault_of
-from daemon.config import Bind, ConfigError, Settings
-from daemon.config.values import bind as parse_bind
+from daemon.config import ConfigError, Settings
 from daemon.installation import beforehand, configuration, service, units
 from daemon.installation.place import Place, place_of
 from daemon.installation.service import NotInstalled
+from daemon.networks import Bind
+from daemon.networks import bind as parse_bind
 from daemon.serving.sockets import is_absent
 
 TRIES = 3

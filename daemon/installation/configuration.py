@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daemon.auth.passwords import hash_password
-from daemon.config import Bind, Settings, load
+from daemon.config import Settings, load
 from daemon.installation.place import Place
+from daemon.networks import Bind
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
 SYNC_KEY = "cookie.sync_key"

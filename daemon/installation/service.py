@@ -17,8 +17,8 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from daemon.config import Bind
 from daemon.installation.place import UNIT, Place
+from daemon.networks import Bind
 
 # The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
 VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")

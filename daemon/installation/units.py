@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from daemon.config import Bind
 from daemon.installation.place import UNIT, Place
+from daemon.networks import Bind
 
 NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
 

@@ -25,10 +25,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING, Final
 
 from daemon.bad_value import BadValue
-from daemon.config import values
-from daemon.config.values import Network
 from daemon.errors import Invalid
 from daemon.later import needed
+from daemon.networks import HIGHEST_PORT, Network, host_name
 
 if TYPE_CHECKING:
     from httpx import URL
@@ -130,8 +129,8 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
             f"{field}: holds a user name or a password; leave them out of the address (`webhooks` "
             "and `humanInputWebhook` have `authentication` for them)"
         )
-    if parts.port is not None and not 1 <= parts.port <= values.HIGHEST_PORT:
-        raise Invalid(f"{field}: has a port that is not between 1 and {values.HIGHEST_PORT}")
+    if parts.port is not None and not 1 <= parts.port <= HIGHEST_PORT:
+        raise Invalid(f"{field}: has a port that is not between 1 and {HIGHEST_PORT}")
     return str(parts.copy_with(host=_host(field, parts, allow), fragment=None))
 
 
@@ -146,7 +145,7 @@ def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
         _check_literal(field, address, allow)
         return host
     try:
-        name = values.host_name(host)
+        name = host_name(host)
     except BadValue:
         raise Invalid(f"{field}: has no host, or one whose name cannot be") from None
     if _NUMBER.fullmatch(name):

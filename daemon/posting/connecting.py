@@ -22,7 +22,7 @@ from typing import Final
 import httpcore
 import trio
 
-from daemon.config.values import Network
+from daemon.networks import Network
 from daemon.posting.addresses import Address, is_named, may_call, on_one_link, reached
 
 CONNECT_DEADLINE: Final = 8.0

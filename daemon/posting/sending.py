@@ -20,7 +20,7 @@ import httpx
 import trio
 
 from daemon import __version__
-from daemon.config.values import Network
+from daemon.networks import Network
 from daemon.posting.connecting import (
     CheckedNetwork,
     IsNear,

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from daemon.config.values import Bind
 from daemon.errors import Invalid
+from daemon.networks import Bind
 from daemon.service_manager.given import Descriptor
 
 MAIN: Final = "http"

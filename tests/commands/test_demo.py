@@ -18,8 +18,8 @@ from daemon import logs
 from daemon.browser import executable
 from daemon.browser.errors import LaunchFailed
 from daemon.commands import demo
-from daemon.config import Bind
 from daemon.errors import Invalid
+from daemon.networks import Bind
 from daemon.sandbox.server import open_sandbox
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from daemon.auth.passwords import hash_password
-from daemon.config import Bind, ConfigError, build, load
+from daemon.config import ConfigError, build, load
 from daemon.config.crews import CrewTable
+from daemon.networks import Bind
 
 HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from pydantic import SecretStr
 from daemon.auth.passwords import hash_password
 from daemon.bad_value import BadValue
 from daemon.config import ConfigError, build, values
-from daemon.config.values import Bind
 
 HASH = hash_password("correct horse")
 CHROMES = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
 LONGEST = "https://api.example/" + 2028 * "x"
-LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
 
 
 def salted(name: str, *values_: object) -> object:
@@ -30,13 +27,6 @@ def salted(name: str, *values_: object) -> object:
 @pytest.mark.parametrize(
     ("rule", "given", "value"),
     [
-        (values.bind, "127.0.0.1:8787", Bind("127.0.0.1", 8787)),
-        (values.bind, "[::1]:0", Bind("::1", 0)),
-        (values.bind, "localhost:65535", Bind("localhost", 65535)),
-        (values.bind, "LocalHost:00080", Bind("localhost", 80)),
-        (values.bind, "[FE80:0::1%enP4p1s0]:80", Bind("fe80::1%enP4p1s0", 80)),
-        (values.network, "10.0.0.0/8", ip_network("10.0.0.0/8")),
-        (values.network, "::1", ip_network("::1/128")),
         (values.origin, "", ""),
         (values.origin, "HTTP://Shop.Example:8080/", "http://shop.example:8080"),
         (values.required_origin, "https://[::1]:9", "https://[::1]:9"),
@@ -52,8 +42,6 @@ def salted(name: str, *values_: object) -> object:
         ),
         (values.place, "data.price", "data.price"),
         (values.place, ".".join(10 * [64 * "a"]), ".".join(10 * [64 * "a"])),
-        (values.host_name, "Links.Example.org.", "links.example.org"),
-        (values.host_name, LONGEST_NAME, LONGEST_NAME),
         (values.market, "th", "th"),
         (values.directory, "/var/lib/x", Path("/var/lib/x")),
         (values.signing_secret, "", SecretStr("")),
@@ -76,23 +64,6 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
 @pytest.mark.parametrize(
     ("rule", "given", "fault"),
     [
-        (values.bind, "8787", "HOST:PORT"),
-        (values.bind, "127.0.0.1:65536", "port"),
-        (values.bind, "127.0.0.1:²", "port"),
-        (values.bind, "127.0.0.1:", "port"),
-        (values.bind, "127.0.0.1:0000099999", "port"),
-        (values.bind, "127.0.0.1:000080", "port"),
-        (values.bind, "[::1]x:80", "IPv6 address in brackets"),
-        (values.bind, "::1:8787", "brackets"),
-        (values.bind, "[127.0.0.1]:8787", "brackets"),
-        (values.bind, "300.0.0.1:80", "begin with"),
-        (values.bind, "http://x:80", "brackets"),
-        (values.bind, ":80", "begin with"),
-        (values.bind, 8787, "text"),
-        (values.network, "10.0.0.1/8", "inside a network"),
-        (values.network, "everybody", "CIDR"),
-        (values.network, "no host bits", "CIDR"),
-        (values.network, 10, "text"),
         (values.origin, "https://host/path", "nothing behind"),
         (values.origin, "https://user:secret@host", "nothing behind"),
         (values.origin, "ftp://host", "http://"),
@@ -104,15 +75,6 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
         (values.endpoint, LONGEST + "x", "at most"),
         (values.endpoint, "https://api.example/\t", "ASCII"),
         (values.endpoint, "https://api.example/gi\xe1", "ASCII"),
-        (values.host_name, "https://links.example", "bare host name"),
-        (values.host_name, "links.example:443", "bare host name"),
-        (values.host_name, LONGEST_NAME + "x", "bare host name"),
-        (values.host_name, 64 * "x", "bare host name"),
-        (values.host_name, "links." + 64 * "x", "bare host name"),
-        (values.host_name, "-links.example", "bare host name"),
-        (values.host_name, "links.-example", "bare host name"),
-        (values.host_name, "links..example", "bare host name"),
-        (values.host_name, "", "bare host name"),
         (values.market, "xx", "vn, th"),
         (values.directory, "var/lib", "absolute"),
         (values.optional_path, "~/hash", "absolute"),
@@ -169,22 +131,6 @@ def test_wraps_a_secret(rule: Callable[[object], object], given: str) -> None:
     assert isinstance(wrapped, SecretStr)
     assert wrapped.get_secret_value() == given
     assert given not in repr(wrapped)
-
-
-@pytest.mark.parametrize(
-    ("given", "shown", "loopback"),
-    [
-        (Bind("127.0.0.1", 80), "127.0.0.1:80", True),
-        (Bind("::1", 80), "[::1]:80", True),
-        (Bind("localhost", 80), "localhost:80", True),
-        (Bind("0.0.0.0", 80), "0.0.0.0:80", False),
-        (Bind("links.example", 80), "links.example:80", False),
-    ],
-)
-def test_an_address_to_listen_on_is_shown_as_it_is_written(
-    given: Bind, shown: str, loopback: bool
-) -> None:
-    assert (str(given), given.loopback) == (shown, loopback)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from pathlib import Path
 import argon2
 import pytest
 
-from daemon.config import Bind, ConfigError, load
+from daemon.config import ConfigError, load
 from daemon.installation import configuration
 from daemon.installation.place import Place
+from daemon.networks import Bind
 
 BIND = Bind("127.0.0.1", 8787)
 PASSWORD = "correct horse"

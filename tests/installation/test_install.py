@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import Bind, ConfigError
+from daemon.config import ConfigError
 from daemon.installation import __main__ as installation
 from daemon.installation import service, units
 from daemon.installation.place import Place
 from daemon.installation.service import NotInstalled
+from daemon.networks import Bind
 from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
 
 

@@ -12,10 +12,10 @@ from threading import Thread
 
 import pytest
 
-from daemon.config import Bind
 from daemon.installation import service
 from daemon.installation.place import Place
 from daemon.installation.service import NotInstalled
+from daemon.networks import Bind
 
 Systemctl = Callable[[str], Path]
 

@@ -10,11 +10,12 @@ import pytest
 
 from daemon import __version__
 from daemon.auth.passwords import hash_password
-from daemon.config import Bind, Settings, build
+from daemon.config import Settings, build
 from daemon.installation import __main__ as installation
 from daemon.installation import service
 from daemon.installation.place import place_of
 from daemon.installation.service import NotInstalled
+from daemon.networks import Bind
 from tests.installation.machine import BIND, NEW, SOURCE, Machine
 
 APIS = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from daemon.config import Bind
 from daemon.installation import units
 from daemon.installation.place import Place, place_of
+from daemon.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)

@@ -10,9 +10,9 @@ import pytest
 
 from daemon.auth.passwords import hash_password
 from daemon.config import build
-from daemon.config.values import Bind
 from daemon.doors import Doors, open_doors
 from daemon.errors import Invalid
+from daemon.networks import Bind
 from daemon.service_manager.given import NAMELESS, Descriptor
 from daemon.service_manager.sockets import Sockets, agree, lend, sockets_among
 from daemon.serving import bind

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pydantic import SecretStr
 
 from daemon.api.crews.schemas import AnyAuthentication, BearerAuthentication, Webhooks
-from daemon.config.values import Network
 from daemon.errors import Invalid
 from daemon.journal.model import WebhookKind, WebhookTarget
+from daemon.networks import Network
 from daemon.posting.addresses import check_url
 
 

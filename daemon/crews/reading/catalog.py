@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from daemon.bad_value import BadValue
-from daemon.config import Bind, Problem, Settings
+from daemon.config import Problem, Settings
 from daemon.config.crews import CrewSection, CrewTable
 from daemon.crews.crew import BrokenCrew, Crew, Input
 from daemon.crews.reading.inputs import refined
@@ -28,6 +28,7 @@ from daemon.crews.reading.programs import PROBE_LIMIT, Interpreters, check_folde
 from daemon.crews.tools import TOOL_NAMES
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotFound, Unavailable
+from daemon.networks import Bind
 
 logger = logging.getLogger(__name__)
 

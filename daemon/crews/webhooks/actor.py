@@ -32,7 +32,6 @@ import trio
 from prometheus_client import Histogram
 from pydantic import SecretBytes
 
-from daemon.config.values import Network
 from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.webhooks.retrying import (
     LOST_AFTER,
@@ -49,6 +48,7 @@ from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
 from daemon.later import needed
 from daemon.logs import Event, Work, working_for
+from daemon.networks import Network
 from daemon.posting.addresses import origin
 from daemon.posting.outcomes import Silence
 from daemon.supervision.groups import sole_error

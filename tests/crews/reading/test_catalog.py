@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from daemon.auth.passwords import hash_password
-from daemon.config import Bind, build
+from daemon.config import build
 from daemon.crews.crew import BrokenCrew, Input
 from daemon.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
 from daemon.crews.reading.programs import PROBE_LIMIT
 from daemon.errors import NotFound, Unavailable
+from daemon.networks import Bind
 
 HASH = hash_password("correct horse")
 

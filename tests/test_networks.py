@@ -1,0 +1,85 @@
+"""Networks, host names and addresses: what is taken, what it becomes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_network
+
+import pytest
+
+from daemon import networks
+from daemon.bad_value import BadValue
+from daemon.networks import Bind
+
+LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "value"),
+    [
+        (networks.bind, "127.0.0.1:8787", Bind("127.0.0.1", 8787)),
+        (networks.bind, "[::1]:0", Bind("::1", 0)),
+        (networks.bind, "localhost:65535", Bind("localhost", 65535)),
+        (networks.bind, "LocalHost:00080", Bind("localhost", 80)),
+        (networks.bind, "[FE80:0::1%enP4p1s0]:80", Bind("fe80::1%enP4p1s0", 80)),
+        (networks.network, "10.0.0.0/8", ip_network("10.0.0.0/8")),
+        (networks.network, "::1", ip_network("::1/128")),
+        (networks.host_name, "Links.Example.org.", "links.example.org"),
+        (networks.host_name, LONGEST_NAME, LONGEST_NAME),
+    ],
+)
+def test_takes(rule: Callable[[object], object], given: str, value: object) -> None:
+    assert rule(given) == value
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "fault"),
+    [
+        (networks.bind, "8787", "HOST:PORT"),
+        (networks.bind, "127.0.0.1:65536", "port"),
+        (networks.bind, "127.0.0.1:²", "port"),
+        (networks.bind, "127.0.0.1:", "port"),
+        (networks.bind, "127.0.0.1:0000099999", "port"),
+        (networks.bind, "127.0.0.1:000080", "port"),
+        (networks.bind, "[::1]x:80", "IPv6 address in brackets"),
+        (networks.bind, "::1:8787", "brackets"),
+        (networks.bind, "[127.0.0.1]:8787", "brackets"),
+        (networks.bind, "300.0.0.1:80", "begin with"),
+        (networks.bind, "http://x:80", "brackets"),
+        (networks.bind, ":80", "begin with"),
+        (networks.bind, 8787, "text"),
+        (networks.network, "10.0.0.1/8", "inside a network"),
+        (networks.network, "everybody", "CIDR"),
+        (networks.network, "no host bits", "CIDR"),
+        (networks.network, 10, "text"),
+        (networks.host_name, "https://links.example", "bare host name"),
+        (networks.host_name, "links.example:443", "bare host name"),
+        (networks.host_name, LONGEST_NAME + "x", "bare host name"),
+        (networks.host_name, 64 * "x", "bare host name"),
+        (networks.host_name, "links." + 64 * "x", "bare host name"),
+        (networks.host_name, "-links.example", "bare host name"),
+        (networks.host_name, "links.-example", "bare host name"),
+        (networks.host_name, "links..example", "bare host name"),
+        (networks.host_name, "", "bare host name"),
+    ],
+)
+def test_refuses(rule: Callable[[object], object], given: object, fault: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        rule(given)
+    assert fault in refused.value.fault
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "loopback"),
+    [
+        (Bind("127.0.0.1", 80), "127.0.0.1:80", True),
+        (Bind("::1", 80), "[::1]:80", True),
+        (Bind("localhost", 80), "localhost:80", True),
+        (Bind("0.0.0.0", 80), "0.0.0.0:80", False),
+        (Bind("links.example", 80), "links.example:80", False),
+    ],
+)
+def test_an_address_to_listen_on_is_shown_as_it_is_written(
+    given: Bind, shown: str, loopback: bool
+) -> None:
+    assert (str(given), given.loopback) == (shown, loopback)
