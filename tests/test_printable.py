@@ -1,10 +1,10 @@
-"""What cannot be printed is escaped, or blank; all else stays as it is."""
+"""What cannot be printed is escaped, or blank; what is long is cut; all else stays as it is."""
 
 from __future__ import annotations
 
 import pytest
 
-from daemon.printable import blanked, escaped
+from daemon.printable import LONGEST_LINE, blanked, escaped, first_line
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,8 @@ from daemon.printable import blanked, escaped
 )
 def test_what_cannot_be_printed(text: str, with_escapes: str, with_blanks: str) -> None:
     assert (escaped(text), blanked(text)) == (with_escapes, with_blanks)
+
+
+def test_a_long_text_is_cut_to_its_first_line() -> None:
+    assert first_line("  first\nsecond") == "first"
+    assert first_line("x" * 10_000) == "x" * LONGEST_LINE + "…"

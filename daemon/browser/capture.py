@@ -23,8 +23,9 @@ import trio
 
 from daemon.background import background
 from daemon.browser.cdp import Session
-from daemon.browser.errors import CallTimedOut, ProtocolError, shown, without_query
+from daemon.browser.errors import CallTimedOut, ProtocolError, without_query
 from daemon.browser.events import Events, JsonObject
+from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class _Exchanges:
     def _failed(self, told: JsonObject) -> Iterator[_Exchange]:
         exchange = self._under_way.pop(told["requestId"], None)
         if exchange is not None:
-            exchange.lost = shown(told["errorText"])
+            exchange.lost = first_line(told["errorText"])
             yield exchange
 
     def _navigated(self, told: JsonObject) -> Iterator[_Exchange]:
@@ -181,7 +182,7 @@ async def _body(session: Session, request_id: str) -> tuple[str, str]:
     try:
         answer = await session.call("Network.getResponseBody", {"requestId": request_id})
     except ProtocolError as refusal:
-        return "", shown(refusal.reason)
+        return "", first_line(refusal.reason)
     except CallTimedOut as late:
         return "", str(late)
     body = answer["body"]

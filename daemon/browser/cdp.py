@@ -46,11 +46,11 @@ from daemon.browser.errors import (
     PageGone,
     ProtocolError,
     SessionGone,
-    shown,
 )
 from daemon.browser.events import Event, Events, JsonObject
 from daemon.errors import leaves
 from daemon.halves import load_json
+from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
 
@@ -323,7 +323,7 @@ class Connection:
                 nursery.cancel_scope.cancel()
         except Exception as fault:  # noqa: BLE001 - the library's reader raises what it meets
             faults = leaves(fault) if isinstance(fault, ExceptionGroup) else [fault]
-            why = shown("; ".join(map(repr, faults)))
+            why = first_line("; ".join(map(repr, faults)))
         finally:
             self._end(Disconnected(f"the connection to the browser has ended: {why}"))
 
@@ -415,7 +415,7 @@ async def connect(endpoint: str) -> AsyncIterator[Connection]:
         with trio.fail_after(CONNECT_DEADLINE):
             stream = await trio.open_tcp_stream(url.hostname or "", url.port or 0)
     except (OSError, trio.TooSlowError) as fault:
-        raise Disconnected(f"the browser cannot be reached: {shown(repr(fault))}") from None
+        raise Disconnected(f"the browser cannot be reached: {first_line(repr(fault))}") from None
     async with converse(stream, url.netloc, url.path) as connection:
         yield connection
 

@@ -36,8 +36,9 @@ from pathlib import Path
 import trio
 
 from daemon.browser.cdp import Connection
-from daemon.browser.errors import BrowserFailed, LaunchFailed, shown
+from daemon.browser.errors import BrowserFailed, LaunchFailed
 from daemon.browser.executable import REMEDY, find
+from daemon.printable import first_line
 from daemon.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
 from daemon.threads import on_thread
 
@@ -289,7 +290,7 @@ def _reason(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if ":ERROR:" in line or ":FATAL:" in line]
     last = (errors or lines or [""])[-1]
-    return shown(_LOG_PREFIX.sub("", last))
+    return first_line(_LOG_PREFIX.sub("", last))
 
 
 def _memory_of_session(session: int) -> int:

@@ -20,9 +20,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from daemon.errors import Unavailable, UpstreamFailed
-
-# Texts that come from the browser or a page are cut to this many characters.
-FOREIGN_TEXT = 300
+from daemon.printable import first_line
 
 
 class LaunchFailed(Unavailable):
@@ -60,7 +58,7 @@ class ProtocolError(BrowserFailed):
     """The browser answered a command with an error; `code` is JSON-RPC's number."""
 
     def __init__(self, method: str, code: int, message: str) -> None:
-        super().__init__(f"the browser refused {method}: {shown(message)} ({code})")
+        super().__init__(f"the browser refused {method}: {first_line(message)} ({code})")
         self.code = code
         self.reason = message
 
@@ -69,7 +67,7 @@ class NavigationFailed(BrowserFailed):
     """A page could not be loaded; `reason` is Chromium's name for it (`net::ERR_…`)."""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{without_query(url)} could not be loaded: {shown(reason)}")
+        super().__init__(f"{without_query(url)} could not be loaded: {first_line(reason)}")
 
 
 class ContextLost(BrowserFailed):
@@ -78,12 +76,6 @@ class ContextLost(BrowserFailed):
 
 class ScriptFailed(BrowserFailed):
     """A script in the page threw, or gave a value that JSON cannot hold."""
-
-
-def shown(text: str) -> str:
-    """The first line of a foreign text, cut to what an error may hold of it."""
-    first = text.strip().partition("\n")[0]
-    return first if len(first) <= FOREIGN_TEXT else f"{first[:FOREIGN_TEXT]}…"
 
 
 def without_query(url: str) -> str:

@@ -39,9 +39,9 @@ from daemon.browser.errors import (
     PageGone,
     ProtocolError,
     ScriptFailed,
-    shown,
 )
 from daemon.browser.events import Event, Events, JsonObject
+from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
 
@@ -342,7 +342,9 @@ class Page:
         except ProtocolError as refusal:
             if any(words in refusal.reason for words in _CONTEXT_LOST):
                 raise ContextLost("the page went elsewhere while a script ran in it") from None
-            raise ScriptFailed(f"the script's value was refused: {shown(refusal.reason)}") from None
+            raise ScriptFailed(
+                f"the script's value was refused: {first_line(refusal.reason)}"
+            ) from None
         if "exceptionDetails" in answer:
             raise ScriptFailed(f"the script failed: {_thrown(answer['exceptionDetails'])}")
         return cast(JsonObject, answer["result"])
@@ -360,4 +362,4 @@ def _thrown(details: JsonObject) -> str:
     """What a script threw, as far as an error may hold it."""
     exception = details.get("exception", {})
     thrown = exception.get("description") or exception.get("value") or details.get("text")
-    return shown(str(thrown))
+    return first_line(str(thrown))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from daemon.auth.passwords import hash_password
 from daemon.config.draft import Draft, secret_keys
-from daemon.config.problems import Problem, shown
+from daemon.config.problems import Problem, quoted_key
 from daemon.config.settings import SECTIONS
 
 PREFIX = "smartlinkd_"
@@ -141,4 +141,4 @@ def _misnamed(name: str, known: list[str]) -> Problem:
     close = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"the secrets are {', '.join(known)}"
     section, _, key = name.partition(".")
-    return Problem(called(section, shown(key)), "is the name of no secret", remedy)
+    return Problem(called(section, quoted_key(key)), "is the name of no secret", remedy)

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, PlainValidator, SecretStr, Validatio
 
 from daemon.bad_value import BadValue, text
 from daemon.config import crew_values, values
-from daemon.config.problems import Problem, Sections, from_pydantic, one_a_key, shown, written
+from daemon.config.problems import Problem, Sections, from_pydantic, one_a_key, quoted_key, written
 from daemon.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
 from daemon.networks import Bind, optional_bind
 
@@ -265,4 +265,4 @@ def _told(place: str, name: str | None, key: str) -> str:
 
 
 def _remedy(_: str, key: str, example: object) -> str:
-    return f"for example {shown(key)} = {written(example)}"
+    return f"for example {quoted_key(key)} = {written(example)}"

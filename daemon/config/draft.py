@@ -14,7 +14,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from daemon.config.crews import CrewDraft
-from daemon.config.problems import Problem, shown, written
+from daemon.config.problems import Problem, quoted_key, written
 from daemon.config.settings import SECTIONS
 
 
@@ -40,13 +40,13 @@ class Draft:
     def name(self, section: str, key: str) -> str:
         """What the operator calls this key: what set it, or its place in the file."""
         place = (section, key)
-        return self.files.get(place) or self.variables.get(place) or f"{section}.{shown(key)}"
+        return self.files.get(place) or self.variables.get(place) or f"{section}.{quoted_key(key)}"
 
     def remedy(self, section: str, key: str, example: object) -> str:
         """How `example` is written where this key's value came from."""
         variable = self.variables.get((section, key))
         if variable is None:
-            return f"for example {shown(key)} = {written(example)}"
+            return f"for example {quoted_key(key)} = {written(example)}"
         return f"for example {variable}='{as_variable(example)}'"
 
 

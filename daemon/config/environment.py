@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pydantic.fields import FieldInfo
 
 from daemon.config.draft import Draft, as_variable, field_of
-from daemon.config.problems import Problem, example_of, shown
+from daemon.config.problems import Problem, example_of, quoted_key
 from daemon.config.settings import SECTIONS
 
 PREFIX = "SMARTLINKD_"
@@ -66,8 +66,8 @@ def _is_text(field: FieldInfo) -> bool:
 def _unknown(variable: str) -> Problem:
     if variable.startswith(f"{PREFIX}CREWS__"):
         remedy = "unset it, and write the crew under [[crews]] in the file"
-        return Problem(shown(variable), "cannot be: variables set no crews", remedy)
+        return Problem(quoted_key(variable), "cannot be: variables set no crews", remedy)
     known = [variable_for(s, key) for s, model in SECTIONS.items() for key in model.model_fields]
     close = difflib.get_close_matches(variable, known, n=1)
     remedy = f"did you mean {close[0]}?" if close else "unset it, or see config.example.toml"
-    return Problem(shown(variable), "sets no key", remedy)
+    return Problem(quoted_key(variable), "sets no key", remedy)

@@ -28,7 +28,7 @@ from daemon.config.problems import (
     Problem,
     from_pydantic,
     one_a_key,
-    shown,
+    quoted_key,
     unknown_section,
 )
 from daemon.config.section import Section
@@ -97,7 +97,7 @@ def _take_tables(draft: Draft, found: Mapping[str, object]) -> None:
             draft.crews = crews.drafts(table)
         elif name not in SECTIONS:
             draft.problems.append(
-                Problem(shown(name), "there is no such section", unknown_section(name, TABLES))
+                Problem(quoted_key(name), "there is no such section", unknown_section(name, TABLES))
             )
         elif not isinstance(table, Mapping):
             draft.problems.append(

@@ -108,7 +108,7 @@ def heading(section: str) -> str:
     return f"[[{section}]]" if section == MANY else f"[{section}]"
 
 
-def shown(name: str) -> str:
+def quoted_key(name: str) -> str:
     """A name from the file, safe to print: quoted when it is no bare key, and not endless."""
     cut = name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
     return cut if _BARE_KEY.fullmatch(name) else json.dumps(cut)
@@ -149,7 +149,7 @@ def _elsewhere(key: str, sections: Sections) -> str:
 
 
 def _step(part: int | str) -> str:
-    return f"[{part}]" if isinstance(part, int) else f".{shown(part)}"
+    return f"[{part}]" if isinstance(part, int) else f".{quoted_key(part)}"
 
 
 _TYPES = {

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed, shown
+from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
 from daemon.marketplace import links
 from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
@@ -44,6 +44,7 @@ from daemon.marketplace.products import ProductData, parse_portal_product
 from daemon.marketplace.redirects import arrive, detours_of, seen_through
 from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
 from daemon.marketplace.values import parts_of, to_dict, to_int
+from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
 
@@ -269,10 +270,10 @@ def _check_url(url: str) -> None:
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
     """The error for a form that could not be used."""
-    why = shown(_text(result, "why")) or "its form gave no result"
+    why = first_line(_text(result, "why")) or "its form gave no result"
     if why == "disabled":
         return AccountFrozen()
-    hint = shown(_text(result, "hint"))
+    hint = first_line(_text(result, "hint"))
     return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
 
 
@@ -354,7 +355,7 @@ async def _call(
             await _check_settled(page)
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
-            raise PortalDown(f"the call to it broke off ({shown(failed)})")
+            raise PortalDown(f"the call to it broke off ({first_line(failed)})")
         answer = Answer(
             status=to_int(result.get("status")) or 0,
             url=_text(result, "url"),

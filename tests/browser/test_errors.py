@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.browser.errors import FOREIGN_TEXT, LaunchFailed, NavigationFailed, shown
+from daemon.browser.errors import LaunchFailed, NavigationFailed
 from daemon.errors import Unavailable
 
 
@@ -22,11 +22,6 @@ def test_a_url_is_shown_without_what_may_be_secret(url: str, said: str) -> None:
     text = str(NavigationFailed(url, "net::ERR_FAILED"))
     assert text.startswith(said)
     assert "secret" not in text
-
-
-def test_a_foreign_text_is_cut_to_its_first_line() -> None:
-    assert shown("  first\nsecond") == "first"
-    assert shown("x" * 10_000) == "x" * FOREIGN_TEXT + "…"
 
 
 def test_a_failed_launch_is_worth_another_try() -> None:

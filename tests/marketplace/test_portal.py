@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.browser.errors import FOREIGN_TEXT, ContextLost
+from daemon.browser.errors import ContextLost
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -23,6 +23,7 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
+from daemon.printable import LONGEST_LINE
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,
@@ -148,7 +149,7 @@ async def test_of_a_foreign_text_an_error_holds_the_beginning() -> None:
         await raised(PortalDown, submit_fetch(Tab(call=call))),
     ]
     for error in errors:
-        assert len(str(error)) < 3 * FOREIGN_TEXT
+        assert len(str(error)) < 3 * LONGEST_LINE
 
 
 async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from daemon.bad_value import BadValue
 from daemon.config.crew_values import InputTable, given_default, whole
-from daemon.config.problems import shown
+from daemon.config.problems import quoted_key
 from daemon.crews.crew import Input
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")
@@ -84,7 +84,7 @@ class Search:
     def _by_name(self, where: str, group: object) -> Iterator[tuple[str, object]]:
         if isinstance(group, Mapping):
             for name, entry in group.items():
-                yield f"{where}: {shown(str(name))}", entry
+                yield f"{where}: {quoted_key(str(name))}", entry
         elif group is not None:
             self.faults.append(
                 BadValue(f"{where} is no table", "write its entries as NAME: and fields")
@@ -106,7 +106,7 @@ class Search:
                 self._found[name] = Input(whole(name), required=False, default=given_default(value))
             except BadValue as fault:
                 remedy = fault.remedy or "make several inputs of it"
-                self.faults.append(BadValue(f"{where}: {shown(name)} {fault.fault}", remedy))
+                self.faults.append(BadValue(f"{where}: {quoted_key(name)} {fault.fault}", remedy))
         self._keep_bound(where)
 
     def _look(self, where: str, entry: object, fields: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ from typing import Final
 
 from daemon.bad_value import BadValue
 from daemon.config.files import read_file
-from daemon.config.problems import shown
+from daemon.config.problems import quoted_key
 from daemon.crews.crew import Input
 from daemon.crews.crewai_adapter.finding import find
 from daemon.crews.crewai_adapter.words import Unusable
@@ -144,7 +144,7 @@ class _Reading:
         for name in dict.fromkeys(names):
             agent = self._agent(path.parent, name)
             if agent is None:
-                fault = f"{where} names an agent without a file agents/{shown(name)}.jsonc"
+                fault = f"{where} names an agent without a file agents/{quoted_key(name)}.jsonc"
                 self.search.faults.append(BadValue(fault, "make that file, or take the name out"))
                 continue
             self._look_through(agent, parse_jsonc, self.search.agent)
