@@ -39,7 +39,7 @@ from daemon.marketplace.open_api import OpenApi
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.third_party import ThirdParty
 from daemon.notify.actor import Notifier
-from daemon.notify.notice import Place
+from daemon.notify.notice import DaemonIdentity
 from daemon.notify.ways import ByCommand, ByRequest
 from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import EXTENSION
@@ -57,7 +57,7 @@ def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
             *([ByRequest(wanted.url)] if wanted.url else []),
             *([ByCommand(wanted.command)] if wanted.command else []),
         ],
-        Place(socket.gethostname(), str(settings.state.directory)),
+        DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
         told=pauses.owner_knows,
     )
 

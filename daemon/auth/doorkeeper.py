@@ -35,7 +35,7 @@ from daemon.auth.tokens import Tokens, password_digest, refusal
 from daemon.errors import Invalid, NotAllowed, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
-from daemon.supervision.places import place
+from daemon.supervision.slots import slot
 from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Doorkeeper:
         self._changing = trio.Lock()
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
-        with place(self._logins, "logins or changes"):
+        with slot(self._logins, "logins or changes"):
             await self._throttle.verdicts(address)
             with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
@@ -276,7 +276,7 @@ class Doorkeeper:
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
         """In the body nobody else changes what is saved."""
-        with place(self._changes, "logins or changes"):
+        with slot(self._changes, "logins or changes"):
             async with self._changing:
                 yield
 

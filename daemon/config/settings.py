@@ -151,7 +151,7 @@ class ThirdParty(Section):
     )
     fields: dict[
         Annotated[str, PlainValidator(values.answer_field)],
-        Annotated[str, PlainValidator(values.place)],
+        Annotated[str, PlainValidator(values.key_path)],
     ] = Field(default_factory=dict, examples=[{"name": "data.title", "price": "data.price"}])
 
 

@@ -35,7 +35,7 @@ _EXTENSION = re.compile(
     r"chrome-extension://[a-p]{32}"
     r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
-_PLACE = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
+_KEY_PATH = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
 
 
 def origin(value: object) -> str:
@@ -220,10 +220,10 @@ def whole_url(value: object) -> SecretStr:
     return SecretStr(given)
 
 
-def place(value: object) -> str:
+def key_path(value: object) -> str:
     """Where something stands in a JSON answer: keys, with dots between them."""
     given = text(value)
-    if not _PLACE.fullmatch(given):
+    if not _KEY_PATH.fullmatch(given):
         raise BadValue("must be a key of the service's answer, or several with dots between them")
     return given
 

@@ -7,5 +7,5 @@ the service restarted, and if it does not come up, the link is put back (`servic
 interrupted anywhere and run again.
 
 What belongs to the owner is only made where it is missing (`configuration.py`). What is ours is
-below /opt/smartlinkd and /usr/local, and is replaced each time (`place.py` says where all is).
+below /opt/smartlinkd and /usr/local, and is replaced each time (where all is: `service_paths.py`).
 """

@@ -34,8 +34,8 @@ from daemon import __version__
 from daemon.commands.hash_password import ask_password, fault_of
 from daemon.config import ConfigError, Settings
 from daemon.installation import beforehand, configuration, service, units
-from daemon.installation.place import Place, place_of
 from daemon.installation.service import NotInstalled
+from daemon.installation.service_paths import ServicePaths, paths_of
 from daemon.networks import Bind
 from daemon.networks import bind as parse_bind
 from daemon.serving.sockets import is_absent
@@ -52,11 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = beforehand.parser()
     parser.add_argument("--units", type=Path, required=True)
     chosen = beforehand.chosen(parser, arguments)
-    place = place_of(chosen.instance)
+    paths = paths_of(chosen.instance)
     for each in SIGNALS:
         signal.signal(each, _interrupt)
     try:
-        install(place, parse_bind(chosen.bind) if chosen.bind else None, chosen.units)
+        install(paths, parse_bind(chosen.bind) if chosen.bind else None, chosen.units)
     except KeyboardInterrupt as by:
         print("install: interrupted", file=sys.stderr)
         return 128 + int(by.args[0])
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"install: {why}", file=sys.stderr)
         return 1
     except ConfigError as error:
-        print(f"install: {place.configuration} cannot be used:\n{error}", file=sys.stderr)
+        print(f"install: {paths.configuration} cannot be used:\n{error}", file=sys.stderr)
         return 1
     return 0
 
@@ -86,50 +86,50 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def install(place: Place, wish: Bind | None, source: Path) -> None:
+def install(paths: ServicePaths, wish: Bind | None, source: Path) -> None:
     """Install this version, whose units are in `source`; a new configuration gets `wish`.
 
     Raises `NotInstalled`, `ConfigError`, or `OSError` before anything was touched but the
     configuration.
     """
     configuration.see_to(
-        place, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
+        paths, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
     )
-    settings = configuration.read(place)
+    settings = configuration.read(paths)
     for warning in settings.warnings:
         print(f"warning: {warning}")
     bind = settings.server.bind
-    _check_bind(place, bind, wish)
-    if settings.state.directory != place.state:
+    _check_bind(paths, bind, wish)
+    if settings.state.directory != paths.state:
         raise NotInstalled(
-            f"state.directory is {settings.state.directory}, and {place.service} can write to "
-            f"{place.state} only: set it to that in {place.configuration}"
+            f"state.directory is {settings.state.directory}, and {paths.service} can write to "
+            f"{paths.state} only: set it to that in {paths.configuration}"
         )
-    version = service.current(place)
-    there = version is not None and service.is_there(place)
-    before = Before(units.found(place), version, there)
-    wanted = units.wanted(place, source, bind)
-    where = units.address(place)
+    version = service.current(paths)
+    there = version is not None and service.is_there(paths)
+    before = Before(units.found(paths), version, there)
+    wanted = units.wanted(paths, source, bind)
+    where = units.address(paths)
     moved = where in before.units and before.units[where] != wanted[where]
     try:
-        units.put(place, wanted)
-        service.switch(place, Path(sys.prefix))
-        service.start(place, moved=moved)
-        ready = service.prove(place, bind, with_browser=settings.needs_browser)
-        for unit in service.others(place):
+        units.put(paths, wanted)
+        service.switch(paths, Path(sys.prefix))
+        service.start(paths, moved=moved)
+        ready = service.prove(paths, bind, with_browser=settings.needs_browser)
+        for unit in service.others(paths):
             before.followed.append(unit)
             service.restart(unit)
     except BaseException as why:
         with _undisturbed():
-            how = _back(place, before, moved=moved)
+            how = _back(paths, before, moved=moved)
         if isinstance(why, NotInstalled | OSError):
             raise NotInstalled(f"{why}\n{how}") from None
         print(how, file=sys.stderr)
         raise
     with _undisturbed():  # there is no way back from here
         os.sync()
-        _tidy(place)
-        _explain(place, settings, ready=ready)
+        _tidy(paths)
+        _explain(paths, settings, ready=ready)
 
 
 @dataclass(frozen=True)
@@ -162,35 +162,35 @@ def _ask() -> str | None:
     raise NotInstalled("no password was given; nothing was installed")
 
 
-def _check_bind(place: Place, bind: Bind, wish: Bind | None) -> None:
+def _check_bind(paths: ServicePaths, bind: Bind, wish: Bind | None) -> None:
     """A socket unit takes not all that a configuration may have, and that has the last word.
 
     Raises `NotInstalled`.
     """
     fault = beforehand.unfit(bind.host, bind.port)
     if fault:
-        raise NotInstalled(f"server.bind {fault}: change it in {place.configuration}")
+        raise NotInstalled(f"server.bind {fault}: change it in {paths.configuration}")
     if wish not in (None, bind):
         raise NotInstalled(
-            f"--bind is {wish}, and server.bind is {bind} in {place.configuration}, which counts: "
+            f"--bind is {wish}, and server.bind is {bind} in {paths.configuration}, which counts: "
             "change it there, or leave --bind out"
         )
     # The socket would open all the same (FreeBind=), and another machine may answer there.
     if is_absent(bind.host):
         raise NotInstalled(
             f"server.bind is {bind}: this machine has no such address; give it that one, or change "
-            f"it in {place.configuration} to one that it has"
+            f"it in {paths.configuration} to one that it has"
         )
 
 
-def _back(place: Place, before: Before, *, moved: bool) -> str:
+def _back(paths: ServicePaths, before: Before, *, moved: bool) -> str:
     """Return to what was before, as far as that goes; how things are then, in a sentence."""
-    if _is_untouched(place, before):  # a start anew would interrupt what runs, for nothing
+    if _is_untouched(paths, before):  # a start anew would interrupt what runs, for nothing
         if before.there:
             return f"The version before ({before.version}) was not touched."
         return "Nothing was started. Mend what is said above, and run this again."
     faults = []
-    for step in _steps_back(place, before, moved=moved):
+    for step in _steps_back(paths, before, moved=moved):
         try:
             step()
         except (NotInstalled, OSError) as fault:
@@ -204,51 +204,53 @@ def _back(place: Place, before: Before, *, moved: bool) -> str:
     return "It was stopped again. Mend what is said above, and run this again."
 
 
-def _is_untouched(place: Place, before: Before) -> bool:
+def _is_untouched(paths: ServicePaths, before: Before) -> bool:
     """Whether all is there as it was, so that nothing was started either: that comes last."""
     try:
-        found = (units.found(place), service.current(place))
+        found = (units.found(paths), service.current(paths))
     except OSError:  # who cannot tell goes back
         return False
     return found == (before.units, before.version)
 
 
-def _steps_back(place: Place, before: Before, *, moved: bool) -> Iterator[Callable[[], object]]:
+def _steps_back(
+    paths: ServicePaths, before: Before, *, moved: bool
+) -> Iterator[Callable[[], object]]:
     """In their order."""
     if not before.there:  # the version is for others, if there is any
-        yield partial(service.systemctl, "disable", "--now", "--quiet", place.service, place.socket)
-    yield partial(units.put, place, before.units)
-    yield partial(_switch_back, place, before.version)
+        yield partial(service.systemctl, "disable", "--now", "--quiet", paths.service, paths.socket)
+    yield partial(units.put, paths, before.units)
+    yield partial(_switch_back, paths, before.version)
     if before.there:
-        yield partial(service.start, place, moved=moved)
+        yield partial(service.start, paths, moved=moved)
     else:
         yield partial(service.systemctl, "daemon-reload")
     for unit in before.followed:
         yield partial(service.restart, unit)
 
 
-def _switch_back(place: Place, version: Path | None) -> None:
+def _switch_back(paths: ServicePaths, version: Path | None) -> None:
     if version is None:
-        place.current.unlink(missing_ok=True)
-    elif service.current(place) != version:  # a full disk that kept us from leaving it has no room
-        service.switch(place, version)
+        paths.current.unlink(missing_ok=True)
+    elif service.current(paths) != version:  # a full disk that kept us from leaving it has no room
+        service.switch(paths, version)
 
 
-def _tidy(place: Place) -> None:
+def _tidy(paths: ServicePaths) -> None:
     """What may as well be done by the next installation, or by hand."""
     try:
-        for folder in service.old_versions(place):
+        for folder in service.old_versions(paths):
             shutil.rmtree(folder)
-        place.command.parent.mkdir(parents=True, exist_ok=True)
-        if place.command.is_symlink() or not place.command.exists():
-            place.command.unlink(missing_ok=True)
-            place.command.symlink_to(place.current / "bin/smartlinkd")
+        paths.command.parent.mkdir(parents=True, exist_ok=True)
+        if paths.command.is_symlink() or not paths.command.exists():
+            paths.command.unlink(missing_ok=True)
+            paths.command.symlink_to(paths.current / "bin/smartlinkd")
     except OSError as fault:
         print(f"warning: {fault}")
 
 
-def _explain(place: Place, settings: Settings, *, ready: bool) -> None:
-    option = "" if place == Place() else f" --config {place.configuration}"
+def _explain(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
+    option = "" if paths == ServicePaths() else f" --config {paths.configuration}"
     if not settings.needs_browser:
         browser = "it needs no Chromium"
     elif ready:
@@ -256,13 +258,13 @@ def _explain(place: Place, settings: Settings, *, ready: bool) -> None:
     else:
         browser = f"Chromium is NOT ready yet: `sudo smartlinkd status{option}` tells why"
     print(f"""
-{place.service} {__version__} is running at http://{settings.server.bind}; {browser}.
+{paths.service} {__version__} is running at http://{settings.server.bind}; {browser}.
 
   how it is        sudo smartlinkd status{option}
-  its log          journalctl -u {place.name}
-  configuration    {place.configuration}   (then: sudo systemctl reload {place.name})
-  the sync key     sudo cat {place.credentials}/{configuration.SYNC_KEY}
-  stop it          sudo systemctl stop {place.socket} {place.service}
+  its log          journalctl -u {paths.name}
+  configuration    {paths.configuration}   (then: sudo systemctl reload {paths.name})
+  the sync key     sudo cat {paths.credentials}/{configuration.SYNC_KEY}
+  stop it          sudo systemctl stop {paths.socket} {paths.service}
 
 Next: log in to the affiliate portal in your browser and store its cookie (README.md, "Set it up for
 real"), and put a proxy with TLS in front of it before others may reach it (docs/operating.md).""")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from daemon.auth.passwords import hash_password
 from daemon.config import Settings, load
-from daemon.installation.place import Place
+from daemon.installation.service_paths import ServicePaths
 from daemon.networks import Bind
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
@@ -31,37 +31,37 @@ Ask = Callable[[], str | None]
 """Asks for a password; None when there is nobody to ask, or when nobody wants to choose."""
 
 
-def see_to(place: Place, bind: Bind, ask: Ask, say: Say) -> None:
+def see_to(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
     """Make what is missing of the configuration and of its secrets."""
-    config = place.configuration
+    config = paths.configuration
     config.parent.mkdir(mode=0o755, exist_ok=True)
-    place.credentials.mkdir(mode=0o700, exist_ok=True)
+    paths.credentials.mkdir(mode=0o700, exist_ok=True)
     first = not config.exists()
-    if not _given(place, PASSWORD_HASH):
+    if not _given(paths, PASSWORD_HASH):
         password = ask()
         if password is None:
             password = secrets.token_urlsafe(12)
             say(f"the password, which is shown this once: {password}")
-        _write(place.credentials / PASSWORD_HASH, hash_password(password), 0o600)
+        _write(paths.credentials / PASSWORD_HASH, hash_password(password), 0o600)
     if first:
-        if not _given(place, SYNC_KEY):
-            _write(place.credentials / SYNC_KEY, secrets.token_urlsafe(32), 0o600)
-        _write(config, _fresh(place, bind), 0o644)
+        if not _given(paths, SYNC_KEY):
+            _write(paths.credentials / SYNC_KEY, secrets.token_urlsafe(32), 0o600)
+        _write(config, _fresh(paths, bind), 0o644)
         say(f"wrote {config}")
 
 
-def read(place: Place) -> Settings:
+def read(paths: ServicePaths) -> Settings:
     """The settings that the service will have. Raises `ConfigError`."""
-    return load(place.configuration, {}, by_hand=True)
+    return load(paths.configuration, {}, by_hand=True)
 
 
-def _given(place: Place, key: str) -> bool:
+def _given(paths: ServicePaths, key: str) -> bool:
     """Whether the owner has given this secret, in whichever way."""
-    if (place.credentials / key).exists() or (place.encrypted / key).exists():
+    if (paths.credentials / key).exists() or (paths.encrypted / key).exists():
         return True
     section, _, name = key.partition(".")
     try:
-        table = tomllib.loads(place.configuration.read_text()).get(section, {})
+        table = tomllib.loads(paths.configuration.read_text()).get(section, {})
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
@@ -69,20 +69,20 @@ def _given(place: Place, key: str) -> bool:
     return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
 
 
-def _fresh(place: Place, bind: Bind) -> str:
+def _fresh(paths: ServicePaths, bind: Bind) -> str:
     return f"""\
-# The configuration of {place.service}. Every key there is, and what it means:
-# {place.current}/share/smartlinkd/config.example.toml
+# The configuration of {paths.service}. Every key there is, and what it means:
+# {paths.current}/share/smartlinkd/config.example.toml
 #
-# Everybody may read this file. Secrets are files in {place.credentials}, which only
+# Everybody may read this file. Secrets are files in {paths.credentials}, which only
 # root can look into, named after their keys: {SYNC_KEY}, open_api.secret and so on.
 
 [server]
-# The same as in {place.socket}: `sudo ./run install` sees to that.
+# The same as in {paths.socket}: `sudo ./run install` sees to that.
 bind = "{bind}"
 
 [state]
-directory = "{place.state}"
+directory = "{paths.state}"
 
 [cookie]
 # Nobody gets at the cookie without a session token or the sync key: a reverse proxy on this machine

@@ -17,7 +17,7 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from daemon.installation.place import UNIT, Place
+from daemon.installation.service_paths import UNIT, ServicePaths
 from daemon.networks import Bind
 
 # The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
@@ -48,45 +48,45 @@ def systemctl(*words: str) -> str:
     return ended.stdout.strip()
 
 
-def current(place: Place) -> Path | None:
+def current(paths: ServicePaths) -> Path | None:
     """The environment that the units start the daemon from, if there is one."""
-    folder = place.current.resolve()
-    return folder if place.current.is_symlink() and folder.is_dir() else None
+    folder = paths.current.resolve()
+    return folder if paths.current.is_symlink() and folder.is_dir() else None
 
 
-def switch(place: Place, environment: Path) -> None:
+def switch(paths: ServicePaths, environment: Path) -> None:
     """Let the units start the daemon from `environment` from now on."""
-    fresh = place.current.with_name(".current.new")
+    fresh = paths.current.with_name(".current.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(environment.name)
-    fresh.rename(place.current)
+    fresh.rename(paths.current)
 
 
-def is_there(place: Place) -> bool:
+def is_there(paths: ServicePaths) -> bool:
     """Whether it runs, or is started with the machine."""
-    return _is("active", place) or _is("enabled", place)
+    return _is("active", paths) or _is("enabled", paths)
 
 
-def others(place: Place) -> list[str]:
+def others(paths: ServicePaths) -> list[str]:
     """The services that run the same version, and run now, but for this one."""
     patterns = (f"{UNIT}.service", f"{UNIT}@*.service")
     said = systemctl("list-units", "--plain", "--no-legend", "--state=active", *patterns)
     running = [line.split()[0] for line in said.splitlines()]
-    return [unit for unit in running if unit != place.service]
+    return [unit for unit in running if unit != paths.service]
 
 
-def start(place: Place, *, moved: bool = False) -> None:
+def start(paths: ServicePaths, *, moved: bool = False) -> None:
     """Start it, or start it anew, and have it start with the machine.
 
     A socket that has `moved` to another address has to be closed first, and a service whose socket
     closes has to be stopped. Raises `NotInstalled`.
     """
     systemctl("daemon-reload")
-    systemctl("enable", "--quiet", place.socket, place.service)
+    systemctl("enable", "--quiet", paths.socket, paths.service)
     if moved:
-        systemctl("stop", place.socket, place.service)
-    _start("start", place.socket)
-    restart(place.service)
+        systemctl("stop", paths.socket, paths.service)
+    _start("start", paths.socket)
+    restart(paths.service)
 
 
 def restart(unit: str) -> None:
@@ -101,16 +101,16 @@ def _start(verb: str, unit: str) -> None:
         raise NotInstalled(f"{error}\n{last_words(unit)}") from None
 
 
-def prove(place: Place, bind: Bind, *, with_browser: bool) -> bool:
+def prove(paths: ServicePaths, bind: Bind, *, with_browser: bool) -> bool:
     """Wait until it is active and answers; then whether its browser, if any, becomes ready, too.
 
     Raises `NotInstalled` when it does not answer.
     """
-    if not _until(ANSWERS_WITHIN, lambda: _is("active", place) and _health(bind).get("ok") is True):
-        state = _run("systemctl", "is-active", place.service).stdout.strip()
+    if not _until(ANSWERS_WITHIN, lambda: _is("active", paths) and _health(bind).get("ok") is True):
+        state = _run("systemctl", "is-active", paths.service).stdout.strip()
         raise NotInstalled(
-            f"{place.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
-            f"\n{last_words(place.service)}"
+            f"{paths.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
+            f"\n{last_words(paths.service)}"
         )
     if not with_browser:
         return True
@@ -126,17 +126,17 @@ def last_words(unit: str) -> str:
     return ended.stdout.rstrip()
 
 
-def old_versions(place: Place) -> Iterator[Path]:
+def old_versions(paths: ServicePaths) -> Iterator[Path]:
     """The environments that are not in use, and what installations have left that were killed."""
     # By name: the folders above may be links to another disk.
-    current = place.current.readlink().name
-    for folder in place.versions.iterdir():
+    current = paths.current.readlink().name
+    for folder in paths.versions.iterdir():
         if VERSION.fullmatch(folder.name) and folder.name != current:
             yield folder
 
 
-def _is(what: str, place: Place) -> bool:
-    return _run("systemctl", f"is-{what}", "--quiet", place.service).returncode == 0
+def _is(what: str, paths: ServicePaths) -> bool:
+    return _run("systemctl", f"is-{what}", "--quiet", paths.service).returncode == 0
 
 
 def _health(bind: Bind) -> dict[str, object]:

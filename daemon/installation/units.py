@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from daemon.installation.place import UNIT, Place
+from daemon.installation.service_paths import UNIT, ServicePaths
 from daemon.networks import Bind
 
 NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
@@ -19,19 +19,19 @@ NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("serv
 Files = Mapping[Path, str]
 
 
-def wanted(place: Place, source: Path, bind: Bind) -> Files:
+def wanted(paths: ServicePaths, source: Path, bind: Bind) -> Files:
     """Those of the version whose units are in `source`."""
-    files = {place.units / name: _text(source / name) for name in NAMES}
-    files[address(place)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
+    files = {paths.units / name: _text(source / name) for name in NAMES}
+    files[address(paths)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
     return files
 
 
-def found(place: Place) -> Files:
+def found(paths: ServicePaths) -> Files:
     """Those that are there."""
-    return {path: _text(path) for path in _all(place) if path.exists()}
+    return {path: _text(path) for path in _all(paths) if path.exists()}
 
 
-def put(place: Place, files: Files) -> None:
+def put(paths: ServicePaths, files: Files) -> None:
     """Have these there, and no others of ours.
 
     Nothing is changed before all that is new has been written: on a full disk, `OSError` leaves
@@ -49,21 +49,21 @@ def put(place: Place, files: Files) -> None:
         for path in changed:
             _fresh(path).unlink(missing_ok=True)
         raise
-    for path in _all(place):
+    for path in _all(paths):
         if path not in files:
             path.unlink(missing_ok=True)
     for path in changed:
         _fresh(path).rename(path)
 
 
-def address(place: Place) -> Path:
+def address(paths: ServicePaths) -> Path:
     """The drop-in that gives its socket the address of its configuration."""
-    return place.units / f"{place.socket}.d" / "address.conf"
+    return paths.units / f"{paths.socket}.d" / "address.conf"
 
 
-def _all(place: Place) -> Iterator[Path]:
-    yield from (place.units / name for name in NAMES)
-    yield address(place)
+def _all(paths: ServicePaths) -> Iterator[Path]:
+    yield from (paths.units / name for name in NAMES)
+    yield address(paths)
 
 
 def _is(path: Path, text: str) -> bool:

@@ -23,7 +23,7 @@ import trio
 
 from daemon.conversion.account import AccountState, Standing
 from daemon.logs import Event
-from daemon.notify.notice import Board, Notice, Place, body_of
+from daemon.notify.notice import Board, DaemonIdentity, Notice, body_of
 from daemon.notify.ways import NotTold, Way
 from daemon.supervision.policy import Backoff
 
@@ -45,7 +45,7 @@ class Notifier:
     def __init__(
         self,
         ways: Sequence[Way],
-        place: Place,
+        identity: DaemonIdentity,
         *,
         told: AccountTold,
         chance: random.Random | None = None,
@@ -53,7 +53,7 @@ class Notifier:
     ) -> None:
         """`told` hears what the owner has been told of accounts, by one of the `ways` at least."""
         chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self._tellers = [_Teller(way, place, Board(), told, chance) for way in ways]
+        self._tellers = [_Teller(way, identity, Board(), told, chance) for way in ways]
         self._wall = wall
 
     def __bool__(self) -> bool:
@@ -133,10 +133,15 @@ class _Teller:
     """One way, and what is to be told by it."""
 
     def __init__(
-        self, way: Way, place: Place, board: Board, told: AccountTold, chance: random.Random
+        self,
+        way: Way,
+        identity: DaemonIdentity,
+        board: Board,
+        told: AccountTold,
+        chance: random.Random,
     ) -> None:
         self._way = way
-        self._place = place
+        self._identity = identity
         self._board = board
         self._told = told
         self._chance = chance
@@ -185,7 +190,7 @@ class _Teller:
             self._telling = self._board.take(inf)
 
     async def _tell(self, notice: Notice) -> None:
-        body = body_of(notice, self._place)
+        body = body_of(notice, self._identity)
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS or self._ending.is_set()
             try:

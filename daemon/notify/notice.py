@@ -45,14 +45,14 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Place:
+class DaemonIdentity:
     """Which daemon tells: its host's name, and its state directory, of which each has its own."""
 
     host: str
     state_directory: str
 
 
-def body_of(notice: Notice, place: Place) -> dict[str, str]:
+def body_of(notice: Notice, identity: DaemonIdentity) -> dict[str, str]:
     """The fields of a notice, all text. An account that there is none of is an empty one."""
     return {
         "id": notice.id,
@@ -61,7 +61,7 @@ def body_of(notice: Notice, place: Place) -> dict[str, str]:
         "state": notice.state,
         "since": timestamp(notice.since),
         "text": blanked(notice.text)[:LONGEST_TEXT],
-        **asdict(place),
+        **asdict(identity),
     }
 
 

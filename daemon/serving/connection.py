@@ -107,7 +107,9 @@ class Connection(TCPServer):
             await self._talk()
         except* Exception as group:  # noqa: BLE001 - not ours to tell which, nor to die of
             # Types and places alone: an h11 error quotes the client's own bytes.
-            logger.warning("a connection was ended by %s", ", ".join(map(_place, leaves(group))))
+            logger.warning(
+                "a connection was ended by %s", ", ".join(map(_type_and_line, leaves(group)))
+            )
 
     async def _talk(self) -> None:
         try:
@@ -243,6 +245,6 @@ def _unread(descriptor: int) -> int:
     return int(struct.unpack("i", waiting)[0])
 
 
-def _place(error: BaseException) -> str:
+def _type_and_line(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {last.filename}:{last.lineno}"

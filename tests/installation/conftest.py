@@ -12,7 +12,7 @@ import pytest
 
 from daemon.installation import __main__ as installation
 from daemon.installation import service
-from daemon.installation.place import Place
+from daemon.installation.service_paths import ServicePaths
 from tests.installation.machine import NEW, OLD, Machine
 
 
@@ -20,9 +20,9 @@ from tests.installation.machine import NEW, OLD, Machine
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     for folder in ("etc", f"opt/smartlinkd/{OLD}", f"opt/smartlinkd/{NEW}"):
         (tmp_path / folder).mkdir(parents=True)
-    made = Machine(Place(root=tmp_path), [])
+    made = Machine(ServicePaths(root=tmp_path), [])
 
-    def start(place: Place, *, moved: bool = False) -> None:
+    def start(paths: ServicePaths, *, moved: bool = False) -> None:
         made.calls.append(f"start {made.version()}{' moved' if moved else ''}")
         if made.version() == OLD:
             for each in made.signals:
@@ -32,24 +32,24 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         elif made.fault is not None:
             raise made.fault
 
-    def others(place: Place) -> list[str]:
-        return [unit for unit in made.there if unit != place.service]
+    def others(paths: ServicePaths) -> list[str]:
+        return [unit for unit in made.there if unit != paths.service]
 
     def restart(unit: str) -> None:
         made.calls.append(f"restart {unit} {made.version()}")
 
     monkeypatch.setattr(service, "start", start)
     monkeypatch.setattr(service, "prove", lambda *_, **__: True)
-    monkeypatch.setattr(service, "is_there", lambda place: place.service in made.there)
+    monkeypatch.setattr(service, "is_there", lambda paths: paths.service in made.there)
     monkeypatch.setattr(service, "others", others)
     monkeypatch.setattr(service, "restart", restart)
     monkeypatch.setattr(service, "systemctl", lambda *words: made.calls.append(" ".join(words)))
-    monkeypatch.setattr(sys, "prefix", str(made.place.versions / OLD))
+    monkeypatch.setattr(sys, "prefix", str(made.paths.versions / OLD))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     made.install()
-    made.there.append(made.place.service)
-    monkeypatch.setattr(sys, "prefix", str(made.place.versions / NEW))
-    (made.place.versions / NEW).mkdir(exist_ok=True)
+    made.there.append(made.paths.service)
+    monkeypatch.setattr(sys, "prefix", str(made.paths.versions / NEW))
+    (made.paths.versions / NEW).mkdir(exist_ok=True)
     made.calls.clear()
     return made
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from daemon.installation import __main__ as installation
-from daemon.installation.place import Place
+from daemon.installation.service_paths import ServicePaths
 from daemon.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
@@ -23,19 +23,19 @@ class Machine:
     `there` are the services that run, and `signals` comes while one starts by the old version.
     """
 
-    place: Place
+    paths: ServicePaths
     calls: list[str]
     fault: BaseException | None = None
     relapse: BaseException | None = None
     there: list[str] = field(default_factory=list)
     signals: list[signal.Signals] = field(default_factory=list)
 
-    def install(self, place: Place | None = None, wish: Bind | None = BIND) -> None:
-        installation.install(place or self.place, wish, SOURCE)
+    def install(self, paths: ServicePaths | None = None, wish: Bind | None = BIND) -> None:
+        installation.install(paths or self.paths, wish, SOURCE)
 
-    def instance(self) -> Place:
+    def instance(self) -> ServicePaths:
         """One that is not there yet."""
-        return Place("smartlinkd@shop2", self.place.root)
+        return ServicePaths("smartlinkd@shop2", self.paths.root)
 
     def version(self) -> str:
-        return self.place.current.readlink().name
+        return self.paths.current.readlink().name

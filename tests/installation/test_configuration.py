@@ -13,7 +13,7 @@ import pytest
 
 from daemon.config import ConfigError, load
 from daemon.installation import configuration
-from daemon.installation.place import Place
+from daemon.installation.service_paths import ServicePaths
 from daemon.networks import Bind
 
 BIND = Bind("127.0.0.1", 8787)
@@ -24,7 +24,7 @@ PASSWORD = "correct horse"
 class Machine:
     """One that has nothing yet. `typed` is the password that its owner chooses, `said` is told."""
 
-    place: Place
+    paths: ServicePaths
     typed: str | None = PASSWORD
     asked: int = 0
     said: list[str] = field(default_factory=list)
@@ -34,13 +34,13 @@ class Machine:
             self.asked += 1
             return self.typed
 
-        configuration.see_to(self.place, bind, ask, self.said.append)
+        configuration.see_to(self.paths, bind, ask, self.said.append)
 
     def secret(self, key: str) -> str:
-        return (self.place.credentials / key).read_text()
+        return (self.paths.credentials / key).read_text()
 
     def files(self) -> dict[str, str]:
-        return {p.name: p.read_text() for p in self.place.root.rglob("*") if p.is_file()}
+        return {p.name: p.read_text() for p in self.paths.root.rglob("*") if p.is_file()}
 
 
 Put = Callable[[str], None]
@@ -49,14 +49,14 @@ Put = Callable[[str], None]
 @pytest.fixture(params=["smartlinkd", "smartlinkd@shop2"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     (tmp_path / "etc").mkdir()
-    return Machine(Place(request.param, tmp_path))
+    return Machine(ServicePaths(request.param, tmp_path))
 
 
 @pytest.fixture
 def put(machine: Machine) -> Put:
     def write(text: str) -> None:
-        machine.place.configuration.parent.mkdir(exist_ok=True)
-        machine.place.configuration.write_text(text)
+        machine.paths.configuration.parent.mkdir(exist_ok=True)
+        machine.paths.configuration.write_text(text)
 
     return write
 
@@ -67,23 +67,23 @@ def verified(hashed: str, password: str) -> bool:
 
 def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> None:
     machine.see_to(Bind("127.0.0.1", 8790))
-    settings = load(machine.place.configuration, {}, by_hand=True)
+    settings = load(machine.paths.configuration, {}, by_hand=True)
     assert settings.warnings == ()
     assert str(settings.server.bind) == "127.0.0.1:8790"
     assert settings.cookie.open_to == ()
-    assert settings.state.directory == machine.place.state
+    assert settings.state.directory == machine.paths.state
     assert verified(settings.auth.password_hash.get_secret_value(), PASSWORD)
     assert len(settings.cookie.sync_key.get_secret_value()) >= 32
 
 
 def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None:
     machine.see_to()
-    folder = machine.place.credentials
+    folder = machine.paths.credentials
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
     assert {stat.S_IMODE(p.stat().st_mode) for p in folder.iterdir()} == {0o600}
-    assert stat.S_IMODE(machine.place.configuration.stat().st_mode) == 0o644
-    text = machine.place.configuration.read_text()
+    assert stat.S_IMODE(machine.paths.configuration.stat().st_mode) == 0o644
+    text = machine.paths.configuration.read_text()
     assert not any(machine.secret(p.name).strip() in text for p in folder.iterdir())
 
 
@@ -91,7 +91,7 @@ def test_every_machine_has_a_sync_key_of_its_own(tmp_path: Path) -> None:
     keys = set()
     for name in ("one", "two"):
         (tmp_path / name / "etc").mkdir(parents=True)
-        machine = Machine(Place(root=tmp_path / name))
+        machine = Machine(ServicePaths(root=tmp_path / name))
         machine.see_to()
         keys.add(machine.secret("cookie.sync_key"))
     assert len(keys) == 2
@@ -124,17 +124,17 @@ def test_a_password_in_the_configuration_is_kept(machine: Machine, put: Put, key
 
 def test_an_encrypted_password_is_kept(machine: Machine, put: Put) -> None:
     put("")
-    machine.place.encrypted.mkdir()
-    (machine.place.encrypted / "auth.password_hash").write_text("x")
+    machine.paths.encrypted.mkdir()
+    (machine.paths.encrypted / "auth.password_hash").write_text("x")
     machine.see_to()
     assert machine.asked == 0
-    assert not any(machine.place.credentials.iterdir())
+    assert not any(machine.paths.credentials.iterdir())
 
 
 def test_a_configuration_without_a_password_gets_one(machine: Machine, put: Put) -> None:
     put("# mine\n")
     machine.see_to()
-    assert machine.place.configuration.read_text() == "# mine\n"
+    assert machine.paths.configuration.read_text() == "# mine\n"
     assert verified(machine.secret("auth.password_hash"), PASSWORD)
 
 
@@ -146,28 +146,28 @@ def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_ma
     machine.see_to()
     assert machine.asked == 0
     assert list(machine.files()) == ["config.toml"]
-    machine.place.configuration.unlink()
-    machine.place.configuration.mkdir()
+    machine.paths.configuration.unlink()
+    machine.paths.configuration.mkdir()
     machine.see_to()
     assert machine.asked == 0
 
 
 def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
     machine.see_to()
-    (machine.place.credentials / "cookie.sync_key").unlink()
+    (machine.paths.credentials / "cookie.sync_key").unlink()
     machine.see_to()
-    assert not (machine.place.credentials / "cookie.sync_key").exists()
+    assert not (machine.paths.credentials / "cookie.sync_key").exists()
 
 
 @pytest.mark.parametrize("folder", ["credentials", "encrypted"])
 def test_a_sync_key_that_was_there_before_the_first_installation_is_kept(
     machine: Machine, folder: str
 ) -> None:
-    given: Path = getattr(machine.place, folder) / "cookie.sync_key"
+    given: Path = getattr(machine.paths, folder) / "cookie.sync_key"
     given.parent.mkdir(parents=True)
     given.write_text("mine")
     machine.see_to()
-    assert [p.read_text() for p in machine.place.root.rglob("cookie.sync_key")] == ["mine"]
+    assert [p.read_text() for p in machine.paths.root.rglob("cookie.sync_key")] == ["mine"]
 
 
 @pytest.mark.parametrize("step", range(3))
@@ -189,7 +189,7 @@ def test_one_that_was_interrupted_is_gone_on_with(
         with pytest.raises(KeyboardInterrupt):
             machine.see_to()
     machine.see_to()
-    settings = load(machine.place.configuration, {}, by_hand=True)
+    settings = load(machine.paths.configuration, {}, by_hand=True)
     assert settings.cookie.sync_key
     assert set(machine.files()) == {"config.toml", "auth.password_hash", "cookie.sync_key"}
 
@@ -201,27 +201,27 @@ def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put, text: str, ke
     put(text)
     machine.see_to()
     with pytest.raises(ConfigError) as raised:
-        configuration.read(machine.place)
+        configuration.read(machine.paths)
     assert [problem.key for problem in raised.value.problems] == [key]
 
 
 def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -> None:
     put('[server]\nbind = "127.0.0.1:9"\n')
-    machine.place.encrypted.mkdir()
+    machine.paths.encrypted.mkdir()
     for name in ("auth.password_hash", "notify.url", "research.env"):
-        (machine.place.encrypted / name).write_text("x")
-    assert configuration.read(machine.place).server.bind == Bind("127.0.0.1", 9)
+        (machine.paths.encrypted / name).write_text("x")
+    assert configuration.read(machine.paths).server.bind == Bind("127.0.0.1", 9)
     put('[links]\nsource = "open_api"\n')
     with pytest.raises(ConfigError) as raised:
-        configuration.read(machine.place)
+        configuration.read(machine.paths)
     assert {p.key for p in raised.value.problems} == {"open_api.app_id", "open_api.secret"}
-    (machine.place.encrypted / "open_api.secret").write_text("x")
+    (machine.paths.encrypted / "open_api.secret").write_text("x")
     put('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
-    assert configuration.read(machine.place).links.source == "open_api"
+    assert configuration.read(machine.paths).links.source == "open_api"
 
 
 def test_the_example_that_it_points_at_is_that_of_this_version(machine: Machine) -> None:
     machine.see_to()
-    text = machine.place.configuration.read_text()
-    assert f"{machine.place.current}/share/smartlinkd/config.example.toml" in text
+    text = machine.paths.configuration.read_text()
+    assert f"{machine.paths.current}/share/smartlinkd/config.example.toml" in text
     assert set(tomllib.loads(text)) == {"server", "state", "cookie"}

@@ -12,8 +12,8 @@ import pytest
 from daemon.config import ConfigError
 from daemon.installation import __main__ as installation
 from daemon.installation import service, units
-from daemon.installation.place import Place
 from daemon.installation.service import NotInstalled
+from daemon.installation.service_paths import ServicePaths
 from daemon.networks import Bind
 from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
 
@@ -22,16 +22,16 @@ def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
     machine.install()
     assert machine.calls == [f"start {NEW}"]
     assert machine.version() == NEW
-    assert not (machine.place.versions / OLD).exists()
-    assert machine.place.command.readlink() == machine.place.current / "bin/smartlinkd"
+    assert not (machine.paths.versions / OLD).exists()
+    assert machine.paths.command.readlink() == machine.paths.current / "bin/smartlinkd"
 
 
 def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machine) -> None:
-    command = machine.place.command
+    command = machine.paths.command
     command.unlink()
-    command.symlink_to(machine.place.configuration)
+    command.symlink_to(machine.paths.configuration)
     machine.install()
-    assert command.readlink() == machine.place.current / "bin/smartlinkd"
+    assert command.readlink() == machine.paths.current / "bin/smartlinkd"
     command.unlink()
     command.write_text("mine")
     machine.install()
@@ -44,15 +44,15 @@ def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machi
 def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     machine: Machine, fault: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (machine.place.units / "smartlinkd.service").write_text("of the version before")
-    before = units.found(machine.place)
+    (machine.paths.units / "smartlinkd.service").write_text("of the version before")
+    before = units.found(machine.paths)
     machine.fault = fault
     with pytest.raises(type(fault)) as raised:
         machine.install()
     assert "is running again" in str(raised.value) + capsys.readouterr().err
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
-    assert units.found(machine.place) == before
+    assert units.found(machine.paths) == before
 
 
 def no_process_left() -> OSError:
@@ -67,12 +67,12 @@ def no_room() -> OSError:
 def test_a_machine_that_has_nothing_left_has_it_taken_back_and_told_in_a_line(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     machine.fault = no_process_left()
     assert installation.main(["--units", str(SOURCE)]) == 1
     assert capsys.readouterr().err == (
         "install: [Errno 11] Resource temporarily unavailable: 'systemctl'\n"
-        f"The version before ({machine.place.versions / OLD}) is running again.\n"
+        f"The version before ({machine.paths.versions / OLD}) is running again.\n"
     )
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
@@ -83,9 +83,9 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     if first:
-        machine.place.current.unlink()
+        machine.paths.current.unlink()
         machine.there.clear()
-    before = (service.current(machine.place), units.found(machine.place))
+    before = (service.current(machine.paths), units.found(machine.paths))
 
     def switch(*_: object) -> None:
         raise no_room()
@@ -94,7 +94,7 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
     how = "Nothing was started" if first else "was not touched"
     with pytest.raises(NotInstalled, match=rf"(?s)No space left on device.*{how}"):
         machine.install()
-    assert (service.current(machine.place), units.found(machine.place)) == before
+    assert (service.current(machine.paths), units.found(machine.paths)) == before
     assert machine.calls == []
 
 
@@ -102,10 +102,10 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
 def test_a_fault_before_anything_is_touched_is_told_in_a_line(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def is_there(_: Place) -> bool:
+    def is_there(_: ServicePaths) -> bool:
         raise no_process_left()
 
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr(service, "is_there", is_there)
     assert installation.main(["--units", str(SOURCE)]) == 1
     assert "Resource temporarily unavailable: 'systemctl'\n" in capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_a_fault_before_anything_is_touched_is_told_in_a_line(
 def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, relapse: Exception, told: str
 ) -> None:
-    (machine.place.units / "smartlinkd.service").write_text("of the version before")
+    (machine.paths.units / "smartlinkd.service").write_text("of the version before")
     machine.there.append("smartlinkd@a.service")
     machine.relapse = relapse
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it
         *(f"start {NEW}", f"restart smartlinkd@a.service {NEW}"),
         *(f"start {OLD}", f"restart smartlinkd@a.service {OLD}"),
     ]
-    assert (machine.place.units / "smartlinkd.service").read_text() == "of the version before"
+    assert (machine.paths.units / "smartlinkd.service").read_text() == "of the version before"
 
 
 @pytest.mark.usefixtures("handlers")
@@ -156,7 +156,7 @@ def test_one_that_is_proven_stays_whatever_comes_while_it_tidies_up(
         signal.raise_signal(signal.SIGTERM)
         raise no_room()
 
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     assert installation.main(["--units", str(SOURCE)]) == 0
     said = capsys.readouterr().out
@@ -167,8 +167,8 @@ def test_one_that_is_proven_stays_whatever_comes_while_it_tidies_up(
 
 @pytest.mark.parametrize("time", ["first", "second"])
 def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine, time: str) -> None:
-    machine.place.current.unlink()
-    units.put(machine.place, {})
+    machine.paths.current.unlink()
+    units.put(machine.paths, {})
     machine.there.clear()
     machine.fault = NotInstalled("it does not answer")
     for _ in range(["first", "second"].index(time) + 1):
@@ -180,22 +180,22 @@ def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine,
         "disable --now --quiet smartlinkd.service smartlinkd.socket",
         "daemon-reload",
     ]
-    assert not machine.place.current.is_symlink()
-    assert units.found(machine.place) == {}
+    assert not machine.paths.current.is_symlink()
+    assert units.found(machine.paths) == {}
 
 
 def test_one_whose_version_is_gone_has_none_to_go_back_to(machine: Machine) -> None:
     """It would be started with the machine, in vain."""
-    machine.place.current.unlink()
+    machine.paths.current.unlink()
     machine.fault = NotInstalled("it does not answer")
     with pytest.raises(NotInstalled, match="It was stopped again"):
         machine.install()
     assert machine.calls[1].startswith("disable --now --quiet smartlinkd.service")
-    assert not machine.place.current.is_symlink()
+    assert not machine.paths.current.is_symlink()
 
 
 def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Machine) -> None:
-    before = units.found(machine.place)
+    before = units.found(machine.paths)
     machine.fault = NotInstalled("it does not answer")
     instance = machine.instance()
     with pytest.raises(NotInstalled, match="It was stopped again"):
@@ -206,7 +206,7 @@ def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Mach
         "daemon-reload",
     ]
     assert machine.version() == OLD
-    assert units.found(machine.place) == before
+    assert units.found(machine.paths) == before
     assert not units.address(instance).exists()
 
 
@@ -216,7 +216,7 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
 ) -> None:
     """Also with an instance that was not there before, and has none to go back to."""
     others = ["smartlinkd@a.service", "smartlinkd@b.service", "smartlinkd@c.service"]
-    machine.there[:] = others if first else [machine.place.service, *others]
+    machine.there[:] = others if first else [machine.paths.service, *others]
 
     def restart(unit: str) -> None:
         machine.calls.append(f"restart {unit} {machine.version()}")
@@ -252,7 +252,7 @@ def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
 ) -> None:
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr(service, "prove", lambda *_, **__: signal.raise_signal(number))
     machine.signals += installation.SIGNALS
     assert installation.main(["--units", str(SOURCE)]) == 128 + number
@@ -267,15 +267,15 @@ def test_one_that_comes_before_anything_is_changed_interrupts_nothing_that_runs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As the sync may take long, and be what the owner grows tired of."""
-    (machine.place.units / "smartlinkd.service").write_text("of the version before")
-    before = units.found(machine.place)
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
+    (machine.paths.units / "smartlinkd.service").write_text("of the version before")
+    before = units.found(machine.paths)
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr("os.sync", lambda: signal.raise_signal(signal.SIGINT))
     assert installation.main(["--units", str(SOURCE)]) == 128 + signal.SIGINT
-    told = f"The version before ({machine.place.versions / OLD}) was not touched.\n"
+    told = f"The version before ({machine.paths.versions / OLD}) was not touched.\n"
     assert capsys.readouterr().err == f"{told}install: interrupted\n"
     assert (machine.calls, machine.version()) == ([], OLD)
-    assert units.found(machine.place) == before
+    assert units.found(machine.paths) == before
 
 
 def test_who_cannot_tell_whether_anything_was_changed_goes_back(
@@ -283,11 +283,11 @@ def test_who_cannot_tell_whether_anything_was_changed_goes_back(
 ) -> None:
     found = units.found
 
-    def once(place: Place) -> units.Files:
+    def once(paths: ServicePaths) -> units.Files:
         monkeypatch.setattr(units, "found", unreadable)
-        return found(place)
+        return found(paths)
 
-    def unreadable(_: Place) -> units.Files:
+    def unreadable(_: ServicePaths) -> units.Files:
         raise OSError(errno.EIO, "Input/output error", "smartlinkd.service")
 
     monkeypatch.setattr(units, "found", once)
@@ -321,28 +321,28 @@ def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine
 def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
     machine: Machine, text: str, told: str
 ) -> None:
-    state = "" if "[state]" in text else f'[state]\ndirectory = "{machine.place.state}"\n'
-    machine.place.configuration.write_text(text + state)
-    before = units.found(machine.place)
+    state = "" if "[state]" in text else f'[state]\ndirectory = "{machine.paths.state}"\n'
+    machine.paths.configuration.write_text(text + state)
+    before = units.found(machine.paths)
     with pytest.raises((NotInstalled, ConfigError), match=told):
         machine.install(wish=None)
     assert (machine.calls, machine.version()) == ([], OLD)
-    assert units.found(machine.place) == before
+    assert units.found(machine.paths) == before
 
 
 def test_another_address_moves_the_socket(machine: Machine) -> None:
-    text = machine.place.configuration.read_text()
-    machine.place.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
+    text = machine.paths.configuration.read_text()
+    machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
     machine.install(wish=None)
     assert machine.calls == [f"start {NEW} moved"]
-    assert "ListenStream=127.0.0.1:8791" in units.address(machine.place).read_text()
+    assert "ListenStream=127.0.0.1:8791" in units.address(machine.paths).read_text()
 
 
 def test_and_back_when_that_does_not_come_up(machine: Machine) -> None:
-    text = machine.place.configuration.read_text()
-    machine.place.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
+    text = machine.paths.configuration.read_text()
+    machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
     machine.fault = NotInstalled("it does not answer")
     with pytest.raises(NotInstalled, match="is running again"):
         machine.install(wish=None)
     assert machine.calls == [f"start {NEW} moved", f"start {OLD} moved"]
-    assert f"ListenStream={BIND}\n" in units.address(machine.place).read_text()
+    assert f"ListenStream={BIND}\n" in units.address(machine.paths).read_text()

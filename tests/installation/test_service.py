@@ -13,8 +13,8 @@ from threading import Thread
 import pytest
 
 from daemon.installation import service
-from daemon.installation.place import Place
 from daemon.installation.service import NotInstalled
+from daemon.installation.service_paths import ServicePaths
 from daemon.networks import Bind
 
 Systemctl = Callable[[str], Path]
@@ -39,76 +39,78 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemctl:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def paths(tmp_path: Path) -> ServicePaths:
     (tmp_path / "opt/smartlinkd").mkdir(parents=True)
-    return Place(root=tmp_path)
+    return ServicePaths(root=tmp_path)
 
 
-def test_the_switch_is_one_link(place: Place) -> None:
-    one, two = (place.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
+def test_the_switch_is_one_link(paths: ServicePaths) -> None:
+    one, two = (paths.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
     one.mkdir()
     two.mkdir()
-    assert service.current(place) is None
-    service.switch(place, one)
-    place.current.with_name(".current.new").symlink_to("of one that was killed")
-    service.switch(place, two)
-    assert service.current(place) == two
-    assert str(place.current.readlink()) == two.name  # so it is good wherever it is looked at from
+    assert service.current(paths) is None
+    service.switch(paths, one)
+    paths.current.with_name(".current.new").symlink_to("of one that was killed")
+    service.switch(paths, two)
+    assert service.current(paths) == two
+    assert str(paths.current.readlink()) == two.name  # so it is good wherever it is looked at from
 
 
-def test_only_what_installations_have_made_is_old(place: Place) -> None:
+def test_only_what_installations_have_made_is_old(paths: ServicePaths) -> None:
     names = ("2026-01-01.abcDEF", "2026-01-02.abcDEF", "tmp.x1Y_z2")
     for name in (*names, "clone", ".git", "2026-01-01", "tmp"):
-        (place.versions / name).mkdir()
-    service.switch(place, place.versions / names[0])
-    assert {folder.name for folder in service.old_versions(place)} == set(names[1:])
+        (paths.versions / name).mkdir()
+    service.switch(paths, paths.versions / names[0])
+    assert {folder.name for folder in service.old_versions(paths)} == set(names[1:])
 
 
-def test_the_version_in_use_is_never_old_wherever_its_disk_is(place: Place) -> None:
+def test_the_version_in_use_is_never_old_wherever_its_disk_is(paths: ServicePaths) -> None:
     """As with an /opt that leads to a larger disk."""
-    elsewhere = place.root / "data"
-    place.versions.rename(elsewhere)
-    place.versions.symlink_to(elsewhere)
+    elsewhere = paths.root / "data"
+    paths.versions.rename(elsewhere)
+    paths.versions.symlink_to(elsewhere)
     for name in ("2026-01-01.abcDEF", "2026-01-02.abcDEF"):
-        (place.versions / name).mkdir()
-    service.switch(place, place.versions / "2026-01-02.abcDEF")
-    assert [folder.name for folder in service.old_versions(place)] == ["2026-01-01.abcDEF"]
+        (paths.versions / name).mkdir()
+    service.switch(paths, paths.versions / "2026-01-02.abcDEF")
+    assert [folder.name for folder in service.old_versions(paths)] == ["2026-01-01.abcDEF"]
 
 
-def test_a_version_that_is_gone_is_none(place: Place) -> None:
-    service.switch(place, place.versions / "2026-01-01.abcDEF")
-    assert service.current(place) is None
+def test_a_version_that_is_gone_is_none(paths: ServicePaths) -> None:
+    service.switch(paths, paths.versions / "2026-01-01.abcDEF")
+    assert service.current(paths) is None
 
 
-def test_a_start_that_fails_is_told_with_its_last_words(place: Place, systemctl: Systemctl) -> None:
+def test_a_start_that_fails_is_told_with_its_last_words(
+    paths: ServicePaths, systemctl: Systemctl
+) -> None:
     systemctl(
         'case "$0 $*" in *restart*) echo "Job failed" >&2; exit 1;; '
         '*journalctl*"-u smartlinkd.service") echo "no room";; esac'
     )
     with pytest.raises(NotInstalled, match=r"(?s)restart smartlinkd.service: Job failed\nno room"):
-        service.start(place)
+        service.start(paths)
 
 
 def test_a_log_that_cannot_be_read_hides_no_fault(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = systemctl('case "$*" in *restart*) echo "Job failed" >&2; exit 1;; esac')
     (calls.parent / "journalctl").unlink()
     monkeypatch.setenv("PATH", str(calls.parent))
     with pytest.raises(NotInstalled, match=r"(?s): Job failed\nits log cannot be read: .*journalc"):
-        service.start(place)
+        service.start(paths)
 
 
 def test_the_others_that_share_the_version_are_those_that_run(
-    place: Place, systemctl: Systemctl
+    paths: ServicePaths, systemctl: Systemctl
 ) -> None:
     systemctl(
         'case "$*" in *list-units*--state=active*smartlinkd.service*"smartlinkd@*.service"*) '
         'echo "smartlinkd.service loaded active running X"; '
         'echo "smartlinkd@a.service loaded active running Y";; esac'
     )
-    assert service.others(place) == ["smartlinkd@a.service"]
-    others = service.others(Place("smartlinkd@b", place.root))
+    assert service.others(paths) == ["smartlinkd@a.service"]
+    others = service.others(ServicePaths("smartlinkd@b", paths.root))
     assert others == ["smartlinkd.service", "smartlinkd@a.service"]
 
 
@@ -116,31 +118,31 @@ def test_the_others_that_share_the_version_are_those_that_run(
     ("says_yes", "there"), [("is-active", True), ("is-enabled", True), ("none", False)]
 )
 def test_one_is_there_that_runs_or_will(
-    place: Place, systemctl: Systemctl, says_yes: str, there: bool
+    paths: ServicePaths, systemctl: Systemctl, says_yes: str, there: bool
 ) -> None:
     systemctl(f'[ "$1" = {says_yes} ]')
-    assert service.is_there(place) is there
+    assert service.is_there(paths) is there
 
 
 def test_one_that_does_not_answer_is_not_proven(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # and nobody listens there
         with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
-            service.prove(place, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True)
+            service.prove(paths, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True)
 
 
 def test_nor_is_one_that_is_not_active_whoever_answers_there(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon that was started by hand, for example."""
     systemctl('case "$0 $*" in *--quiet*) exit 3;; *is-active*) echo failed;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
     with answering(HEALTHY) as bind, pytest.raises(NotInstalled, match="is failed and does not"):
-        service.prove(place, bind, with_browser=True)
+        service.prove(paths, bind, with_browser=True)
 
 
 @contextmanager
@@ -171,7 +173,7 @@ HEALTHY = b'HTTP/1.1 200 OK\r\n\r\n{"ok": true, "browserReady": true}'
 
 
 def test_it_is_asked_directly_whatever_proxy_the_environment_names(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
+    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl("")
     for name in [each for each in os.environ if each.lower() == "no_proxy"]:
@@ -180,12 +182,12 @@ def test_it_is_asked_directly_whatever_proxy_the_environment_names(
     monkeypatch.setattr(urllib.request, "_opener", None)  # that of a program that has just begun
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 5.0)
     with answering(HEALTHY) as bind:
-        assert service.prove(place, bind, with_browser=True) is True
+        assert service.prove(paths, bind, with_browser=True) is True
 
 
 @pytest.mark.parametrize(("with_browser", "proven"), [(True, False), (False, True)])
 def test_a_browser_is_waited_for_where_one_is_needed(
-    place: Place,
+    paths: ServicePaths,
     systemctl: Systemctl,
     monkeypatch: pytest.MonkeyPatch,
     with_browser: bool,
@@ -194,7 +196,7 @@ def test_a_browser_is_waited_for_where_one_is_needed(
     systemctl("")
     monkeypatch.setattr(service, "BROWSER_WITHIN", 0.1)
     with answering(HEALTHY.replace(b"true}", b"false}")) as bind:
-        assert service.prove(place, bind, with_browser=with_browser) is proven
+        assert service.prove(paths, bind, with_browser=with_browser) is proven
 
 
 @pytest.mark.parametrize(
@@ -210,20 +212,20 @@ def test_a_browser_is_waited_for_where_one_is_needed(
     ],
 )
 def test_one_that_breaks_off_or_says_something_else_has_not_answered(
-    place: Place, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, answer: bytes
+    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
     systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
     with answering(answer) as bind, pytest.raises(NotInstalled, match="is active and does not ans"):
-        service.prove(place, bind, with_browser=True)
+        service.prove(paths, bind, with_browser=True)
 
 
-def test_a_socket_that_moves_is_closed_first(place: Place, systemctl: Systemctl) -> None:
+def test_a_socket_that_moves_is_closed_first(paths: ServicePaths, systemctl: Systemctl) -> None:
     calls = systemctl("")
-    service.start(place)
+    service.start(paths)
     assert "stop" not in calls.read_text()
     calls.unlink()
-    service.start(place, moved=True)
+    service.start(paths, moved=True)
     asked = [line.partition("--no-ask-password ")[2] for line in calls.read_text().splitlines()]
     assert asked == [
         "daemon-reload",

@@ -13,8 +13,8 @@ from daemon.auth.passwords import hash_password
 from daemon.config import Settings, build
 from daemon.installation import __main__ as installation
 from daemon.installation import service
-from daemon.installation.place import place_of
 from daemon.installation.service import NotInstalled
+from daemon.installation.service_paths import paths_of
 from daemon.networks import Bind
 from tests.installation.machine import BIND, NEW, SOURCE, Machine
 
@@ -74,7 +74,7 @@ def test_an_address_that_is_not_that_of_the_configuration_is_told(machine: Machi
     for wish in (Bind("127.0.0.1", 9), Bind("127.0.0.2", BIND.port)):
         with pytest.raises(NotInstalled) as raised:
             machine.install(wish=wish)
-        assert f"server.bind is {BIND} in {machine.place.configuration}" in str(raised.value)
+        assert f"server.bind is {BIND} in {machine.paths.configuration}" in str(raised.value)
     assert machine.calls == []
     machine.install(wish=None)
     assert machine.calls == [f"start {NEW}"]
@@ -84,26 +84,26 @@ def test_an_address_that_is_not_that_of_the_configuration_is_told(machine: Machi
 def test_a_configuration_that_cannot_be_used_is_told_by_its_name(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(installation, "place_of", lambda _: machine.place)
-    machine.place.configuration.write_text("[server]\nbind = 1\n")
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
+    machine.paths.configuration.write_text("[server]\nbind = 1\n")
     assert installation.main(["--units", str(SOURCE)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith(f"install: {machine.place.configuration} cannot be used:\n")
+    assert told.startswith(f"install: {machine.paths.configuration} cannot be used:\n")
     assert "server.bind: " in told
 
 
 def test_what_was_made_for_the_owner_and_what_is_strange_is_told(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = machine.instance()
-    machine.install(place, Bind("127.0.0.1", 8791))
+    paths = machine.instance()
+    machine.install(paths, Bind("127.0.0.1", 8791))
     said = capsys.readouterr().out
     assert "the password, which is shown this once: " in said
-    assert f"wrote {place.configuration}\n" in said
-    text = place.configuration.read_text()
+    assert f"wrote {paths.configuration}\n" in said
+    text = paths.configuration.read_text()
     strange = '[server]\ntrusted_proxies = ["0.0.0.0/0"]\n'
-    place.configuration.write_text(text.replace("[server]\n", strange))
-    machine.install(place, None)
+    paths.configuration.write_text(text.replace("[server]\n", strange))
+    machine.install(paths, None)
     assert capsys.readouterr().out.startswith("warning: server.trusted_proxies: ")
 
 
@@ -112,8 +112,8 @@ def test_a_browser_is_waited_for_where_one_is_needed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, needed: bool
 ) -> None:
     if not needed:
-        (machine.place.credentials / "open_api.secret").write_text("hunter2")
-        with machine.place.configuration.open("a") as file:
+        (machine.paths.credentials / "open_api.secret").write_text("hunter2")
+        with machine.paths.configuration.open("a") as file:
             file.write('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
             file.write('[products]\nsource = "none"\n')
     waited: list[bool] = []
@@ -134,7 +134,7 @@ def test_a_browser_is_waited_for_where_one_is_needed(
 def test_in_the_end_it_is_told_how_all_is(
     more: Mapping[str, object], ready: bool, browser: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installation._explain(place_of(""), settings(more), ready=ready)
+    installation._explain(paths_of(""), settings(more), ready=ready)
     where = f"smartlinkd.service {__version__} is running at http://127.0.0.1:8787"
     assert capsys.readouterr().out.startswith(f"\n{where}; {browser}.\n")
 
@@ -149,7 +149,7 @@ def test_in_the_end_it_is_told_how_all_is(
 def test_the_commands_that_are_told_are_for_that_service(
     instance: str, name: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installation._explain(place_of(instance), settings({}), ready=False)
+    installation._explain(paths_of(instance), settings({}), ready=False)
     said = capsys.readouterr().out
     assert f"NOT ready yet: `sudo smartlinkd status{option}` tells why" in said
     assert f" sudo smartlinkd status{option}\n" in said

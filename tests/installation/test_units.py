@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.installation import units
-from daemon.installation.place import Place, place_of
+from daemon.installation.service_paths import ServicePaths, paths_of
 from daemon.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
@@ -18,38 +18,38 @@ BIND = Bind("127.0.0.1", 8790)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(root=tmp_path)
+def paths(tmp_path: Path) -> ServicePaths:
+    return ServicePaths(root=tmp_path)
 
 
-def names(place: Place) -> set[str]:
-    return {str(p.relative_to(place.units)) for p in place.units.rglob("*") if p.is_file()}
+def names(paths: ServicePaths) -> set[str]:
+    return {str(p.relative_to(paths.units)) for p in paths.units.rglob("*") if p.is_file()}
 
 
-def test_everybody_may_read_them(place: Place) -> None:
-    units.put(place, units.wanted(place, SOURCE, BIND))
-    assert names(place) == {
+def test_everybody_may_read_them(paths: ServicePaths) -> None:
+    units.put(paths, units.wanted(paths, SOURCE, BIND))
+    assert names(paths) == {
         *("smartlinkd.service", "smartlinkd.socket", "smartlinkd@.service", "smartlinkd@.socket"),
         "smartlinkd.socket.d/address.conf",
     }
-    for path in place.units.rglob("*"):
+    for path in paths.units.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
 
 
-def test_the_socket_has_the_address_of_the_configuration(place: Place) -> None:
-    units.put(place, units.wanted(place, SOURCE, Bind("::1", 80)))
-    told = (place.units / "smartlinkd.socket.d/address.conf").read_text()
+def test_the_socket_has_the_address_of_the_configuration(paths: ServicePaths) -> None:
+    units.put(paths, units.wanted(paths, SOURCE, Bind("::1", 80)))
+    told = (paths.units / "smartlinkd.socket.d/address.conf").read_text()
     assert told == "[Socket]\nListenStream=\nListenStream=[::1]:80\n"
 
 
 @pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
-def test_those_before_can_be_put_back(place: Place, before: dict[str, str]) -> None:
-    units.put(place, {place.units / name: text for name, text in before.items()})
-    found = units.found(place)
-    units.put(place, units.wanted(place, SOURCE, BIND))
-    assert units.found(place) != found
-    units.put(place, found)
-    assert (units.found(place), names(place)) == (found, set(before))
+def test_those_before_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
+    units.put(paths, {paths.units / name: text for name, text in before.items()})
+    found = units.found(paths)
+    units.put(paths, units.wanted(paths, SOURCE, BIND))
+    assert units.found(paths) != found
+    units.put(paths, found)
+    assert (units.found(paths), names(paths)) == (found, set(before))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_those_before_can_be_put_back(place: Place, before: dict[str, str]) -> N
 )
 @pytest.mark.parametrize("at", [1, 3, 5])
 def test_what_cannot_be_written_leaves_those_before(
-    place: Place, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
+    paths: ServicePaths, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
 ) -> None:
-    units.put(place, {place.units / "smartlinkd.service": "of the version before"})
-    found, there, writes = units.found(place), names(place), 0
+    units.put(paths, {paths.units / "smartlinkd.service": "of the version before"})
+    found, there, writes = units.found(paths), names(paths), 0
     write = Path.write_text
 
     def filling(path: Path, text: str, **how: Any) -> int:
@@ -75,23 +75,23 @@ def test_what_cannot_be_written_leaves_those_before(
 
     monkeypatch.setattr(Path, "write_text", filling)
     with pytest.raises(type(fault)):
-        units.put(place, units.wanted(place, SOURCE, BIND))
-    assert (units.found(place), names(place)) == (found, there)
-    units.put(place, found)  # what is there as it should be takes no room
+        units.put(paths, units.wanted(paths, SOURCE, BIND))
+    assert (units.found(paths), names(paths)) == (found, there)
+    units.put(paths, found)  # what is there as it should be takes no room
 
 
 @pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
 def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> None:
-    place = place_of(instance)
-    own = (place.configuration, place.credentials, place.encrypted, place.state)
+    paths = paths_of(instance)
+    own = (paths.configuration, paths.credentials, paths.encrypted, paths.state)
     assert [str(path) for path in own] == [
         f"/etc/{name}/config.toml",
         f"/etc/{name}/credentials",
         f"/etc/{name}/credentials.encrypted",
         f"/var/lib/{name}",
     ]
-    assert (place.service, place.socket) == (f"{name}.service", f"{name}.socket")
-    shared = (place.current, place.command, place.units)
+    assert (paths.service, paths.socket) == (f"{name}.service", f"{name}.socket")
+    shared = (paths.current, paths.command, paths.units)
     assert [str(path) for path in shared] == [
         "/opt/smartlinkd/current",
         "/usr/local/bin/smartlinkd",
@@ -99,28 +99,28 @@ def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> No
     ]
 
 
-def test_an_instances_address_is_its_own(place: Place) -> None:
-    other = Place("smartlinkd@b", place.root)
-    units.put(place, units.wanted(place, SOURCE, BIND))
-    mine = units.address(place).read_text()
+def test_an_instances_address_is_its_own(paths: ServicePaths) -> None:
+    other = ServicePaths("smartlinkd@b", paths.root)
+    units.put(paths, units.wanted(paths, SOURCE, BIND))
+    mine = units.address(paths).read_text()
     units.put(other, units.wanted(other, SOURCE, Bind("127.0.0.1", 1)))
-    assert units.address(place).read_text() == mine
+    assert units.address(paths).read_text() == mine
     assert units.address(other).read_text() != mine
 
 
 def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    paths: ServicePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename may be on the disk sooner than what was written: that would be an empty unit."""
-    wanted = units.wanted(place, SOURCE, BIND)
+    wanted = units.wanted(paths, SOURCE, BIND)
     at_the_sync: list[list[str]] = []
 
     def sync() -> None:
-        at_the_sync.append([path.read_text() for path in place.units.rglob(".*.new")])
-        assert units.found(place) == {}
+        at_the_sync.append([path.read_text() for path in paths.units.rglob(".*.new")])
+        assert units.found(paths) == {}
 
     monkeypatch.setattr("os.sync", sync)
-    units.put(place, wanted)
+    units.put(paths, wanted)
     assert [sorted(texts) for texts in at_the_sync] == [sorted(wanted.values())]
 
 

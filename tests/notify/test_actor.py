@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from daemon.conversion.account import MOST_ACCOUNTS, AccountState, Standing
 from daemon.logs import Event
 from daemon.notify.actor import ATTEMPTS, Notifier
-from daemon.notify.notice import DISTANCE, Place
+from daemon.notify.notice import DISTANCE, DaemonIdentity
 from daemon.notify.ways import NotTold, Way
 from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
@@ -66,7 +66,7 @@ def notifier(*ways: Way, known: Known | None = None) -> Notifier:
     known = [] if known is None else known
     return Notifier(
         ways,
-        Place("here", "/state"),
+        DaemonIdentity("here", "/state"),
         told=lambda *account: known.append(account),
         chance=random.Random(1),
         wall=lambda: NOON,

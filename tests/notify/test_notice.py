@@ -12,7 +12,7 @@ import pytest
 
 from daemon.conversion.account import MOST_ACCOUNTS
 from daemon.logs import Event
-from daemon.notify.notice import LONGEST_TEXT, Board, Notice, Place, body_of
+from daemon.notify.notice import LONGEST_TEXT, Board, DaemonIdentity, Notice, body_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
@@ -143,7 +143,7 @@ def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int)
 
 def test_the_fields_are_text_on_one_line_and_bounded() -> None:
     odd = replace(PAUSED, text="a\nb\x1b[2J" + "x" * 2000)
-    body = body_of(odd, Place("here", "/var/lib/smartlinkd"))
+    body = body_of(odd, DaemonIdentity("here", "/var/lib/smartlinkd"))
     assert body == {
         "id": odd.id,
         "event": "account_paused",

@@ -16,7 +16,7 @@ from daemon.conversion.pauses import Pauses
 from daemon.marketplace.errors import HumanCheck
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.notify.actor import Notifier
-from daemon.notify.notice import Place
+from daemon.notify.notice import DaemonIdentity
 from daemon.notify.ways import NotTold
 from daemon.parts import make_desk
 from tests.fakes.threads import threads_in_place
@@ -56,9 +56,9 @@ async def live(
 ) -> None:
     """One daemon's life, of a minute and a half, which is killed."""
     pauses = Pauses(folder)
-    place = Place("here", "/state")
+    identity = DaemonIdentity("here", "/state")
     told = pauses.owner_knows
-    notifier = Notifier([receiver], place, told=told, chance=random.Random(1))
+    notifier = Notifier([receiver], identity, told=told, chance=random.Random(1))
     async with PlainHttp() as http, trio.open_nursery() as nursery:
         desk = make_desk(settings, notifier, http, None, pauses)
         for run in (notifier.run, pauses.run, desk.run):

@@ -37,7 +37,7 @@ from daemon.crews.crew import Caller
 from daemon.errors import NotFound, WrongCredential
 from daemon.state import saving
 from daemon.supervision.actor import Mailbox
-from daemon.supervision.places import place
+from daemon.supervision.slots import slot
 from daemon.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class _Book:
 
     async def rotate(self, crew: str, user: str) -> SecretStr:
         self._check_known(crew, user)
-        with place(self._rotations, "tokens are being rotated"):
+        with slot(self._rotations, "tokens are being rotated"):
             async with self._rotating:
                 generations = self._generations.with_new(crew, user)
                 with saving():

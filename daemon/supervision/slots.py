@@ -1,6 +1,6 @@
-"""Places for what makes an actor wait: fewer than it has hands, so that one is always left.
+"""Slots for what makes an actor wait: fewer than it has hands, so that one is always left.
 
-Who finds no place is told to come again, and does not wait for one: whoever waited would have a
+Who finds none free is told to come again, and does not wait for one: whoever waited would have a
 hand, and a question that can be answered at once needs it.
 """
 
@@ -15,10 +15,10 @@ from daemon.errors import Unavailable
 
 
 @contextmanager
-def place(places: trio.Semaphore, too_many: str) -> Iterator[None]:
-    """Hold one of `places` in the body. Raises `Unavailable`: there are `too_many` of these."""
+def slot(slots: trio.Semaphore, too_many: str) -> Iterator[None]:
+    """Hold one of `slots` in the body. Raises `Unavailable`: there are `too_many` of these."""
     try:
-        places.acquire_nowait()
+        slots.acquire_nowait()
     except trio.WouldBlock:
         raise Unavailable(
             f"too many {too_many} at once; try again shortly", retry_after=1
@@ -26,4 +26,4 @@ def place(places: trio.Semaphore, too_many: str) -> Iterator[None]:
     try:
         yield
     finally:
-        places.release()
+        slots.release()

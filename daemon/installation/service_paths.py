@@ -14,7 +14,7 @@ UNIT = "smartlinkd"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServicePaths:
     """One service's own folders, and the version that it runs, which all of them share."""
 
     name: str = UNIT
@@ -64,6 +64,6 @@ class Place:
         return f"{self.name}.socket"
 
 
-def place_of(instance: str) -> Place:
-    """The place of an instance, or of the one without a name."""
-    return Place(f"{UNIT}@{instance}") if instance else Place()
+def paths_of(instance: str) -> ServicePaths:
+    """Those of an instance, or of the one without a name."""
+    return ServicePaths(f"{UNIT}@{instance}") if instance else ServicePaths()
