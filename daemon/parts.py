@@ -236,5 +236,5 @@ def _limits(settings: Settings) -> DeskLimits:
         remember_limit=settings.links.remember_max,
         products_remember=settings.products.remember,
         products_remember_limit=settings.products.remember_max,
-        products_rest=settings.products.pause,
+        products_pause=settings.products.pause,
     )

@@ -92,32 +92,33 @@ class Account:
         self.shown = shown_name(name)
         self.earners = Earners(self.shown)
         self._changed = changed
-        self.check: HumanCheck | None = None  # while it is paused: what those who ask are told
+        self.human_check: HumanCheck | None = None
+        """While it is paused: what those who ask are told."""
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
         self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
         self._synced: str | None = None  # digest of the cookie that came in last
-        self._paused_before = False
+        self._from_earlier_process = False
         self._in_vain = 0  # submits in a row that found no session
-        self._resting: dict[str | None, float] = {}
+        self._left_alone: dict[str | None, float] = {}
         """Until when no product data is read with a cookie, on trio's clock, by its digest."""
 
     @classmethod
-    def paused_before(cls, pause: Pause, changed: AccountChanged) -> Account:
+    def from_earlier_process(cls, pause: Pause, changed: AccountChanged) -> Account:
         """One that was paused when the last process ended. Nobody is told of it again."""
         account = cls(pause.account, changed)
-        account.check = HumanCheck()
+        account.human_check = HumanCheck()
         account.state = state_of(pause)
         account._troubled = list(pause.cookies)
-        account._paused_before = True
+        account._from_earlier_process = True
         logger.warning("account %s is still paused", account.shown)
         return account
 
     @property
-    def paused(self) -> Pause | None:
+    def pause_to_keep(self) -> Pause | None:
         """Its pause, for who keeps it; None when it has none."""
-        if self.check is None:
+        if self.human_check is None:
             return None
         return Pause(self.name, tuple(self._troubled), self.state.since)
 
@@ -125,14 +126,14 @@ class Account:
     def to_remember(self) -> int:
         """The more, the worse it is to forget: a pause is a promise, a lost session is told of by
         the next submit, and of one without trouble there is only who earns."""
-        if self.check is not None:
+        if self.human_check is not None:
             return 2
-        resting = any(trio.current_time() < until for until in self._resting.values())
-        return int(self.state.standing is not Standing.ACTIVE or resting)
+        left_alone = any(trio.current_time() < until for until in self._left_alone.values())
+        return int(self.state.standing is not Standing.ACTIVE or left_alone)
 
-    def products_rest(self, cookie: Cookie | None) -> bool:
-        """Whether product data is left alone, because it was refused a while ago."""
-        return trio.current_time() < self._resting.get(_digest(cookie), -inf)
+    def leaves_products_alone(self, cookie: Cookie | None) -> bool:
+        """Whether no product data is read with it, because that was refused a while ago."""
+        return trio.current_time() < self._left_alone.get(_digest(cookie), -inf)
 
     def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
         """Nothing more goes upstream until a new cookie or the owner ends it.
@@ -140,8 +141,8 @@ class Account:
         A cookie under way meanwhile, or stored meanwhile, may meet the same check: so neither
         counts as the new one that ends the pause.
         """
-        if self.check is None:
-            self.check = check
+        if self.human_check is None:
+            self.human_check = check
             self._stand(Standing.PAUSED, cookie, str(check))
         stored = () if self._synced is None else (self._synced,)
         more = [each for each in (_digest(cookie), *stored) if each not in self._troubled]
@@ -156,7 +157,7 @@ class Account:
         self._in_vain += 1
         known = digest in (*self._lost, *self._replaced) and self._in_vain < MANY_IN_VAIN
         self._lost = [*(each for each in self._lost if each != digest), digest][-MOST_COOKIES:]
-        if self.check is None and not known:
+        if self.human_check is None and not known:
             self._stand(Standing.SESSION_LOST, cookie, str(lost))
 
     def made_links(self, cookie: Cookie | None) -> None:
@@ -166,19 +167,19 @@ class Account:
         if self.state.standing is Standing.SESSION_LOST:
             self._end_trouble()
 
-    def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
+    def leave_products_alone(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data with this cookie for a while; links go on."""
-        self._resting.pop(_digest(cookie), None)
-        while len(self._resting) >= MOST_COOKIES:
-            del self._resting[next(iter(self._resting))]
-        self._resting[_digest(cookie)] = trio.current_time() + seconds
+        self._left_alone.pop(_digest(cookie), None)
+        while len(self._left_alone) >= MOST_COOKIES:
+            del self._left_alone[next(iter(self._left_alone))]
+        self._left_alone[_digest(cookie)] = trio.current_time() + seconds
 
     def clear(self) -> bool:
         """The owner says that all is well: forget all trouble, and who has earned so far. True when
         there was a pause or a lost session.
         """
         self.earners.clear()
-        self._resting.clear()
+        self._left_alone.clear()
         self._lost, self._replaced = [], []
         return self._end_trouble()
 
@@ -188,7 +189,7 @@ class Account:
         `before` is the one that was stored until then.
         """
         known = {*self._troubled, *self._replaced}
-        if self._synced is None and not self._paused_before:
+        if self._synced is None and not self._from_earlier_process:
             known.add(_digest(before))  # stored before this process, and before the pause
         self._synced = cookie.digest
         if before is not None:
@@ -196,9 +197,9 @@ class Account:
             if before.account == self.name:
                 self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]
-        if cookie.digest not in (self._lost if self.check is None else known):
+        if cookie.digest not in (self._lost if self.human_check is None else known):
             self._end_trouble()
-        elif self.check is not None:
+        elif self.human_check is not None:
             # Whoever synced it was told that it is stored, and may take that for the pause's end.
             text = (
                 "account %s stays paused: the cookie that was synced is not a new one; sync one "
@@ -210,7 +211,7 @@ class Account:
 
     def _end_trouble(self) -> bool:
         had_one = self.state.standing is not Standing.ACTIVE
-        self.check = None
+        self.human_check = None
         self._in_vain = 0
         self._stand(Standing.ACTIVE, None, None)
         return had_one

@@ -81,7 +81,7 @@ class DeskLimits:
     remember_limit: int
     products_remember: float
     products_remember_limit: int
-    products_rest: float  # after product data was refused
+    products_pause: float  # after product data was refused
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Desk:
         self._setup = setup
         # How they stand; bounded by `Lines`.
         self._accounts = {
-            pause.account: Account.paused_before(pause, self._account_changed)
+            pause.account: Account.from_earlier_process(pause, self._account_changed)
             for pause in setup.paused
         }
 
@@ -199,7 +199,7 @@ class Desk:
         if self._setup.account_changed is not None:
             self._setup.account_changed(account.shown, account.state)
         if self._setup.keep is not None:
-            pauses = (each.paused for each in self._accounts.values())
+            pauses = (each.pause_to_keep for each in self._accounts.values())
             self._setup.keep([pause for pause in pauses if pause is not None])
 
 
@@ -240,7 +240,7 @@ class _Desk:
             self._line,
             Remembered(seconds=limits.products_remember, limit=limits.products_remember_limit),
             nursery,
-            rest=limits.products_rest,
+            rest=limits.products_pause,
             seconds=timings.products,
         )
         self._waiting = 0
@@ -320,7 +320,7 @@ class _Desk:
             remembered = self._resolved.get(short.url)
             if remembered is not None:
                 return remembered
-            self._line(self._own_cookie(work)).check_going_on()
+            self._line(self._own_cookie(work)).check_not_paused()
             return await self._resolving.get(short.url, partial(self._follow, short))
         finally:
             work.note_resolved()

@@ -144,7 +144,7 @@ class Line:
         self._hands = trio.Semaphore(reads)
 
     @property
-    def working(self) -> bool:
+    def busy(self) -> bool:
         """A submit is under way or about to be, or a product is being read."""
         return self._working or bool(self._reading)
 
@@ -153,11 +153,11 @@ class Line:
         fitting = Counter(ticket.fits_with for ticket in self._waiting)
         return sum(ceil(count / self._chunk) for count in fitting.values())
 
-    def check_going_on(self) -> None:
+    def check_not_paused(self) -> None:
         """Raise `HumanCheck` while the account is paused."""
-        if self.account.check is not None:
+        if self.account.human_check is not None:
             # One error for many: each raises it without the frames that another one added.
-            raise self.account.check.with_traceback(None)
+            raise self.account.human_check.with_traceback(None)
 
     def ticket(
         self,
@@ -173,7 +173,7 @@ class Line:
         `until` is when whoever takes it will be gone, on trio's clock: see LEAST_TIME.
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
-        self.check_going_on()
+        self.check_not_paused()
         new = Ticket(cookie, product, sub_ids, rank, until)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
@@ -218,7 +218,7 @@ class Line:
         when either begins meanwhile: several reads wait for the same page, and when the first one
         is refused the others must not follow it.
         """
-        if self.account.check is not None or self.account.products_rest(cookie):
+        if self.account.human_check is not None or self.account.leaves_products_alone(cookie):
             return None
         with trio.CancelScope() as scope:
             self._reading[scope] = cookie
@@ -230,16 +230,16 @@ class Line:
                 del self._reading[scope]
         return None
 
-    def rest_products(self, seconds: float, cookie: Cookie | None) -> None:
+    def leave_products_alone(self, seconds: float, cookie: Cookie | None) -> None:
         """Read no product data with this cookie for a while, and stop what is being read; links go
         on."""
-        self.account.rest_products(seconds, cookie)
+        self.account.leave_products_alone(seconds, cookie)
         self._stop_reading(lambda other: other == cookie)
 
     def _send(self, batch: _Batch) -> None:
         """It goes upstream from here on; raises `HumanCheck` when it must not."""
-        batch.is_held = self.account.check is not None
-        self.check_going_on()
+        batch.is_held = self.account.human_check is not None
+        self.check_not_paused()
         batch.is_sent = True
 
     # The worker
@@ -392,9 +392,7 @@ class Lines:
         if surplus <= 0:
             return
         at_rest = [
-            name
-            for name in self._accounts
-            if name not in self._lines or not self._lines[name].working
+            name for name in self._accounts if name not in self._lines or not self._lines[name].busy
         ]
         # A stable sort: among those with the same to lose the longest unused is first.
         at_rest.sort(key=lambda name: self._accounts[name].to_remember)

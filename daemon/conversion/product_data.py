@@ -106,10 +106,10 @@ class ProductReader:
             line.pause(check, cookie)
         except (PortalSilent, ProductsDown) as silence:
             # The next ones would wait as long, and hold up what is worth more.
-            line.rest_products(SILENCE_REST, cookie)
+            line.leave_products_alone(SILENCE_REST, cookie)
             logger.warning("product data is not read for a minute: %s", silence)
         except _REFUSES_PRODUCTS as refusal:
-            line.rest_products(self._rest, cookie)
+            line.leave_products_alone(self._rest, cookie)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)

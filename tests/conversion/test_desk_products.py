@@ -142,7 +142,7 @@ async def test_after_a_refusal_no_data_is_read_for_a_while(
     autojump_clock: MockClock,
     refusal: Refused,
 ) -> None:
-    await bench.open(nursery, products_rest=REST)
+    await bench.open(nursery, products_pause=REST)
     products.script = {1: refusal}
     products.seconds = 0.0
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
@@ -166,7 +166,7 @@ async def test_after_a_silence_no_data_is_waited_for_a_minute(
     autojump_clock: MockClock,
     silence: Refused,
 ) -> None:
-    await bench.open(nursery, products_rest=REST)
+    await bench.open(nursery, products_pause=REST)
     products.script = {1: silence}
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
     products.script = {}

@@ -162,13 +162,13 @@ async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
 async def test_the_line_starts_again_after_it_was_empty(
     take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
-    working = [line.working]
+    busy = [line.busy]
     for number in (1, 2):
         take(number)
-        working.append(line.working)
+        busy.append(line.busy)
         await trio.sleep(5)
-        working.append(line.working)
-    assert working == [False, True, False, True, False]
+        busy.append(line.busy)
+    assert busy == [False, True, False, True, False]
     assert links.times == [0, 5]
 
 

@@ -86,7 +86,7 @@ async def test_a_paused_account_takes_no_tickets_with_any_cookie(
     with pytest.raises(HumanCheck) as caught:
         line.ticket(cookie, item(1), ())
     assert caught.value is check
-    assert not line.working
+    assert not line.busy
 
 
 async def test_a_pause_says_since_when_and_why(line: Line) -> None:
@@ -167,8 +167,8 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause(line: Line) -> None
     for cookie in (COOKIE, RENEWED):
         line.account.cookie_synced(cookie, None)
         assert line.account.state.standing is Standing.PAUSED
-    assert line.account.paused is not None
-    assert line.account.paused.cookies == (COOKIE.digest, RENEWED.digest)
+    assert line.account.pause_to_keep is not None
+    assert line.account.pause_to_keep.cookies == (COOKIE.digest, RENEWED.digest)
     line.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"), None)
     assert line.account.state.standing is Standing.ACTIVE
 
@@ -201,7 +201,7 @@ async def test_one_of_which_was_not_heard_when_it_was_stored_ends_it(line: Line)
 
 async def test_one_that_was_stored_for_a_pause_of_another_daemon_ends_it() -> None:
     """That it was ended could not be written down, and the same is synced again."""
-    account = Account.paused_before(
+    account = Account.from_earlier_process(
         Pause("1001", (COOKIE.digest,), datetime.now(UTC)), lambda _: None
     )
     account.cookie_synced(RENEWED, RENEWED)
@@ -211,9 +211,9 @@ async def test_one_that_was_stored_for_a_pause_of_another_daemon_ends_it() -> No
 async def test_one_that_is_stored_while_another_meets_a_check_is_kept_with_that(line: Line) -> None:
     line.account.cookie_synced(COOKIE, None)
     line.pause(HumanCheck(), RENEWED)
-    kept = line.account.paused
+    kept = line.account.pause_to_keep
     assert kept is not None
-    account = Account.paused_before(kept, lambda _: None)
+    account = Account.from_earlier_process(kept, lambda _: None)
     account.cookie_synced(COOKIE, COOKIE)
     assert account.state.standing is Standing.PAUSED
 
@@ -228,7 +228,7 @@ async def test_product_data_that_was_refused_does_not_change_which_cookie_a_paus
     line: Line,
 ) -> None:
     line.pause(HumanCheck(), COOKIE)
-    line.rest_products(60, RENEWED)
+    line.leave_products_alone(60, RENEWED)
     line.account.cookie_synced(COOKIE, None)
     assert line.account.state.standing is Standing.PAUSED
 
@@ -344,7 +344,7 @@ async def test_a_paused_account_reads_no_products(line: Line, autojump_clock: Mo
 async def test_products_are_left_alone_for_the_given_seconds(
     line: Line, autojump_clock: MockClock
 ) -> None:
-    line.rest_products(900, COOKIE)
+    line.leave_products_alone(900, COOKIE)
     reading = Reading()
     await trio.sleep(899.9)
     assert await line.read_product(COOKIE, reading) is None
@@ -353,14 +353,14 @@ async def test_products_are_left_alone_for_the_given_seconds(
     assert await line.read_product(COOKIE, reading) == 1
 
 
-async def test_links_go_on_while_products_rest(
+async def test_links_go_on_while_products_are_left_alone(
     take: Take, line: Line, autojump_clock: MockClock
 ) -> None:
-    line.rest_products(900, COOKIE)
+    line.leave_products_alone(900, COOKIE)
     asked = take(1)
     await trio.sleep(5)
     assert asked.at == 1
-    assert line.account.products_rest(COOKIE)
+    assert line.account.leaves_products_alone(COOKIE)
     assert line.account.state.standing is Standing.ACTIVE
 
 
@@ -379,7 +379,7 @@ async def test_reads_under_way_end_when_trouble_begins(
     if trouble == "pause":
         line.pause(HumanCheck(), COOKIE)
     else:
-        line.rest_products(900, COOKIE)
+        line.leave_products_alone(900, COOKIE)
     await asked.over.wait()
     assert asked.answer == [None, None]
     assert asked.at == 0.5
@@ -389,26 +389,26 @@ async def test_a_line_that_reads_a_product_is_at_work(
     line: Line, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     ask(read(line, Reading()))
-    working = [line.working]
+    busy = [line.busy]
     for _ in range(2):
         await trio.sleep(0.8)
-        working.append(line.working)
-    assert working == [False, True, False]
+        busy.append(line.busy)
+    assert busy == [False, True, False]
 
 
 async def test_the_same_cookie_again_does_not_wake_the_products(line: Line) -> None:
-    line.rest_products(900, COOKIE)
-    rest = []
+    line.leave_products_alone(900, COOKIE)
+    left_alone = []
     for cookie in (COOKIE, RENEWED):
         line.account.cookie_synced(cookie, None)
-        rest.append(line.account.products_rest(cookie))
-    assert rest == [True, False]
+        left_alone.append(line.account.leaves_products_alone(cookie))
+    assert left_alone == [True, False]
 
 
 async def test_the_owner_wakes_the_products(line: Line) -> None:
-    line.rest_products(900, COOKIE)
+    line.leave_products_alone(900, COOKIE)
     assert line.account.clear() is False  # they are no trouble of the account's
-    assert not line.account.products_rest(COOKIE)
+    assert not line.account.leaves_products_alone(COOKIE)
 
 
 async def test_what_is_wrong_with_one_cookie_is_not_laid_on_another(
@@ -416,7 +416,7 @@ async def test_what_is_wrong_with_one_cookie_is_not_laid_on_another(
 ) -> None:
     asked = ask(lambda: line.read_product(RENEWED, Reading()))
     await trio.sleep(0.5)
-    line.rest_products(900, COOKIE)
+    line.leave_products_alone(900, COOKIE)
     await asked.over.wait()
     assert (asked.answer, asked.at) == (1, 1)
     assert await line.read_product(RENEWED, Reading()) == 1

@@ -117,7 +117,7 @@ async def test_an_account_without_trouble_goes_before_one_with(lines: Lines, tro
     if trouble == "pause":
         lines.of("a").pause(HumanCheck(), None)
     else:
-        lines.of("a").rest_products(900, None)
+        lines.of("a").leave_products_alone(900, None)
     for account in "bcd":
         lines.of(account)
     assert list(lines.states()) == ["a", "c", "d"]

@@ -271,13 +271,18 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause_in_the_next_daemon_
 ) -> None:
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("one", "another", "new")]
     pauses = Pauses(tmp_path)
-    account = Account("1001", lambda each: pauses.keep([each.paused] if each.paused else []))
+
+    def keep(account: Account) -> None:
+        pause = account.pause_to_keep
+        pauses.keep([pause] if pause else [])
+
+    account = Account("1001", keep)
     for cookie in cookies[:2]:  # the second was under way when the first met it
         account.pause(HumanCheck(), cookie)
     await write_out(pauses)
 
     (kept,) = Pauses(tmp_path).kept
-    again = Account.paused_before(kept, lambda _: None)
+    again = Account.from_earlier_process(kept, lambda _: None)
     standing = []
     for cookie in cookies:
         again.cookie_synced(cookie, None)
@@ -322,8 +327,8 @@ async def test_of_too_many_cookies_the_last_are_kept(tmp_path: Path) -> None:
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_COOKIES + 1)]
     for cookie in cookies:
         account.pause(HumanCheck(), cookie)
-    assert account.paused is not None
-    assert account.paused.cookies == tuple(cookie.digest for cookie in cookies[1:])
+    assert account.pause_to_keep is not None
+    assert account.pause_to_keep.cookies == tuple(cookie.digest for cookie in cookies[1:])
 
 
 async def test_the_owner_ends_a_pause_of_the_daemon_before(

@@ -15,7 +15,7 @@ _USUAL = DeskLimits(
     remember_limit=10_000,
     products_remember=600.0,
     products_remember_limit=10_000,
-    products_rest=900.0,
+    products_pause=900.0,
 )
 
 
