@@ -42,7 +42,7 @@ def measure(app: GuardedQuart, metrics: Metrics) -> None:
             count(LEFT)
 
 
-def waits() -> None:
+def count_only() -> None:
     """Say of the request at hand that its client chooses how long it takes: it is only counted.
 
     Among the others, with a minute where they take milliseconds, it would look like a slow daemon.

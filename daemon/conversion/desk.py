@@ -166,7 +166,7 @@ class Desk:
         try:
             entries = await self._converted(order)
         except Refused as refusal:
-            if not order.comes_again(refusal):
+            if not order.is_asked_again_after(refusal):
                 self.answered.labels(code_for(refusal)).inc(len(order.links))
             raise
         for entry in entries.values():

@@ -37,13 +37,13 @@ class Order:
     links: tuple[str, ...]
     sub_ids: SubIds
     cookie: Cookie | None
-    waits: bool = False
+    whole_or_again: bool = False
     """Who asks would rather ask again than have a part: what passes (`PASSING`) fails the order.
     What was made by then is remembered."""
 
-    def comes_again(self, refusal: Refused) -> bool:
+    def is_asked_again_after(self, refusal: Refused) -> bool:
         """Whether who asks asks the same again after this."""
-        return self.waits and isinstance(refusal, PASSING)
+        return self.whole_or_again and isinstance(refusal, PASSING)
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class OpenOrder:
 
     def answer(self) -> dict[str, Entry]:
         """The entries, in the order of the links. Raises when there is no link to show and the
-        links are not to blame; or, for who waits, when one was refused by what passes.
+        links are not to blame; or, for who asks again, when one was refused by what passes.
         """
-        passing = [why for why in self.refusals.values() if self.order.comes_again(why)]
+        passing = [why for why in self.refusals.values() if self.order.is_asked_again_after(why)]
         if passing:
             raise passing[0].with_traceback(None)
         late = [link for link in self.order.links if link not in self.entries | self.refusals]

@@ -30,7 +30,7 @@ CONVERT_LINKS: Final = "convert_links"
 TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
 """All there are, for whoever checks a configuration and has no desk."""
 
-WAITS: Final = 60.0
+TOOL_PATIENCE: Final = 60.0
 """Seconds that a crew's links wait for what is being restarted: then is the last try."""
 RETRY: Final = 2
 """Seconds, where the refusal does not say when to try again."""
@@ -56,18 +56,18 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
         Raises `Invalid` for wrong arguments and when no cookie is stored, and what the desk raises.
         """
         wanted = _arguments(arguments)
-        latest = trio.current_time() + WAITS
+        latest = trio.current_time() + TOOL_PATIENCE
         while True:
-            waits = trio.current_time() < latest
+            is_last = trio.current_time() >= latest
             try:
-                return await convert(wanted, waits=waits)
+                return await convert(wanted, whole_or_again=not is_last)
             except PASSING as passing:
-                if not waits:
+                if is_last:
                     raise
                 wait = passing.retry_after if isinstance(passing, NotNow) else RETRY
             await trio.sleep(max(0.0, min(wait, latest - trio.current_time())))
 
-    async def convert(wanted: _Arguments, *, waits: bool) -> JsonValue:
+    async def convert(wanted: _Arguments, *, whole_or_again: bool) -> JsonValue:
         with patience():
             record = await vault.current()
         if record is None and desk.needs_cookie:
@@ -75,7 +75,7 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        order = wanted.order(record.cookie if record else None, waits=waits)
+        order = wanted.order(record.cookie if record else None, whole_or_again=whole_or_again)
         return {"mapping": _MAPPING.dump_python(mapping(await desk.convert(order)), mode="json")}
 
     return {CONVERT_LINKS: convert_links}

@@ -30,7 +30,7 @@ from daemon.supervision.policy import Backoff
 logger = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 4
-WAITS: Final = Backoff(first=5.0, longest=60.0)
+BACKOFF: Final = Backoff(first=5.0, longest=60.0)
 """Between them: 5, 10 and 20 s, up to a fifth less by chance."""
 
 ENDED: Final = "the daemon has ended"
@@ -199,7 +199,7 @@ class _Teller:
                 if fault.final or last:
                     self._lost(notice, f"{fault} (attempt {attempt})")
                     return
-                wait = WAITS.wait(attempt, self._chance)
+                wait = BACKOFF.wait(attempt, self._chance)
                 failed = (self._way.name, notice.text, fault, wait)
                 logger.info("%s: not told that %s: %s; again in %.0f s", *failed)
                 with trio.move_on_after(wait):

@@ -135,17 +135,17 @@ async def test_the_links_of_an_order_that_is_refused_are_counted(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("waits", "counts"), [(False, {"-1": 2}), (True, {})])
-async def test_the_links_of_an_order_that_comes_again_are_counted_with_its_last_answer(
+@pytest.mark.parametrize(("whole_or_again", "counts"), [(False, {"-1": 2}), (True, {})])
+async def test_the_links_of_an_order_that_is_asked_again_are_counted_with_its_last_answer(
     bench: Bench,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
-    waits: bool,
+    whole_or_again: bool,
     counts: dict[str, float],
 ) -> None:
     bench.links.script = [BrowserEnded("killed")]
     desk = await bench.open(nursery)
-    order = Order((bench.link(1), bench.link(2)), (), bench.cookie, waits=waits)
+    order = Order((bench.link(1), bench.link(2)), (), bench.cookie, whole_or_again)
     with pytest.raises(BrowserEnded):
         await desk.convert(order)
     assert counted(desk.answered) == counts

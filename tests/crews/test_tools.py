@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.sources import MaySend
-from daemon.crews.tools import TOOL_NAMES, WAITS, Tool, tools
+from daemon.crews.tools import TOOL_NAMES, TOOL_PATIENCE, Tool, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -169,7 +169,7 @@ async def test_but_not_for_ever(source: Source, autojump_clock: trio.testing.Moc
     async with workshop(source) as convert:
         with pytest.raises(Unavailable, match="the browser is down"):
             await convert({"links": [LINK]})
-    assert trio.current_time() == pytest.approx(WAITS)
+    assert trio.current_time() == pytest.approx(TOOL_PATIENCE)
 
 
 async def test_a_browser_that_ends_meanwhile_is_waited_for(
@@ -192,7 +192,7 @@ async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
         answer = await convert({"links": [LINK, OTHER]})
     made = "https://s.shopee.vn/1"
     assert short_links(answer) == [made, None if down == inf else "https://s.shopee.vn/2"]
-    assert trio.current_time() == pytest.approx(min(down, WAITS), abs=2)
+    assert trio.current_time() == pytest.approx(min(down, TOOL_PATIENCE), abs=2)
 
 
 async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:

@@ -219,7 +219,7 @@ async def _wait(
     crews: CrewServices, stopping: trio.Event, caller: Caller, kickoff_id: str, seconds: float
 ) -> Execution:
     """As the executor has it, or until the server stops."""
-    measure.waits()
+    measure.count_only()
     with trio.CancelScope() as waiting:
         async with background(partial(_cancel_at, stopping, waiting)):
             return await crews.executor.wait(caller, kickoff_id, seconds)

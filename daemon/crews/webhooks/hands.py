@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from daemon.crews.webhooks.retrying import WAITS
+from daemon.crews.webhooks.retrying import BACKOFF
 from daemon.journal.model import Delivery
 from daemon.posting.addresses import origin
 
@@ -25,7 +25,7 @@ AT_ONCE: Final = 16
 AT_ONCE_TO_A_HOST: Final = 4
 MAX_SILENT: Final = 1000
 """Hosts remembered as silent; one that is forgotten may take its few hands again."""
-LONGEST_GAP: Final = 2 * WAITS.longest
+LONGEST_GAP: Final = 2 * BACKOFF.longest
 """Seconds from one silence to the next up to which they are one. No call is put off for that long:
 when more has passed, nothing was sent, and that nothing was said tells nothing of the host."""
 

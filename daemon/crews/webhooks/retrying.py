@@ -22,7 +22,7 @@ from typing import Final
 from daemon.posting.outcomes import Answered, Silence
 from daemon.supervision.policy import Backoff
 
-WAITS: Final = Backoff(first=5.0, longest=3600.0)
+BACKOFF: Final = Backoff(first=5.0, longest=3600.0)
 """5 s, twice that, … up to an hour; up to a fifth less, by chance."""
 MAX_ATTEMPTS: Final = 35
 """Ten waits up to the longest, then 24 of those: 25 hours at the most, unless told to wait more."""
@@ -79,8 +79,8 @@ def judge(
         retry_after = outcome.retry_after
     if final or attempt >= most:
         return GivenUp(f"{why} (attempt {attempt})", worn_out=not final)
-    wait = max(WAITS.wait(attempt, chance), _asked_wait(retry_after, now))
-    return Later(f"{why} (attempt {attempt})", min(wait, WAITS.longest))
+    wait = max(BACKOFF.wait(attempt, chance), _asked_wait(retry_after, now))
+    return Later(f"{why} (attempt {attempt})", min(wait, BACKOFF.longest))
 
 
 def _asked_wait(retry_after: str | None, now: datetime) -> float:

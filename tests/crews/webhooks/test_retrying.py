@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from daemon.crews.webhooks.retrying import (
+    BACKOFF,
     MAX_ATTEMPTS,
-    WAITS,
     Delivered,
     GivenUp,
     Later,
@@ -76,7 +76,7 @@ def test_waits_differ_by_chance() -> None:
     verdicts = [judge(Silence(""), 1, now=NOW, chance=chance) for _ in range(20)]
     waits = {verdict.wait for verdict in verdicts if isinstance(verdict, Later)}
     assert len(waits) > 10
-    assert min(waits) >= WAITS.first * (1 - WAITS.jitter)
+    assert min(waits) >= BACKOFF.first * (1 - BACKOFF.jitter)
 
 
 def test_the_last_attempt_is_the_last() -> None:
