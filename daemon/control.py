@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from daemon.accepting import PatientListener
 from daemon.errors import BUG, Invalid, Refused
-from daemon.faults import tell
 from daemon.logs import Work, new_request_id, working_for
 from daemon.patience import patience
+from daemon.validation_text import described
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Command(Generic[A]):
         try:
             checked = self.takes.model_validate({} if arguments is None else arguments)
         except ValidationError as error:
-            fault = tell(error, whole="arguments")
+            fault = described(error, whole="arguments")
         else:
             return await self.do(checked)
         raise Invalid(fault)  # out here it has no context, which would hold the values

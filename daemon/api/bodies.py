@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from quart import request
 
 from daemon.errors import Invalid
-from daemon.faults import tell
+from daemon.validation_text import described
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -39,5 +39,5 @@ def parse(model: type[B], data: bytes, *, by_name: bool = False) -> B:
     try:
         return model.model_validate_json(data, by_alias=True, by_name=by_name)
     except ValidationError as error:
-        text = tell(error, whole="the body")
+        text = described(error, whole="the body")
     raise Invalid(text)  # out here it has no context, which would hold the values

@@ -21,8 +21,8 @@ from daemon.conversion.desk import Desk
 from daemon.conversion.order import PASSING
 from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
 from daemon.errors import Invalid, NotNow
-from daemon.faults import tell
 from daemon.patience import patience
+from daemon.validation_text import described
 from daemon.vault.actor import Vault
 
 CONVERT_LINKS: Final = "convert_links"
@@ -85,5 +85,5 @@ def _arguments(given: dict[str, JsonValue]) -> _Arguments:
     try:
         return _Arguments.model_validate(given)
     except ValidationError as error:
-        text = f"{CONVERT_LINKS}: {tell(error, whole='its arguments')}"
+        text = f"{CONVERT_LINKS}: {described(error, whole='its arguments')}"
     raise Invalid(text)  # out here it has no context, which would hold the values

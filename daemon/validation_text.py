@@ -42,7 +42,7 @@ _FAULTS = {
 }
 
 
-def tell(error: ValidationError, *, whole: str) -> str:
+def described(error: ValidationError, *, whole: str) -> str:
     """The first faults in one line. `whole` is what to call the thing that has the fields."""
     found = error.errors(include_url=False, include_input=False)
     faults = [
