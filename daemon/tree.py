@@ -43,11 +43,11 @@ from daemon.conversion.pauses import Pauses
 from daemon.crews.reading.catalog import Catalog, log_broken
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
-from daemon.later import import_later
+from daemon.late_imports import import_later
 from daemon.logs import Event
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.metrics import Metrics
-from daemon.names import look_up_apart
+from daemon.name_look_ups import look_up_apart
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
 from daemon.parts import (

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes, SecretStr
 
-from daemon import later
+from daemon import late_imports
 from daemon.auth.second_factor import SecondFactor, new_setup
 from daemon.auth.tokens import Tokens
 from daemon.crews.webhooks.actor import Webhooks
@@ -100,5 +100,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     if "imported" in sys.argv:
-        later._import()
+        late_imports._import()
     trio.run(main)

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_seriali
 from pydantic.dataclasses import dataclass as model
 
 from daemon.errors import Invalid
-from daemon.later import needed
+from daemon.late_imports import needed
 
 STEP: Final = 30
 """Seconds that a code is shown for."""
@@ -66,7 +66,7 @@ class SecondFactor:
         each in constant time. Raises `Unavailable`.
         """
         with needed():
-            import pyotp  # noqa: PLC0415 - see daemon/later.py
+            import pyotp  # noqa: PLC0415 - see daemon/late_imports.py
 
         hotp = pyotp.HOTP(self.secret.get_secret_value())
         step = int(now) // STEP
@@ -90,7 +90,7 @@ def new_setup() -> Setup:
     """A fresh secret, and the QR code that an authenticator app reads it from. Raises
     `Unavailable`."""
     with needed():
-        import pyotp  # noqa: PLC0415 - see daemon/later.py
+        import pyotp  # noqa: PLC0415 - see daemon/late_imports.py
         import segno  # noqa: PLC0415 - it is needed once in a daemon's life
 
         secret = pyotp.random_base32()

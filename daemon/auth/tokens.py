@@ -27,7 +27,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from daemon.errors import NotAllowed
-from daemon.later import needed
+from daemon.late_imports import needed
 
 Purpose = Literal["session", "mfa"]
 
@@ -106,7 +106,7 @@ class Tokens:
         )
         payload = claims.model_dump_json().encode()
         with needed():
-            from jwt import PyJWS  # noqa: PLC0415 - see daemon/later.py
+            from jwt import PyJWS  # noqa: PLC0415 - see daemon/late_imports.py
 
             return PyJWS().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
 
@@ -144,7 +144,7 @@ class Tokens:
         return claims
 
     def _read(self, token: str) -> Claims | None:
-        from jwt import PyJWS, PyJWTError  # noqa: PLC0415 - see daemon/later.py
+        from jwt import PyJWS, PyJWTError  # noqa: PLC0415 - see daemon/late_imports.py
 
         try:
             payload = PyJWS().decode(

@@ -49,7 +49,7 @@ from daemon.browser.errors import (
 )
 from daemon.browser.events import Event, Events, JsonObject
 from daemon.errors import leaves
-from daemon.halves import load_json
+from daemon.foreign_json import load_json
 from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretBytes
 
-from daemon.later import needed
+from daemon.late_imports import needed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -48,7 +48,7 @@ class Seal:
     def open(self, sealed: bytes, context: str) -> bytes:
         """The content. Raises `NotSealed`, or `Unavailable`."""
         with needed():
-            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see daemon/later.py
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see daemon/late_imports.py
 
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())

@@ -17,8 +17,8 @@ import httpx
 import trio
 
 from daemon import __version__
+from daemon.certificates import NoAuthorities, Trust
 from daemon.marketplace.plain_http import NoAnswer, Reply
-from daemon.trust import NoAuthorities, Trust
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from daemon.later import needed
+from daemon.late_imports import needed
 
 if TYPE_CHECKING:
     import httpx
@@ -74,7 +74,7 @@ class PlainHttp(AbstractAsyncContextManager["PlainHttp"]):
         Raises `NoAnswer`, whose text says what happened and holds neither URL nor headers.
         """
         with needed(NoAnswer):
-            from daemon.marketplace import plain_client  # noqa: PLC0415 - see daemon/later.py
+            from daemon.marketplace import plain_client  # noqa: PLC0415 - see daemon/late_imports.py
         if self._client is None:
             self._client = plain_client.open_client(self._transport)
         with trio.move_on_after(deadline) as scope:

@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from daemon.halves import LOST, load_json
+from daemon.foreign_json import LOST, load_json
 
 N = TypeVar("N", int, Decimal)
 

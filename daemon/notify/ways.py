@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import trio
 from pydantic import SecretStr
 
-from daemon.later import needed
+from daemon.late_imports import needed
 from daemon.posting.outcomes import Answered
 from daemon.processes.guarded import guarded
 from daemon.processes.hiding import Hiding
@@ -61,7 +61,7 @@ class ByRequest:
 
     async def tell(self, body: Mapping[str, str]) -> None:
         with needed(NotTold):
-            from daemon.posting.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
+            from daemon.posting.sending import open_sender  # noqa: PLC0415 - see daemon/late_imports.py
         # A sender of its own: what is told once a month needs no connection kept.
         async with open_sender(_ANYWHERE, at_once=1) as sender:
             outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())

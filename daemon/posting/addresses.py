@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from daemon.bad_value import BadValue
 from daemon.errors import Invalid
-from daemon.later import needed
+from daemon.late_imports import needed
 from daemon.networks import HIGHEST_PORT, Network, host_name
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
     That a name leads to addresses which may be called is not part of it. Raises `Unavailable`.
     """
     with needed():
-        from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
+        from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/late_imports.py
 
     if len(url) > LONGEST_URL:
         raise Invalid(f"{field}: has more than {LONGEST_URL} characters; use a shorter address")
@@ -170,7 +170,7 @@ def origin(url: str) -> str:
 
     For who calls it, and so has imported httpx.
     """
-    from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/later.py
+    from httpx import URL, InvalidURL  # noqa: PLC0415 - see daemon/late_imports.py
 
     try:
         parts = URL(url)

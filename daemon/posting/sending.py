@@ -20,6 +20,7 @@ import httpx
 import trio
 
 from daemon import __version__
+from daemon.certificates import NoAuthorities, Trust
 from daemon.networks import Network
 from daemon.posting.connecting import (
     CheckedNetwork,
@@ -31,7 +32,6 @@ from daemon.posting.connecting import (
 )
 from daemon.posting.outcomes import Answered, Silence
 from daemon.threads import NoThread
-from daemon.trust import NoAuthorities, Trust
 
 DEADLINE: Final = 30.0
 """Seconds from the look-up of the name to the answer's status; what the specification of signed

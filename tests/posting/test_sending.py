@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from daemon import __version__
-from daemon.names import look_up_apart
+from daemon.name_look_ups import look_up_apart
 from daemon.posting import sending
 from daemon.posting.connecting import NoWay, is_near, look_up
 from daemon.posting.outcomes import Answered, Silence

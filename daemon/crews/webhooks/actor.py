@@ -46,7 +46,7 @@ from daemon.crews.webhooks.signing import signature_headers
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Delivery
-from daemon.later import needed
+from daemon.late_imports import needed
 from daemon.logs import Event, Work, working_for
 from daemon.networks import Network
 from daemon.posting.addresses import origin
@@ -152,7 +152,7 @@ class Webhooks:
 
     async def _sender(self) -> AbstractAsyncContextManager[Sender]:
         with needed():
-            from daemon.posting.sending import open_sender  # noqa: PLC0415 - see daemon/later.py
+            from daemon.posting.sending import open_sender  # noqa: PLC0415 - see daemon/late_imports.py
         return open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve)
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:

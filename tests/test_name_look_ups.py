@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from daemon.marketplace.plain_http import NoAnswer, PlainHttp
-from daemon.names import LOOK_UPS, look_up_apart
+from daemon.name_look_ups import LOOK_UPS, look_up_apart
 from daemon.posting.connecting import look_up as webhooks_look_up
 from daemon.posting.outcomes import Silence
 from daemon.posting.sending import open_sender

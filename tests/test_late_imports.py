@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from daemon import later
-from daemon.later import AFTER, AGAIN, MODULES, import_later
+from daemon import late_imports
+from daemon.late_imports import AFTER, AGAIN, MODULES, import_later
 from tests.fakes.threads import threads_in_place
 from tests.test_tree import HASH, PATIENCE, serving, settings
 
@@ -38,12 +38,12 @@ def test_what_can_wait_is_not_imported_for_the_start() -> None:
 
 
 def test_and_it_is_all_imported_together() -> None:
-    found = imported_by("from daemon import later\nlater._import()")
+    found = imported_by("from daemon import late_imports\nlate_imports._import()")
     assert found.issuperset({*MODULES, *LIBRARIES})
 
 
 ALL_MODELS = """
-from daemon import cli, later, tree
+from daemon import cli, late_imports, tree
 from daemon.config import build
 
 def below(model):
@@ -52,7 +52,7 @@ def below(model):
         yield from below(each)
 
 build({"auth": {"password_hash": HASH}})
-later._import()
+late_imports._import()
 before = set(sys.modules)
 from pydantic import BaseModel
 from daemon.crews.protocol import parse
@@ -142,7 +142,9 @@ async def test_what_cannot_be_read_is_tried_again(
     await import_later()
     assert seen == [MODULES[0], *MODULES]
     assert times == pytest.approx([AFTER, *[AFTER + AGAIN] * len(MODULES)])
-    assert [(each.name, each.levelname) for each in caplog.records] == [(later.__name__, "WARNING")]
+    assert [(each.name, each.levelname) for each in caplog.records] == [
+        (late_imports.__name__, "WARNING")
+    ]
     assert str(fault) in caplog.text
 
 

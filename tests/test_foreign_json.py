@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from daemon.halves import load_json
+from daemon.foreign_json import load_json
 
 
 @pytest.mark.parametrize(
