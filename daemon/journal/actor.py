@@ -230,9 +230,9 @@ class Journal:
     async def give_up_deliveries(
         self, origin: str, before: datetime, *, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
-        """Give up some of what has been due at that origin since before that, without
-        `except_ids`. Returns how many those were, by the execution's id and crew; none when there
-        are no more."""
+        """Give up some of what has been due at that origin since before that, be it put off since,
+        without `except_ids`. Returns how many those were, by the execution's id and crew; none when
+        there are no more."""
         return await self._do(lambda store: store.give_up_deliveries(origin, before, except_ids))
 
     async def look_at_disk(self) -> None:

@@ -113,7 +113,9 @@ def due(
     rows = connection.execute(
         f"""
         SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
-               kind, url, webhooks.events, credential
+               kind, url, webhooks.events, credential,
+               coalesce((SELECT due_since FROM failed_deliveries
+                         WHERE delivery = first.delivery), next_at) AS due_since
         FROM first_deliveries AS first INDEXED BY first_deliveries_due
         CROSS JOIN deliveries ON deliveries.number = first.delivery
         CROSS JOIN webhooks ON webhooks.number = deliveries.webhook
@@ -153,17 +155,24 @@ def done(connection: sqlite3.Connection, delivery: int) -> None:
 def give_up(
     connection: sqlite3.Connection, origin: str, before: datetime, except_ids: Collection[int]
 ) -> Counter[tuple[str, str]]:
-    """Forget up to `MAX_AT_ONCE` of those that are due at an origin, and were before that, and of
-    what has waited as long behind them; how many those were, by the execution's id and crew."""
+    """Forget up to `MAX_AT_ONCE` of what an origin has been owed since before that, be it put off
+    since; how many those were, by the execution's id and crew."""
+    at = micros(before)
+    # A call that was put off is the first of its target. It may be found twice.
     firsts = connection.execute(
         f"""
-        SELECT first.webhook, sequence, id, crew
-        FROM first_deliveries AS first INDEXED BY first_deliveries_due
+        SELECT webhook, sequence, id, crew FROM (
+            SELECT webhook, delivery FROM first_deliveries INDEXED BY first_deliveries_due
+            WHERE due_at <= ? AND origin = ?
+            UNION ALL
+            SELECT webhook, delivery FROM failed_deliveries INDEXED BY failed_deliveries_due
+            WHERE due_since <= ? AND origin = ?
+        ) AS first
         CROSS JOIN webhooks ON webhooks.number = first.webhook
         CROSS JOIN executions ON executions.sequence = webhooks.execution
-        WHERE due_at <= ? AND origin = ? AND delivery NOT IN ({_marks(except_ids)}) LIMIT ?
+        WHERE delivery NOT IN ({_marks(except_ids)}) LIMIT ?
         """,  # noqa: S608 - what it is made of is marks for values alone
-        (micros(before), origin, *except_ids, MAX_AT_ONCE),
+        (at, origin, at, origin, *except_ids, MAX_AT_ONCE),
     ).fetchall()
     given_up = Counter[tuple[str, str]]()
     for first in firsts:
@@ -171,10 +180,12 @@ def give_up(
             """
             DELETE FROM deliveries WHERE number IN (
                 SELECT number FROM deliveries INDEXED BY deliveries_webhook
-                WHERE webhook = ? AND next_at <= ? ORDER BY number LIMIT ?
+                LEFT JOIN failed_deliveries ON delivery = number
+                WHERE deliveries.webhook = ? AND (next_at <= ? OR due_since <= ?)
+                ORDER BY number LIMIT ?
             )
             """,
-            (first["webhook"], micros(before), MAX_AT_ONCE - given_up.total()),
+            (first["webhook"], at, at, MAX_AT_ONCE - given_up.total()),
         ).rowcount
         drop_unneeded_targets(connection, first["sequence"])
         if given_up.total() >= MAX_AT_ONCE:
@@ -302,6 +313,7 @@ def _delivery(row: sqlite3.Row, seal: Seal) -> Delivery:
         target=_target(row, seal, row["id"]),
         body=row["body"],
         attempts=row["attempts"],
+        due_since=moment(row["due_since"]),
         next_at=moment(row["next_at"]),
     )
 

@@ -212,7 +212,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A webhook call that is still to be made. `attempts` counts the failed ones."""
+    """A webhook call that is still to be made. `attempts` counts the failed ones. It was due first
+    at `due_since`, and is again at `next_at`."""
 
     id: int
     execution_id: str
@@ -220,6 +221,7 @@ class Delivery:
     target: WebhookTarget
     body: bytes = field(repr=False)
     attempts: int
+    due_since: datetime
     next_at: datetime
 
 

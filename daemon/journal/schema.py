@@ -20,7 +20,8 @@ Some choices in the tables:
   execution that has ended without a time or the other way round, one forgotten while a delivery
   waits.
 * What is due is looked for among `first_deliveries`, which the database itself keeps: a target has
-  one there, however many wait behind it.
+  one there, however many wait behind it. So with `failed_deliveries`, which tell since when one is
+  owed that was put off: their own row has only when they are due again.
 * `events` and `tasks` may be many: when an execution is forgotten, its row goes first, its number
   comes into `forgotten`, and they are swept away piecemeal.
 """
@@ -189,7 +190,30 @@ _FIRST_DELIVERIES: Final = (
     END
     """,  # noqa: S608 - of this file's own words
 )
-ADDITIONS: Final = {"first_deliveries": _FIRST_DELIVERIES}
+_FAILED_DELIVERIES: Final = (
+    # Since when those are due that were put off; of all others their own row tells. One that failed
+    # before there was this table comes into it when it fails again.
+    """
+    CREATE TABLE failed_deliveries (
+        delivery INTEGER PRIMARY KEY REFERENCES deliveries ON DELETE CASCADE,
+        webhook INTEGER NOT NULL,
+        origin TEXT NOT NULL,
+        due_since INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX failed_deliveries_due ON failed_deliveries (origin, due_since)",
+    """
+    CREATE TRIGGER deliveries_failed AFTER UPDATE OF next_at ON deliveries BEGIN
+        INSERT OR IGNORE INTO failed_deliveries
+        SELECT delivery, webhook, origin, old.next_at
+        FROM first_deliveries WHERE webhook = new.webhook AND delivery = new.number;
+    END
+    """,
+)
+ADDITIONS: Final = {
+    "first_deliveries": _FIRST_DELIVERIES,
+    "failed_deliveries": _FAILED_DELIVERIES,
+}
 """By the name of a table or an index that each makes, which is how a file is known to have it. They
 come behind all migrations. One that was released never changes."""
 

@@ -33,7 +33,7 @@ def test_a_queued_delivery_is_due_at_its_time(
 
     assert store.due_deliveries(now, 10) == []
     assert store.due_deliveries(now + SECOND, 10) == [
-        Delivery(1, execution_id, "deal-post", STREAM, b"{}", 0, now + SECOND)
+        Delivery(1, execution_id, "deal-post", STREAM, b"{}", 0, now + SECOND, now + SECOND)
     ]
 
 
@@ -167,6 +167,47 @@ def test_what_failed_is_due_later_and_says_why(
     with closing(sqlite3.connect(path)) as other_program:
         (why,) = other_program.execute("SELECT last_error FROM deliveries").fetchone()
     assert why == "answered 500"
+
+
+def test_what_failed_is_due_since_it_was_so_first(
+    store: Store, path: Path, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    for failed in range(1, 3):
+        store.put_off(1, now + SECOND * failed, "answered 500")
+
+    (again,) = store.due_deliveries(now + SECOND * 2, 10)
+    assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
+    store.done(1)
+    with closing(sqlite3.connect(path)) as other_program:
+        assert other_program.execute("SELECT * FROM failed_deliveries").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        pytest.param(0, 9, id="since"),
+        pytest.param(9, 0, id="by a clock that was set back"),
+        pytest.param(0, 0, id="and is due again for as long"),
+    ],
+)
+def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
+    store: Store, execution_id: str, now: datetime, first: int, again: int
+) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"failed", now + SECOND * first),
+        NewDelivery(TASK, b"behind it", now + SECOND),
+        NewDelivery(CREW, b"failed later", now + SECOND),
+    )
+    store.put_off(1, now + SECOND * again, "said nothing")
+    store.put_off(3, now + SECOND * 9, "said nothing")
+
+    visits = [store.give_up_deliveries("https://a.example", now, ()) for _ in range(2)]
+
+    assert visits == [{(execution_id, "deal-post"): 1}, {}]
+    assert bodies(store, now + SECOND * 9) == [b"behind it", b"failed later"]
 
 
 def test_what_one_target_is_owed_is_given_up_in_few_visits(

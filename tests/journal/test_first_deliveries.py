@@ -164,7 +164,11 @@ def test_what_waited_before_the_addition_is_found(
     store = open_store()
 
     assert bodies(store, now) == [b"at once"]
-    assert bodies(store, now + SECOND * 2) == [b"at once", b"first"]
+    found = store.due_deliveries(now + SECOND * 2, 10)
+    assert [(each.body, each.due_since) for each in found] == [
+        (b"at once", now),
+        (b"first", now + SECOND * 2),
+    ]
 
 
 OF_THE_DAEMON_BEFORE = (
@@ -205,3 +209,4 @@ def test_the_daemon_before_gets_on_with_the_file(
     again = open_store()
     assert bodies(again, now) == [b"new"]
     assert bodies(again, now + SECOND) == [b"new", b"2"]
+    assert again.due_deliveries(now + SECOND, 10)[1].due_since == now

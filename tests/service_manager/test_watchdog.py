@@ -193,7 +193,8 @@ async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: Moc
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
     for number in range(AT_ONCE):
         target = WebhookTarget("task", f"https://h{number}.example/")
-        call = Delivery(number, "an-id", "a-crew", target, b"{}", 0, datetime.now(UTC))
+        now = datetime.now(UTC)
+        call = Delivery(number, "an-id", "a-crew", target, b"{}", 0, now, now)
         assert webhooks._hands.take(call)
     async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
         await trio.sleep(3600.0)

@@ -14,6 +14,12 @@ that hangs leaves hands for the others.
 A target that has worn out all attempts of one call, about a day, gets one attempt for each further
 call until it takes one: what has piled up behind does not take another day each.
 
+Attempts take longer than a day where a call waits for a hand, and what is known of a host's silence
+ends with the daemon, or with its answer to another call. So a call has an age, too: one that has
+been due for a day gets one attempt more (`clock.py`: when the clock is believed about that). With
+one hand a silent host may never come to it: when two of its calls running meet silence, what it has
+been owed for as long is given up.
+
 Rejected: a queue in memory beside the one on disk, which has to be filled after a start and agree
 with it ever after; a task for each target, for there may be thousands that wait for an hour.
 """
@@ -32,6 +38,7 @@ import trio
 from prometheus_client import Histogram
 from pydantic import SecretBytes
 
+from daemon.crews.webhooks.clock import SteadyClock
 from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.webhooks.retrying import (
     LOST_AFTER,
@@ -118,6 +125,7 @@ class Webhooks:
         self._news = trio.Event()
         self._hands = Hands()
         self._worn_out: OrderedDict[Target, None] = OrderedDict()
+        self._clock = SteadyClock(wall)
 
     def nudge(self) -> None:
         """Something was queued. Cheap; also while it is not running."""
@@ -216,13 +224,16 @@ class Webhooks:
         )
 
     def _is_given_little(self, delivery: Delivery) -> bool:
-        return target_of(delivery) in self._worn_out or self._is_lost(delivery)
+        age = (self._wall() - delivery.due_since).total_seconds()
+        is_old = self._clock.is_steady() and age > LOST_AFTER
+        return is_old or target_of(delivery) in self._worn_out or self._is_lost(delivery)
 
     def _is_lost(self, delivery: Delivery) -> bool:
         return self._hands.silent_for(delivery) > LOST_AFTER
 
     async def _note(self, delivery: Delivery, verdict: Verdict) -> None:
-        """Put it into the journal, however long that cannot be used: it would be made again."""
+        """Put it into the journal, however long that cannot be used: it would be made again. Where
+        its host is silent, what that was owed for too long goes as well."""
         match verdict:
             case Delivered():
                 self._worn_out.pop(target_of(delivery), None)
@@ -241,17 +252,18 @@ class Webhooks:
                 about = Event.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
                 await self._insist(lambda: self._journal.done(delivery.id))
-                if self._is_lost(delivery):
-                    await self._give_up(origin(delivery.target.url))
+        is_silent = self._hands.silent_for(delivery) > 0
+        if self._is_lost(delivery) or (is_silent and self._clock.is_steady()):
+            await self._give_up(origin(delivery.target.url))
 
     async def _give_up(self, host: str) -> None:
-        """All that this one is owed and that has waited for a day."""
+        """All that this one has been owed for a day."""
         before = self._wall() - timedelta(seconds=LOST_AFTER)
         while given_up := await self._some_given_up(host, before):
             # Told at once: the next some may not be come to.
             for (execution_id, crew), count in given_up.items():
                 with working_for((Work(crew=crew, kickoff_id=execution_id),)):
-                    text = "gave up %d webhook calls to %s, which has said nothing for a day"
+                    text = "gave up %d webhook calls that %s was owed for a day: it says nothing"
                     logger.warning(text, count, host, extra=Event.WEBHOOK_GIVEN_UP())
                 for _ in range(count):
                     self.timings.attempt.labels(_OUTCOMES[GivenUp]).observe(0.0)

@@ -28,8 +28,9 @@ MAX_ATTEMPTS: Final = 35
 """Ten waits up to the longest, then 24 of those: 25 hours at the most, unless told to wait more."""
 
 LOST_AFTER: Final = 25 * 3600.0
-"""Seconds of silence after which a host counts as gone. Each call for it is then tried once more;
-calls that have waited as long are dropped untried, since one hand could never make them all."""
+"""Seconds of silence after which a host counts as gone, and each call for it is tried once more. So
+is a call that has been due for as long. What a silent host is owed for as long is dropped untried,
+since one hand could never make it all."""
 
 _LATER: Final = (302, 303, 307, 408, 425, 429)
 _DIGITS: Final = 9  # of a number of seconds; a century has fewer

@@ -120,7 +120,7 @@ def call_to(host: str, number: int = 0) -> Delivery:
     """A call, to a target of its own."""
     target = WebhookTarget("task", f"https://{host}/{number}")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    return Delivery(number, "an-id", "a-crew", target, b"{}", 0, now)
+    return Delivery(number, "an-id", "a-crew", target, b"{}", 0, now, now)
 
 
 def taken(hands: Hands, calls: Sequence[Delivery]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -43,8 +44,8 @@ async def test_a_host_that_has_said_nothing_for_a_day_is_owed_nothing_of_before(
     desk.nudge()
     await desk.done()
 
-    assert receiver.bodies == [b"a"] * 3 * (tries + 1) + [b"c"]
-    assert caplog.text.count("gave up 1 webhook calls to http://127.0.0.1:") == 3
+    assert receiver.bodies == [b"a"] * (3 * tries + 1) + [b"c"]
+    assert re.findall(r"gave up (\d) webhook calls that http://127\.0", caplog.text) == list("122")
 
 
 async def test_that_nothing_was_said_while_nothing_was_sent_is_no_silence(
@@ -106,7 +107,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Counter[str]:
     """Of how many calls that were given up untried the log tells, by their execution."""
     found = Counter[str]()
     for record in caplog.records:
-        if "which has said nothing for a day" in record.getMessage():
+        if "was owed for a day: it says nothing" in record.getMessage():
             about = context(record)
             assert (about["event"], about["crew"]) == (["webhook_given_up"], ["deal-post"])
             (execution_id,) = about["kickoff_id"]
