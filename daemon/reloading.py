@@ -97,24 +97,11 @@ class Reloader:
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
             async for _ in signals:
-                another = True
-                while another:
+                interrupted = True
+                while interrupted:
                     with self._takers.link.reloading():
                         await self._read()
-                        another = await self._is_interrupted(signals)
-
-    async def _is_interrupted(self, signals: AsyncIterator[int]) -> bool:
-        """Take up what is owed. True when another SIGHUP has come before all of it was."""
-        with trio.CancelScope() as taking:
-
-            async def heed() -> None:
-                await anext(signals)
-                taking.cancel()
-
-            async with background(heed):
-                if self._owed is not None:
-                    await self._take(*self._owed)
-        return taking.cancel_called
+                        interrupted = await _do_unless_interrupted(signals, self._take_owed)
 
     async def _read(self) -> None:
         """See what has changed, and shut out whoever is not to be let in any more; or tell what is
@@ -138,6 +125,10 @@ class Reloader:
         self._takers.front.take(found.settings, self._catalog)
         users = _in_both(self._catalog, catalog)
         await self._insist(partial(self._takers.crews.tokens.take, users))
+
+    async def _take_owed(self) -> None:
+        if self._owed is not None:
+            await self._take(*self._owed)
 
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
@@ -171,6 +162,21 @@ class Reloader:
         here, wanted = self._doors.crew_binds, catalog.binds()
         names = [name for name in {**here, **wanted} if here.get(name) != wanted.get(name)]
         return [f"bind of crew {name}" for name in names]
+
+
+async def _do_unless_interrupted(
+    signals: AsyncIterator[int], work: Callable[[], Awaitable[None]]
+) -> bool:
+    """Do it. True when another SIGHUP has come before it was done, which cuts it short."""
+    with trio.CancelScope() as working:
+
+        async def heed() -> None:
+            await anext(signals)
+            working.cancel()
+
+        async with background(heed):
+            await work()
+    return working.cancel_called
 
 
 async def _until_taken(take: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
