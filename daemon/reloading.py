@@ -16,6 +16,10 @@ The part that waits for SIGHUP is not there from the first moment to the last, a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
 comes while the daemon starts or drains is none, and costs nobody an answer.
 
+Between reloads, crews that cannot run are looked at again, by the settings in force: what was
+missing may be there by now, and who does not know that it was does not reload for it. Those that
+can run then are served, and nothing else is taken up, or told anew. A SIGHUP cuts that short.
+
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the incarnation that is gone, and the next one begins with it.
 """
@@ -23,14 +27,17 @@ outside of the incarnation that is gone, and the next one begins with it.
 from __future__ import annotations
 
 import logging
+import math
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import trio
 from pydantic import SecretStr
+from trio.from_thread import check_cancelled
 
 from daemon import logs
 from daemon.auth.actor import Auth
@@ -38,7 +45,7 @@ from daemon.background import background
 from daemon.config.changes import Changes, changes
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
-from daemon.crews.reading.catalog import Catalog, log_broken
+from daemon.crews.reading.catalog import Catalog, log_broken, read_catalog
 from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front
@@ -49,6 +56,9 @@ from daemon.supervision.actor import ActorGone
 from daemon.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
+
+LOOK_AGAIN_AFTER: Final = 60.0
+"""Seconds until crews that cannot run are looked at again."""
 
 Reread = Callable[[], Settings]
 """Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
@@ -93,15 +103,43 @@ class Reloader:
         """The hash of one that is to be taken."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Reload at every SIGHUP. Several that come during one reading are one more."""
+        """Reload at every SIGHUP, several that come during one reading are one more; and look again
+        at crews that cannot run."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
-            async for _ in signals:
-                interrupted = True
-                while interrupted:
-                    with self._takers.link.reloading():
-                        await self._read()
-                        interrupted = await _do_unless_interrupted(signals, self._take_owed)
+            while True:
+                comes = await self._comes_before_a_look(signals)
+                if comes or await _do_unless_interrupted(signals, self._look_again):
+                    await self._reload(signals)
+
+    async def _comes_before_a_look(self, signals: AsyncIterator[int]) -> bool:
+        """Wait for a SIGHUP; False when it is time to look again at crews that cannot run."""
+        # What is owed, after a crash of ours, goes by settings that the crews in force do not.
+        looks = bool(self._catalog.broken) and self._owed is None
+        with trio.move_on_after(LOOK_AGAIN_AFTER if looks else math.inf) as waiting:
+            await anext(signals)
+        return not waiting.cancelled_caught
+
+    async def _look_again(self) -> None:
+        """Serve the crews that could not run and can now. Of the others nothing is told anew."""
+        known = self._catalog.crews
+        try:
+            catalog = await on_thread(read_catalog, self._settings, check_cancelled, known)
+        except NoThread:
+            return  # it was told, and passes
+        mended = [name for name in catalog.crews if name not in known]
+        if mended:
+            await self._take_crews(catalog)
+            # Who may call them is who could before: a broken crew has its users, too.
+            self._takers.front.take(self._settings, catalog)
+            logger.info("crews that could not run can run now: %s", ", ".join(mended))
+
+    async def _reload(self, signals: AsyncIterator[int]) -> None:
+        interrupted = True
+        while interrupted:
+            with self._takers.link.reloading():
+                await self._read()
+                interrupted = await _do_unless_interrupted(signals, self._take_owed)
 
     async def _read(self) -> None:
         """See what has changed, and shut out whoever is not to be let in any more; or tell what is
@@ -137,10 +175,8 @@ class Reloader:
         if self._password is not None:
             await self._insist(partial(self._takers.auth.take_password, self._password))
             self._password = None  # to take it again would end the new sessions
-        self._takers.graces(catalog)
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
-        await self._insist(partial(crews.executor.take, catalog))
-        self._catalog = catalog
+        await self._take_crews(catalog)
         await self._insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
         self._owed = None
@@ -152,6 +188,11 @@ class Reloader:
                 "`sudo ./run install` does, for an instance with its --instance NAME"
             )
         _tell(found, catalog, self._moved(catalog))
+
+    async def _take_crews(self, catalog: Catalog) -> None:
+        self._takers.graces(catalog)
+        await self._insist(partial(self._takers.crews.executor.take, catalog))
+        self._catalog = catalog
 
     async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
         # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
@@ -189,7 +230,7 @@ async def _until_taken(take: Callable[[], Awaitable[None]], waits: Callable[[], 
         except ActorGone:
             return None
         except Unavailable as refusal:
-            text = "a changed configuration is in force in part, and the rest has to wait: %s"
+            text = "a change is in force in part, and the rest has to wait: %s"
             logger.log(level, text, refusal)
             level = logging.INFO
             waits()

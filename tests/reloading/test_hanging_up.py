@@ -34,7 +34,7 @@ async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
     await reloading._until_taken(take, lambda: waits.append(trio.current_time()))
     assert waits == asked[:2]
     assert [at - asked[0] for at in asked] == [0, 30, 60]
-    text = "a changed configuration is in force in part, and the rest has to wait: the disk is full"
+    text = "a change is in force in part, and the rest has to wait: the disk is full"
     assert caplog.messages == [text] * 2
     assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
 

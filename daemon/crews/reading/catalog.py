@@ -6,8 +6,10 @@ first kickoff comes, its client hears of the operator's mistake.
 
 The choice: all of it is looked at once, at the start, at each reload, and by `check-config`, with
 the rights of whoever looks, which for the daemon are those its workers will have. A crew with a
-fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others. Where two
-crews want the same name, address or place at `/`, the one further up in the file has it.
+fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others, and it
+alone is looked at again from time to time: a disk may be mounted late, an interpreter may have been
+slow just then. Where two crews want the same name, address or place at `/`, the one further up in
+the file has it.
 """
 
 from __future__ import annotations
@@ -35,8 +37,7 @@ logger = logging.getLogger(__name__)
 ADAPTER: Final = Path(__file__).parents[1] / "crewai_adapter" / "__main__.py"
 # What is before a crew's name in its path.
 UNDER: Final = "/crews/"
-# Seconds until a client may ask again for a broken crew: mending it takes a person, who then
-# reloads the daemon.
+# Seconds until a client may ask again for a broken crew: as often as it is looked at again.
 RETRY_BROKEN: Final = 60
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
@@ -62,7 +63,8 @@ class Catalog:
         if any(each.name == name for each in self.broken):
             raise Unavailable(
                 f'the crew "{name}" cannot run, because something about it is wrong; its operator '
-                "sees what with `smartlinkd check-config`",
+                "sees what with `smartlinkd check-config`. It is looked at again every minute, and "
+                "at once by `systemctl reload`, which a change of the configuration needs",
                 retry_after=RETRY_BROKEN,
             )
         raise NotFound("there is no crew of this name")
@@ -103,8 +105,13 @@ def longest_look(settings: Settings) -> float:
     return PROBE_LIMIT * len(asked)
 
 
-def read_catalog(settings: Settings, go_on: Callable[[], object] = lambda: None) -> Catalog:
-    """Look at every crew of the configuration. A fault of one never raises.
+def read_catalog(
+    settings: Settings,
+    go_on: Callable[[], object] = lambda: None,
+    known: Mapping[str, Crew] = MappingProxyType({}),
+) -> Catalog:
+    """Look at every crew of the configuration but those in `known`, which came of the same settings
+    and stay as they are. A fault of one never raises.
 
     Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
     is started once. While one of them is waited for, `go_on` may raise, which ends it.
@@ -115,6 +122,10 @@ def read_catalog(settings: Settings, go_on: Callable[[], object] = lambda: None)
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
         clashes = taken.take(entry)
+        stays = None if clashes.problems else known.get(entry.name or "")
+        if stays is not None:
+            crews[stays.name] = stays
+            continue
         look = _Look(entry, interpreters)
         crew = look.crew()
         problems = (*clashes.problems, *entry.problems, *look.problems)

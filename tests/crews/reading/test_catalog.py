@@ -113,6 +113,20 @@ def test_an_interpreter_that_crews_share_is_asked_once(
     assert longest_look(settings) == 2 * PROBE_LIMIT
 
 
+def test_a_crew_that_is_known_is_not_looked_at_but_where_another_has_its_name(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program"
+    program.symlink_to("/bin/true")
+    named = [command("a", command=[str(program)]), command("b"), command("a")]
+    settings = build({"auth": {"password_hash": HASH}, "crews": named})
+    before = read_catalog(settings)
+    program.unlink()
+    again = read_catalog(settings, known=before.crews)
+    assert (dict(again.crews), again.broken) == (dict(before.crews), before.broken)
+    assert [each.name for each in again.broken] == [None]
+
+
 def test_without_crews_there_are_none() -> None:
     catalog = read()
     assert (dict(catalog.crews), catalog.broken, catalog.default) == ({}, (), None)

@@ -15,6 +15,7 @@ import pytest
 from daemon.bad_value import BadValue
 from daemon.crews.reading import programs
 from daemon.crews.reading.programs import check_folder, check_program, check_python
+from tests.shortage import Shortage
 
 PATIENCE = 10.0
 
@@ -228,6 +229,16 @@ def test_an_interpreter_that_hangs_is_told_and_ended(
     path = script(f"#!/bin/sh\n{hangs}\n")
     assert fault(check_python, path, {}) == "did not come to an end within 2 s"
     assert is_gone(int(Path(f"{path}.pid").read_text()))
+
+
+def test_that_it_cannot_be_started_for_a_shortage_is_told_as_what_may_pass(
+    script: Script, shortage: Shortage
+) -> None:
+    path = script("#!/bin/sh\n")
+    with shortage(), pytest.raises(Fault) as raised:
+        check_python(path, {})
+    assert raised.value.fault == "cannot be started just now (Too many open files)"
+    assert raised.value.remedy.startswith("this may pass, and the daemon looks again every minute")
 
 
 def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: Script) -> None:
