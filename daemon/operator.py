@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
@@ -16,7 +16,7 @@ from daemon.control import Answer, Arguments, Command, Commands, plain
 from daemon.conversion.account import shown_name
 from daemon.conversion.desk import Desk, DeskStatus
 from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.crew import CrewLoad
+from daemon.crews.crew import BrokenCrew, ListedCrew
 from daemon.crews.executor import Executor
 from daemon.errors import Invalid, Unavailable
 from daemon.supervision.child import ChildSnapshot, State
@@ -233,30 +233,19 @@ class Operator:
         )
 
     def _crew_reports(self) -> list[CrewReport]:
-        catalog, loads = self._executor.catalog, self._executor.load()
-        return [
-            *(self._crew_report(c.name, "ready", c.users, loads) for c in catalog.crews.values()),
-            *(self._crew_report(c.name, "broken", c.users, loads) for c in catalog.broken),
-        ]
+        return [self._crew_report(listed) for listed in self._executor.listed()]
 
-    def _crew_report(
-        self,
-        name: str | None,
-        state: Literal["ready", "broken"],
-        users: Sequence[str],
-        loads: Mapping[str, CrewLoad],
-    ) -> CrewReport:
-        # nobody can call the nameless
-        address = None if name is None else self._url + self._executor.catalog.paths(name)[0]
-        load = loads.get(name or "", CrewLoad())
+    def _crew_report(self, listed: ListedCrew) -> CrewReport:
+        crew = listed.crew
+        address = self._url + listed.paths[0] if listed.paths else None
         return CrewReport(
-            name=name,
-            state=state,
-            default=name is not None and name == self._executor.catalog.default,
-            base_address=self._crew_urls.get(name or "", address),
-            users=list(users),
-            running=load.running,
-            waiting=load.waiting,
+            name=crew.name,
+            state="broken" if isinstance(crew, BrokenCrew) else "ready",
+            default=listed.default,
+            base_address=self._crew_urls.get(crew.name or "", address),
+            users=list(crew.users),
+            running=listed.load.running,
+            waiting=listed.load.waiting,
         )
 
     async def _crew_token(self, wanted: CrewTokenArguments) -> Answer:

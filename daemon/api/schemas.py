@@ -138,7 +138,7 @@ class CrewEntry(Body):
     users: Annotated[list[str], Field(description="who has a User Bearer Token")]
     problems: list[str]
     running: int
-    queued: int
+    waiting: Annotated[int, Field(alias="queued")]
 
 
 class CrewsResponse(Body):

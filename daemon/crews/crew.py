@@ -122,6 +122,19 @@ class CrewLoad:
     waiting: int = 0
 
 
+@dataclass(frozen=True)
+class ListedCrew:
+    """A crew of the configuration as its owner is shown it, whether it can run or not.
+
+    `paths` are those that it answers at on the main address; one without a name has none.
+    """
+
+    crew: Crew | BrokenCrew
+    default: bool
+    paths: tuple[str, ...]
+    load: CrewLoad
+
+
 def no_such_execution(field: str = "kickoff_id") -> NotFound:
     """The refusal of an id that stands for nothing which the caller may see. `field` is what the
     request calls it."""

@@ -27,7 +27,16 @@ import trio
 from prometheus_client import Histogram
 from pydantic import JsonValue
 
-from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff, no_such_execution
+from daemon.crews.crew import (
+    BrokenCrew,
+    Caller,
+    Crew,
+    CrewLoad,
+    Feedback,
+    Kickoff,
+    ListedCrew,
+    no_such_execution,
+)
 from daemon.crews.following import Bells, Following
 from daemon.crews.lines import Lines
 from daemon.crews.reading.catalog import Catalog
@@ -218,8 +227,25 @@ class Executor:
             await self._summary(caller, kickoff_id)
             yield Following(self._journal, kickoff_id, bell, after)
 
+    def listed(self) -> list[ListedCrew]:
+        """All crews of the configuration: first those that can run, then the broken ones, each in
+        the configuration's order."""
+        catalog, loads = self._catalog, self.load()
+        crews: list[Crew | BrokenCrew] = [*catalog.crews.values(), *catalog.broken]
+        return [
+            ListedCrew(
+                crew=crew,
+                default=crew.name is not None and crew.name == catalog.default,
+                # nobody can call the nameless
+                paths=() if crew.name is None else tuple(catalog.paths(crew.name)),
+                load=loads.get(crew.name or "", CrewLoad()),
+            )
+            for crew in crews
+        ]
+
     def load(self) -> dict[str, CrewLoad]:
-        """What every runnable crew has in hand, by its name; {} while the executor is down."""
+        """What crews have in hand, by their names: all that can run, and others of which something
+        still runs, or waits until they are mended; {} while the executor is down."""
         return self._lines.load() if self._lines is not None else {}
 
     @property

@@ -12,6 +12,7 @@ written down, and can be cut short, since the next incarnation finds it undone.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -72,6 +73,8 @@ class Lines:
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
         self._without_worker = WithoutWorker(workplace, errands=errands, running=running)
         self._again = Again(workplace, self._without_worker)
+        self._left: dict[str, str] = {}
+        """Those that wait for a crew which has no line, until it has one: its name, by their id."""
         self._putting_back: dict[str, trio.Event] = {}
         """By the name of a broken crew: set when all its interrupted executions are PENDING
         again."""
@@ -138,12 +141,14 @@ class Lines:
         if is_gone:
             self._without_worker.end_all(waiting, Status.INTERRUPTED, NEVER_RUN)
         elif waiting:
+            self._left.update(dict.fromkeys(waiting, crew))
             logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
 
     async def _put_back(self, crew: str, begun: Sequence[Summary]) -> None:
         """Put these back to their beginning; who looks for what waits for the crew comes after."""
         for each in begun:
-            await self._again.begin("rerun", each)
+            if not await self._again.begin("rerun", each):
+                self._left.pop(each.id, None)
         self._putting_back.pop(crew).set()
 
     async def _are_put_back(self, crew: str) -> None:
@@ -165,6 +170,8 @@ class Lines:
             if each.crew not in self._lines and self._catalog.is_gone(each.crew)
         ]
         self._without_worker.end_all(gone, Status.INTERRUPTED, NEVER_RUN)
+        for each in gone:
+            self._left.pop(each, None)
 
     async def _take_up(
         self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -191,6 +198,7 @@ class Lines:
                 waits = execution.state is State.PENDING and execution.id not in ending
                 if waits and execution.crew == line.crew.name:
                     line.waiting[execution.id] = None
+                    self._left.pop(execution.id, None)
             self._start_more(line)
         finally:
             line.way_in.release()
@@ -255,6 +263,7 @@ class Lines:
             waits = True
         if waits and self._without_worker.ending(kickoff_id) is None:
             self._without_worker.stop(kickoff_id, f"stopped by {by} before its turn came")
+            self._left.pop(kickoff_id, None)
         ending = self._without_worker.ending(kickoff_id)
         if ending is None:
             raise Invalid("kickoff_id: this execution has ended already")
@@ -276,8 +285,9 @@ class Lines:
 
     def load(self) -> dict[str, CrewLoad]:
         """See `Executor.load`."""
-        return {
-            name: CrewLoad(running=len(line.running), waiting=len(line.waiting))
+        left = Counter(self._left.values())
+        return {name: CrewLoad(waiting=count) for name, count in left.items()} | {
+            name: CrewLoad(running=len(line.running), waiting=len(line.waiting) + left[name])
             for name, line in self._lines.items()
         }
 

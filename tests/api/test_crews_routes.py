@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +24,8 @@ from daemon.crews.executor import Executor
 from daemon.crews.reading.catalog import Catalog
 from daemon.crews.worker import WorkerSettings
 from daemon.errors import NotAllowed
+from daemon.journal.actor import Journal
+from daemon.journal.model import Retention
 from daemon.serving import GuardedQuart
 
 if TYPE_CHECKING:
@@ -65,11 +68,20 @@ CATALOG = Catalog(
 USERS = {"post": ("ann", "bob"), "idle": (), "sick": ("ann",)}
 
 
-class OneIsBusy:
-    """The part of an executor that is asked here."""
+class TwoAreBusy(Executor):
+    """Of a crew that is broken by now, one runs still."""
 
     def load(self) -> dict[str, CrewLoad]:
-        return {"post": CrewLoad(running=2, waiting=3)}
+        return {
+            "post": CrewLoad(running=2, waiting=3),
+            "sick": CrewLoad(running=1, waiting=4),
+        }
+
+
+def executor(folder: Path) -> Executor:
+    key, retention = SecretBytes(bytes(32)), Retention(timedelta(days=1), 1)
+    journal = Journal(folder / "journal", key=key, retention=retention)
+    return TwoAreBusy(CATALOG, journal, tools={}, runs=folder / "runs", queued=lambda: None)
 
 
 async def session() -> None:
@@ -85,13 +97,13 @@ async def tokens(nursery: trio.Nursery, tmp_path: Path) -> CrewTokens:
 
 
 @pytest.fixture
-async def client(tokens: CrewTokens) -> TestClientProtocol:
+async def client(tokens: CrewTokens, tmp_path: Path) -> TestClientProtocol:
     app = GuardedQuart()
     access = Access(session, bearer="required", refusals=(403, 503))
     guards = cast(Guards, SimpleNamespace(session=access))
     services = CrewServices(
         catalog=CATALOG,
-        executor=cast(Executor, OneIsBusy()),
+        executor=executor(tmp_path),
         tokens=tokens,
         webhook_networks=(),
         own_addresses={"post": "http://127.0.0.1:8801"},
@@ -155,6 +167,11 @@ async def test_a_broken_one_tells_its_faults(client: TestClientProtocol) -> None
     sick = (await listed(client))["sick"]
     assert sick["problems"] == ["crews[2].python: is not there; make it"]
     assert (sick["baseUrls"], sick["users"]) == (["/crews/sick"], ["ann"])
+
+
+async def test_a_broken_one_tells_what_it_has_in_hand_as_well(client: TestClientProtocol) -> None:
+    sick = (await listed(client))["sick"]
+    assert (sick["running"], sick["queued"]) == (1, 4)
 
 
 async def test_one_without_a_name_has_no_address(client: TestClientProtocol) -> None:

@@ -6,6 +6,8 @@ dashboard as by any other client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
 from daemon.api.schemas import (
@@ -17,12 +19,12 @@ from daemon.api.schemas import (
 )
 from daemon.api.services import CrewServices
 from daemon.auth.actor import Session
-from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
+from daemon.crews.crew import BrokenCrew, Crew, Input, ListedCrew
 
 
 def add(api: Api, guards: Guards, services: CrewServices) -> None:
     """Add these operations to `api`."""
-    catalog, tokens, executor = services.catalog, services.tokens, services.executor
+    tokens, executor = services.tokens, services.executor
 
     @api.operation("GET", "/api/crews", access=guards.session, ok=CrewsResponse)
     async def crews(_: Session) -> CrewsResponse:
@@ -30,16 +32,8 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
 
         First those that can run, then the broken ones, each in the configuration's order.
         """
-        load = executor.load()
-        return CrewsResponse(
-            crews=[
-                *(
-                    _runnable(crew, services, load.get(crew.name, CrewLoad()))
-                    for crew in catalog.crews.values()
-                ),
-                *(_broken(crew, services) for crew in catalog.broken),
-            ]
-        )
+        own = services.own_addresses
+        return CrewsResponse(crews=[_entry(listed, own) for listed in executor.listed()])
 
     # Both are POST, so that no address, and with it no log or history, says whose token was seen.
 
@@ -70,35 +64,20 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         return CrewTokenResponse(token=token.get_secret_value())
 
 
-def _base_urls(name: str, services: CrewServices) -> list[str]:
-    """Where a crew answers: first the address that every crew has."""
-    own = services.own_addresses
-    return [*services.catalog.paths(name), *([own[name]] if name in own else [])]
-
-
-def _runnable(crew: Crew, services: CrewServices, load: CrewLoad) -> CrewEntry:
+def _entry(listed: ListedCrew, own_addresses: Mapping[str, str]) -> CrewEntry:
+    crew = listed.crew
+    inputs = crew.inputs if isinstance(crew, Crew) else ()
+    problems = crew.problems if isinstance(crew, BrokenCrew) else ()
+    own = own_addresses.get(crew.name or "")
     return CrewEntry(
         name=crew.name,
-        default=crew.name == services.catalog.default,
-        base_urls=_base_urls(crew.name, services),
-        inputs=[_input(each) for each in crew.inputs],
+        default=listed.default,
+        base_urls=[*listed.paths, *([own] if own is not None else [])],
+        inputs=[_input(each) for each in inputs],
         users=list(crew.users),
-        problems=[],
-        running=load.running,
-        queued=load.waiting,
-    )
-
-
-def _broken(crew: BrokenCrew, services: CrewServices) -> CrewEntry:
-    return CrewEntry(
-        name=crew.name,
-        default=crew.name is not None and crew.name == services.catalog.default,
-        base_urls=[] if crew.name is None else _base_urls(crew.name, services),
-        inputs=[],
-        users=list(crew.users),
-        problems=[str(problem) for problem in crew.problems],
-        running=0,
-        queued=0,
+        problems=[str(problem) for problem in problems],
+        running=listed.load.running,
+        waiting=listed.load.waiting,
     )
 
 
