@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from daemon.conversion.account import Standing
-from daemon.operator import NOT_USED_YET, AccountReport, BrowserReport, PartReport, StatusReport
+from daemon.operator import (
+    NOT_USED_YET,
+    AccountReport,
+    BrowserReport,
+    CrewReport,
+    PartReport,
+    StatusReport,
+)
 from daemon.supervision.child import ChildSnapshot, State
 
 TELLER: Final = "service manager"
@@ -14,7 +21,8 @@ TELLER: Final = "service manager"
 
 
 def status_line(report: StatusReport) -> str:
-    """What does not run first, with the reason; then the browser, the account, the crews."""
+    """What does not run first, with the reason; then the browser, the account, the crews, of which
+    those that cannot run are named."""
     return "; ".join(_parts(report))
 
 
@@ -37,6 +45,7 @@ def _parts(report: StatusReport) -> Iterator[str]:
             yield "no cookie is stored"
     well = (Standing.ACTIVE, NOT_USED_YET)
     yield from (_account(each) for each in report.accounts or () if each.state not in well)
+    yield from (_cannot_run(each) for each in report.crews if each.state == "broken")
     running = sum(crew.running for crew in report.crews)
     waiting = sum(crew.waiting for crew in report.crews)
     if report.crews:
@@ -62,3 +71,8 @@ def _browser(browser: BrowserReport) -> str:
 def _account(account: AccountReport) -> str:
     since = f"{account.since:%Y-%m-%d %H:%M} UTC"
     return f"account {account.account} {account.state} since {since}: {account.reason}"
+
+
+def _cannot_run(crew: CrewReport) -> str:
+    which = "a crew without a name of its own" if crew.name is None else f"crew {crew.name}"
+    return f"{which} cannot run"

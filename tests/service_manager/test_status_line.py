@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 
@@ -46,10 +47,15 @@ def browser(state: str = "ready", *, last_end: str | None = None) -> BrowserRepo
     )
 
 
-def crew(running: int, waiting: int) -> CrewReport:
+def crew(
+    running: int,
+    waiting: int,
+    name: str | None = "post",
+    state: Literal["ready", "broken"] = "ready",
+) -> CrewReport:
     return CrewReport(
-        name="post",
-        state="ready",
+        name=name,
+        state=state,
         default=False,
         base_address=None,
         users=[],
@@ -125,6 +131,13 @@ def account(state: str, reason: str | None = None) -> AccountReport:
             "the portal asks for a person",
         ),
         (report(crews=[crew(1, 3), crew(2, 0)]), "All parts run; 3 executions run, 3 wait"),
+        (
+            report(
+                crews=[crew(1, 0), crew(0, 2, "sick", "broken"), crew(0, 0, None, "broken")],
+            ),
+            "All parts run; crew sick cannot run; a crew without a name of its own cannot run; "
+            "1 executions run, 2 wait",
+        ),
     ],
 )
 def test_how_it_is(found: StatusReport, line: str) -> None:

@@ -41,6 +41,25 @@ async def test_the_owner_logs_in_and_sees_the_crews(daemon: Daemon, tab: Tab) ->
     assert set(tab.refused) == {(401, "/api/auth/login"), (503, "/crews/broken/")}
 
 
+async def test_what_waits_for_a_crew_that_cannot_run_is_shown(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking", session_token=daemon.token)
+    await tab.see("Healthy")
+    await tab.evaluate(
+        """(() => {
+            const real = fetch;
+            window.fetch = async (...asked) => {
+                const answer = await real(...asked);
+                if (!String(asked[0]).endsWith("api/crews")) return answer;
+                const told = await answer.json();
+                for (const crew of told.crews) if (crew.problems.length) crew.queued = 3;
+                return new Response(JSON.stringify(told), answer);
+            };
+            location.hash = "#/";
+        })()"""
+    )
+    await tab.see("/nowhere/at-all", "3 queued")
+
+
 async def test_a_token_is_shown_and_rotated(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking", session_token=daemon.token)
     await tab.see("Healthy", f"{daemon.url}/crews/asking", "User Bearer Token: ann")

@@ -31,7 +31,8 @@ function card(crew) {
     "li",
     {},
     element("h2", {}, name, ...badges(crew)),
-    crew.problems.length ? problems(crew) : element("p", { class: "faint" }, work(crew)),
+    ...(crew.problems.length ? [problems(crew)] : []),
+    element("p", { class: "faint" }, work(crew)),
   );
 }
 
@@ -47,7 +48,7 @@ function work(crew) {
     crew.running ? `${crew.running} running` : "",
     crew.queued ? `${crew.queued} queued` : "",
   ].filter(Boolean);
-  return parts.join(", ") || "idle";
+  return parts.join(", ") || (crew.problems.length ? "" : "idle");
 }
 
 function problems(crew) {
