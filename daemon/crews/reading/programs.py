@@ -121,7 +121,9 @@ def check_python(
     except OSError as error:
         if error.errno in _SHORTAGES:
             fault = f"cannot be started just now ({error.strerror})"
-            raise BadValue(fault, f"{_LOOKED_AT_AGAIN}; else end what uses up the machine") from None
+            raise BadValue(
+                fault, f"{_LOOKED_AT_AGAIN}; else end what uses up the machine"
+            ) from None
         fault = f"cannot be started ({error.strerror})"
         raise BadValue(fault, "make the virtual environment anew") from None
     if code != 0 or said not in (_FOUND, _MISSING):

@@ -235,7 +235,7 @@ def test_that_it_cannot_be_started_for_a_shortage_is_told_as_what_may_pass(
     script: Script, shortage: Shortage
 ) -> None:
     path = script("#!/bin/sh\n")
-    with shortage(), pytest.raises(Fault) as raised:
+    with shortage(), pytest.raises(BadValue) as raised:
         check_python(path, {})
     assert raised.value.fault == "cannot be started just now (Too many open files)"
     assert raised.value.remedy.startswith("this may pass, and the daemon looks again every minute")
