@@ -53,6 +53,7 @@ from daemon.journal.model import (
     Summary,
     WebhookTarget,
 )
+from daemon.patience import patience
 from daemon.processes.guardian import empty_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
@@ -153,10 +154,12 @@ class Executor:
         """End an execution; returns when it has ended. Raises `NotFound`, or `Invalid` when it had
         ended before.
 
-        An asker that gives up takes nothing back.
+        An asker that gives up, or is gone already, takes nothing back: it is stopped all the same.
         """
-        await self._summary(caller, kickoff_id)
-        stopping = await self.mailbox.ask(Lines.stop, caller, kickoff_id)
+        # Bounded, since the shield keeps the asker's own deadline out.
+        with trio.CancelScope(shield=True), patience():
+            await self._summary(caller, kickoff_id)
+            stopping = await self.mailbox.ask(Lines.stop, caller, kickoff_id)
         await stopping.is_over()
 
     async def resume(

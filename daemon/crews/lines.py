@@ -48,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
+TO_SETTLE = 5.0
+"""Seconds that a stop waits for what is on its way into a line. Less than it has to begin in
+(`Executor.stop`), so that whoever asks is told what it has waited for."""
 
 NO_CREW = "its crew is no longer in the configuration"
 NEVER_RUN = f"its turn did not come: {NO_CREW}"
@@ -363,7 +366,7 @@ class Lines:
 
     async def _settled_line(self, crew: str) -> Line | None:
         """A crew's line, when nothing is on its way into it."""
-        with trio.move_on_after(TO_END) as patience:
+        with trio.move_on_after(TO_SETTLE) as patience:
             await self._are_put_back(crew)
             if (line := self._lines.get(crew)) is not None:
                 async with line.way_in:

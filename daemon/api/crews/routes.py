@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -54,9 +55,16 @@ def add(api: Api, crews: CrewServices) -> None:
     async def admit() -> Caller:
         return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
 
+    async def admit_though_gone() -> Caller:
+        # A client may leave while its request is read. The shield keeps the request's deadline out.
+        with trio.CancelScope(shield=True), patience():
+            caller = await admit()
+        return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
+
     member = Access(admit, bearer="required", refusals=(401, 503))
     _add_looks(api, crews, member)
     _add_deeds(api, crews, member)
+    _add_stop(api, crews, replace(member, admit=admit_though_gone))
 
 
 def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
@@ -176,21 +184,6 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         )
 
     @api.operation(
-        "POST",
-        "/stop/{kickoff_id}",
-        access=member,
-        asks=OneExecution,
-        ok=StopResponse,
-        errors=(400, 404),
-        seconds=STOPPING,
-    )
-    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
-        """End an execution, queued or running. Answered when it has ended."""
-        kickoff_id = _known(asked.kickoff_id)
-        await executor.stop(caller, kickoff_id)
-        return StopResponse(kickoff_id=kickoff_id)
-
-    @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
     )
     async def resume(caller: Caller, body: ResumeRequest) -> ResumeResponse:
@@ -213,6 +206,25 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
             message="not approved: the crew is told so, with the feedback",
             kickoff_id=found.id,
         )
+
+
+def _add_stop(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+    """What is done also for a client that has gone: `member` admits it all the same."""
+
+    @api.operation(
+        "POST",
+        "/stop/{kickoff_id}",
+        access=member,
+        asks=OneExecution,
+        ok=StopResponse,
+        errors=(400, 404),
+        seconds=STOPPING,
+    )
+    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
+        """End an execution, queued or running. Answered when it has ended."""
+        kickoff_id = _known(asked.kickoff_id)
+        await crews.executor.stop(caller, kickoff_id)
+        return StopResponse(kickoff_id=kickoff_id)
 
 
 async def _wait(

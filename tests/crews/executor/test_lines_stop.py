@@ -160,6 +160,22 @@ async def test_who_stops_first_and_goes_away_has_stopped_it(
     )
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_goes_away_at_once_has_stopped_it(
+    open_house: OpenHouse, crew: MakeCrew, waits: bool
+) -> None:
+    house = await open_house(crew(max_running=1))
+    if waits:
+        await house.kickoff(*WAITS)
+    kickoff_id = await house.kickoff(*WAITS)
+    await house.gate.reaches(1)
+    with trio.CancelScope() as asked:
+        asked.cancel()
+        await house.stop_one(kickoff_id)
+    house.gate.open()
+    assert (await house.end_of(kickoff_id)).status is Status.STOPPED
+
+
 async def test_one_that_comes_to_its_end_first(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,19 @@ async def test_clients_that_do_not_wait_for_a_stop(
     )
 
 
+async def test_stops_whose_clients_leave_at_once_are_carried_out(
+    employer: Daemon, meet: Meet
+) -> None:
+    """By a close: what was sent before a reset may be lost."""
+    crew = await meet(employer, "patient")
+    async with nothing_left(employer):
+        ids = [await crew.kick_off() for _ in range(TIMES)]
+        for each in ids:
+            ask(crew, "POST", f"/stop/{each}").close()
+        ends = [await crew.ended(each) for each in ids]
+    assert {end["status"] for end in ends} == {"stopped"}
+
+
 async def works(client: Client, kickoff_id: str) -> bool:
     return bool((await client.status(kickoff_id))["current_task"])
 

@@ -383,7 +383,7 @@ async def test_who_stops_one_is_not_kept_until_there_is_room(
 async def test_nor_is_who_stops_one_that_is_being_taken_up(
     disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "TO_END", 0.05)
+    monkeypatch.setattr(lines, "TO_SETTLE", 0.05)
     one = crew(max_running=1)
     house = await open_house(one)
     running, waiting = [await house.kickoff("started", "call gate", "hear") for _ in range(2)]

@@ -54,7 +54,9 @@ def test_who_stops_leaves_at_every_step(
             await house.stop_one(kickoff_id)
         strike.disarm()
         house.gate.open()
-        ended_once(await house.end_of(kickoff_id), await house.story(kickoff_id))
+        end = await house.end_of(kickoff_id)
+        ended_once(end, await house.story(kickoff_id))
+        assert end.status is Status.STOPPED
         await idle(house)
 
     assert at_every_step.within(opened_house, scenario) > 10
@@ -74,6 +76,7 @@ def test_who_stops_one_that_waits_leaves_at_every_step(
         house.gate.open()
         for each in ids:
             ended_once(await house.end_of(each), await house.story(each))
+        assert (await house.look(ids[2])).status is Status.STOPPED
         await idle(house)
 
     assert at_every_step.within(opened_house, scenario, stride=2) > 5
