@@ -121,7 +121,7 @@ def begun(subject: About, now: datetime) -> Entry:
 
 def requeued(subject: About, now: datetime, *, began: bool = True) -> Entry:
     """It was running when the daemon ended, and is to run again from its beginning; or it had not
-    begun, since there was no room for its worker."""
+    begun, since there was no room for its worker, or its turn came as the daemon ended."""
     change = Change(
         status=Status.PENDING,
         started_at=None,

@@ -5,8 +5,9 @@ An execution has its turn when its crew has a place for it, and its worker may c
 near a turn should the daemon end.
 
 This is the state of one incarnation of the executor. Everything in hand is a task in one of two
-nurseries: `running` has the executions, which are let end in order; `errands` has what is only
-written down, and can be cut short, since the next incarnation finds it undone.
+nurseries: `running` has the executions, which are let end in order, and kickoffs and stops that are
+being written down, which are let through; `errands` has what else is only written down, and can be
+cut short, since the next incarnation finds it undone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from daemon.crews.run import Run
 from daemon.crews.starts import ComingUp, Starts
 from daemon.crews.stopping import Stopping
 from daemon.crews.without_worker import WithoutWorker
-from daemon.crews.workplace import Workplace
+from daemon.crews.workplace import LastEntries, Workplace
 from daemon.errors import Invalid, Refused, Unavailable, Unprocessable
 from daemon.journal.model import (
     IdempotencyKey,
@@ -74,13 +75,17 @@ class Lines:
         self._errands = errands
         self._starts = Starts(self._start_more_of_any)
         self._lines = {name: Line(crew) for name, crew in catalog.crews.items()}
-        self._without_worker = WithoutWorker(workplace, errands=errands, running=running)
+        self._last_entries = LastEntries(running)
+        self._without_worker = WithoutWorker(
+            workplace, errands=errands, last_entries=self._last_entries
+        )
         self._again = Again(workplace, self._without_worker)
         self._left: dict[str, str] = {}
         """Those that wait for a crew which has no line, until it has one: its name, by their id."""
         self._putting_back: dict[str, trio.Event] = {}
         """By the name of a broken crew: set when all its interrupted executions are PENDING
         again."""
+        self._left_off = False
 
     # Beginning and end
 
@@ -119,7 +124,8 @@ class Lines:
 
     def leave_off(self) -> None:
         """Have all workers end; what they worked on stays unfinished in the journal."""
-        self._without_worker.leave_off()
+        self._left_off = True
+        self._last_entries.leave_off()
         for line in self._lines.values():
             line.waiting.clear()
             for run in line.running.values():
@@ -242,11 +248,12 @@ class Lines:
         line = self._lines[crew.name]
         await line.way_in.acquire()
         # A task of ours does it, so that a client who leaves between the journal's write and the
-        # line's entry loses nothing. A shield would wait for ever on a journal that restarts.
+        # line's entry loses nothing, nor an end of ours that comes there. A shield would wait for
+        # ever on a journal that restarts.
         entering = Request[Lines, str](
             "executor", lambda lines: lines._enter(line, caller, kickoff, key)
         )
-        self._errands.start_soon(entering.answer, self)
+        self._last_entries.start_soon(entering.answer, self)
         return await entering.wait()
 
     async def stop(self, caller: Caller, kickoff_id: str) -> Stopping:
@@ -387,7 +394,8 @@ class Lines:
 
     def _turn(self, line: Line) -> ComingUp | None:
         """The turn of whoever is next in this line, if that is now."""
-        is_now = line.has_place and self._starts.has_room(line.crew.name)
+        has_room = line.has_place and self._starts.has_room(line.crew.name)
+        is_now = has_room and not self._left_off
         return self._starts.begin(line.crew.name) if is_now else None
 
     def _start_more(self, line: Line) -> None:
@@ -414,6 +422,8 @@ class Lines:
         run = line.running[kickoff_id] = Run(
             kickoff_id, line.crew, self._workplace, coming_up=turn, turn=now, entered=entered
         )
+        if self._left_off:  # while its beginning was recorded
+            run.leave_off()
         self._running.start_soon(self._carry_out, line, run)
 
     async def _carry_out(self, line: Line, run: Run) -> None:

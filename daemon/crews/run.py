@@ -163,7 +163,7 @@ class Run:
 
     def leave_off(self) -> None:
         """Have its worker end, and record nothing, unless it was cut short before, or by its
-        deadline: the next start decides what becomes of it. One that had no room for a worker waits
+        deadline: the next start decides what becomes of it. One whose worker was not begun waits
         for its turn again."""
         if self._cut is None and self._stage.cancel_called:  # by its deadline: it was over before
             self._cut = failure(Status.TIMED_OUT, self._too_late())
@@ -244,8 +244,8 @@ class Run:
 
     async def _run(self, execution: Execution | NewExecution) -> None:
         """Let a worker do it. It comes to an end, unless it is left off."""
-        if self._left_off and self._cut is None:
-            return
+        if self._left_off and self._cut is None and self._entered is None:
+            return  # its beginning is not recorded, and need not be
         try:
             if self._entered is None:
                 await self._record(begun(self._book.subject, self._turn))

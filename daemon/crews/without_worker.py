@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import trio
 
 from daemon.crews.ledger import about, failure
-from daemon.crews.workplace import LAST_ENTRY, Workplace
+from daemon.crews.workplace import LastEntries, Workplace
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import Status
 
@@ -32,16 +32,15 @@ class BeingEnded:
 
 class WithoutWorker:
     """Those that are being ended. What its owner did not ask for is ended by tasks in `errands`:
-    cut short, it is found undone. A stop has a little time more, in `running`."""
+    cut short, it is found undone. A stop has a little time more, among the `last_entries`."""
 
     def __init__(
-        self, workplace: Workplace, *, errands: trio.Nursery, running: trio.Nursery
+        self, workplace: Workplace, *, errands: trio.Nursery, last_entries: LastEntries
     ) -> None:
         self._workplace = workplace
         self._errands = errands
-        self._running = running
+        self._last_entries = last_entries
         self._under_way: dict[str, BeingEnded] = {}
-        self._stops: set[trio.CancelScope] = set()
 
     @property
     def ids(self) -> set[str]:
@@ -60,12 +59,7 @@ class WithoutWorker:
     def stop(self, execution_id: str, why: str) -> None:
         """As above, for one that somebody has stopped."""
         self._under_way[execution_id] = BeingEnded()
-        self._running.start_soon(self._stop, execution_id, why)
-
-    def leave_off(self) -> None:
-        """What was stopped is recorded soon, or not at all."""
-        for each in self._stops:
-            each.deadline = trio.current_time() + LAST_ENTRY
+        self._last_entries.start_soon(self._end_each, [execution_id], Status.STOPPED, why)
 
     async def end(self, execution_id: str, status: Status, why: str) -> Status:
         """Write down the end of one that the caller has in hand. Returns what it has ended as."""
@@ -76,14 +70,6 @@ class WithoutWorker:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)
             return (await self._workplace.read(execution_id)).status
         return status
-
-    async def _stop(self, execution_id: str, why: str) -> None:
-        with trio.CancelScope() as scope:
-            self._stops.add(scope)
-            try:
-                await self._end_each([execution_id], Status.STOPPED, why)
-            finally:
-                self._stops.remove(scope)
 
     async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
         try:

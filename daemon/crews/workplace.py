@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import trio
 from prometheus_client import Histogram
@@ -53,6 +53,36 @@ but with a full disk, or a journal that waits for us to end before it starts aga
 for ever."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class LastEntries:
+    """What is recorded by tasks in `running`, and has `LAST_ENTRY` for it when all is left off. Cut
+    short at once it may be on the disk all the same, and nobody here would go by that."""
+
+    def __init__(self, running: trio.Nursery) -> None:
+        self._running = running
+        self._scopes: set[trio.CancelScope] = set()
+
+    def start_soon(
+        self, record: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Have it recorded."""
+        scope = trio.CancelScope()
+        self._scopes.add(scope)
+        self._running.start_soon(self._within, scope, partial(record, *args, **kwargs))
+
+    def leave_off(self) -> None:
+        """What is not recorded soon, is not any more."""
+        for each in self._scopes:
+            each.deadline = trio.current_time() + LAST_ENTRY
+
+    async def _within(self, scope: trio.CancelScope, record: Callable[[], Awaitable[None]]) -> None:
+        try:
+            with scope:
+                await record()
+        finally:
+            self._scopes.remove(scope)
 
 
 @dataclass(frozen=True)

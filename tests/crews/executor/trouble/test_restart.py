@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,18 @@ import trio
 
 from daemon.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
 from daemon.crews.crew import BrokenCrew, CrewLoad
-from daemon.crews.lines import NEVER_RUN, NO_CREW
+from daemon.crews.lines import NEVER_RUN, NO_CREW, Lines
 from daemon.crews.reading.catalog import Catalog
 from daemon.crews.run import Run
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Entry, State, Status, WebhookTarget
+from daemon.journal.store import Store
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
 
+HANG = 20.0  # seconds; what takes that long hangs
 WAITS = ("started", "task a", "call gate", "hear", "done a", "task b", "done b", "result ok")
 
 
@@ -504,3 +507,54 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     house = await open_house(crew())
     assert (await house.end_of(kickoff_id)).state is State.SUCCESS
     assert (await house.story(kickoff_id)).count("crew_kickoff_started") == 1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_one_that_is_written_down_as_the_daemon_ends_has_not_begun(
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+) -> None:
+    """Its client was told nothing, or that it failed, and comes again with the same key."""
+    house = await open_house(crew(max_running=1))
+    if waits:
+        await house.kickoff(*WAITS)
+        await house.gate.reaches(1)
+    create, leave_off = Store.create, Lines.leave_off
+    creating, left = trio.Event(), threading.Event()
+
+    def create_late(self: Store, *args: Any) -> Any:
+        trio.from_thread.run_sync(creating.set)
+        left.wait(HANG)
+        return create(self, *args)
+
+    def note(self: Lines) -> None:
+        leave_off(self)
+        left.set()
+
+    monkeypatch.setattr(Store, "create", create_late)
+    monkeypatch.setattr(Lines, "leave_off", note)
+
+    @nursery.start_soon
+    async def kick_off() -> None:
+        with suppress(Unavailable):
+            await house.kickoff(*WAITS, key="the same")
+
+    await creating.wait()
+    with trio.fail_after(HANG):
+        await house.stop()
+
+    house = await open_house(crew())
+    found = await house.executor.executions(house.holder, state=None, limit=10, cursor=None)
+    kickoff_id = await house.kickoff(*WAITS, key="the same")
+    assert kickoff_id == found.executions[0].id
+    house.gate.open()
+    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    put_back = [
+        event.data
+        for event in await house.events(kickoff_id)
+        if event.type == "crew_execution_requeued"
+    ]
+    assert put_back == ([] if waits else [{"began": False}])
