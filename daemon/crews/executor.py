@@ -160,7 +160,7 @@ class Executor:
         with trio.CancelScope(shield=True), patience():
             await self._summary(caller, kickoff_id)
             stopping = await self.mailbox.ask(Lines.stop, caller, kickoff_id)
-        await stopping.is_over()
+        await stopping.wait_over()
 
     async def resume(
         self,

@@ -160,7 +160,7 @@ class Lines:
                 self._left.pop(each.id, None)
         self._putting_back.pop(crew).set()
 
-    async def _are_put_back(self, crew: str) -> None:
+    async def _wait_put_back(self, crew: str) -> None:
         """Wait until nothing of a crew is being put back."""
         if (under_way := self._putting_back.get(crew)) is not None:
             await under_way.wait()
@@ -168,7 +168,7 @@ class Lines:
     async def _leave_gone(self) -> None:
         """End what has waited for a crew that had no line, and that is gone by a reload."""
         for crew in list(self._putting_back):
-            await self._are_put_back(crew)
+            await self._wait_put_back(crew)
         ending = self._without_worker.ids  # which may be written down by the time that we know
         found = await self._workplace.insist("a reload", self._journal.unfinished)
         ending |= self._without_worker.ids
@@ -199,7 +199,7 @@ class Lines:
         """Go on with what has waited for this crew since before it had a line. The way in is held
         already, and let go of at the end."""
         try:
-            await self._are_put_back(line.crew.name)
+            await self._wait_put_back(line.crew.name)
             # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
             ending = self._without_worker.ids
             found = await self._workplace.insist("going on", self._journal.unfinished)
@@ -374,7 +374,7 @@ class Lines:
     async def _settled_line(self, crew: str) -> Line | None:
         """A crew's line, when nothing is on its way into it."""
         with trio.move_on_after(TO_SETTLE) as patience:
-            await self._are_put_back(crew)
+            await self._wait_put_back(crew)
             if (line := self._lines.get(crew)) is not None:
                 async with line.way_in:
                     pass

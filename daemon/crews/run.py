@@ -91,7 +91,7 @@ class _Answer:
         compare=False,
     )
 
-    async def is_taken(self) -> None:
+    async def wait_taken(self) -> None:
         """Return when it is recorded. Raises its refusal."""
         await self.taken.wait()
         if self.refusal is not None:
@@ -183,7 +183,7 @@ class Run:
             answer = self._answer
         else:
             self._take_answer(answer)
-        await answer.is_taken()
+        await answer.wait_taken()
 
     def _take_answer(self, answer: _Answer) -> None:
         question, latest = self._question, self._answer

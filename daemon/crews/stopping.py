@@ -25,7 +25,7 @@ class Stopping:
     within: float
     outcome: Callable[[], Status | None]
 
-    async def is_over(self) -> None:
+    async def wait_over(self) -> None:
         """Wait for it. Raises `Invalid` when it came to another end before, and `Unavailable` when
         it takes longer, or the executor has ended meanwhile."""
         with trio.move_on_after(self.within):
