@@ -18,8 +18,9 @@ from daemon.journal.model import Status
 
 @dataclass(frozen=True)
 class Stopping:
-    """`ended` is set within so many seconds; `outcome` is what it has ended as then, and None when
-    the executor has ended before that was recorded."""
+    """`ended` is set within so many seconds; `outcome` is what it has ended as, from when that is
+    recorded: its worker's folder may still be being removed. It is None to the end when the
+    executor has ended before."""
 
     ended: trio.Event
     within: float
@@ -30,13 +31,13 @@ class Stopping:
         it takes longer, or the executor has ended meanwhile."""
         with trio.move_on_after(self.within):
             await self.ended.wait()
-        if not self.ended.is_set():
+        outcome = self.outcome()
+        if outcome is None and not self.ended.is_set():
             raise Unavailable(
                 "it is being stopped, but the journal cannot record its end at the moment, as with "
                 "a full disk; ask /status later what it has ended as",
                 retry_after=5,
             )
-        outcome = self.outcome()
         if outcome is None:
             raise Unavailable(
                 "it was being stopped when the daemon, or this part of it, ended; ask /status what "

@@ -233,6 +233,8 @@ class Guarded:
             case "ended":
                 code = os.waitstatus_to_exitcode(int(about))
                 self._note_end(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+            case "removing":
+                self._left = None  # its folder is, and is seen to (`_see_removed`)
             case "left":
                 self._left = about
             case "gone":

@@ -17,8 +17,9 @@ descriptors, in this order:
 
     STATUS     a pipe for these lines: `guardian PID`, its own number; `started PID`, or
                `failed ERRNO STEP`; then `ended WAITSTATUS`, or `excess BYTES` before the tree is
-               ended for its memory; at last `gone`, or `left WHAT` when not all has ended or gone.
-               When that is missing, it was killed.
+               ended for its memory; `removing` when all of the tree has ended, and its folder is
+               not empty; at last `gone`, or `left WHAT` when not all has ended or gone. When that
+               is missing, it was killed.
     ORDER      a file with what is to be run, see `Order`.
     LIFELINE   a pipe. Each byte read is a signal number to send to the command's process group; end
                of file means: end the tree.
@@ -178,7 +179,9 @@ def guard(status: int, content: int, lifeline: int, streams: list[int], wake: in
         report(status, f"failed {fault.errno or errno.EIO} {fault.filename or 'start'}")
     finally:
         left = end_tree(wake)
-        if order.remove is not None:
+        if order.remove is not None and not is_removed_empty(order.remove):
+            if not left:
+                report(status, "removing")  # which may take longer than anybody waits
             left = remove_folder(order.remove) or left
     return left
 

@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import daemon
 from daemon.processes import guarded as guarded_module
-from daemon.processes.guarded import _see_removed, guarded, user_named
+from daemon.processes.guarded import Guarded, _see_removed, guarded, user_named
 from daemon.processes.guardian import remove_folder
 from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
@@ -162,6 +162,30 @@ async def test_it_is_removed_without_its_guardian_also_when_the_block_was_cancel
             os.kill(parent(command.pid), signal.SIGKILL)
             await command.wait()
             scope.cancel()
+    assert not folder.exists()
+
+
+async def test_a_guardian_that_takes_too_long_for_it_leaves_nothing_over(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    for number in range(5000):  # which takes so long that it is stopped in the midst of it
+        (folder / str(number)).touch()
+    note, stopped = Guarded._note, trio.Event()
+
+    def stop_it(command: Guarded, what: str, about: str = "") -> None:
+        note(command, what, about)
+        if what == "removing":
+            os.kill(command.guardian, signal.SIGSTOP)
+            stopped.set()
+
+    monkeypatch.setattr(Guarded, "_note", stop_it)
+    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+    async with guarded(["true"], environment={}, working_folder=folder, remove=folder):
+        with trio.fail_after(20):
+            await stopped.wait()
+    assert caplog.messages == ["true: its guardian does not end and is killed"]
     assert not folder.exists()
 
 
