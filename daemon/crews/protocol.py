@@ -60,7 +60,7 @@ def _finite(value: JsonValue) -> JsonValue:
 
 
 Id = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_ID, pattern=r"^[^\x00-\x1f\x7f]*$")
+    str, StringConstraints(min_length=1, max_length=MAX_ID, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
 ]
 Name = Annotated[str, StringConstraints(max_length=MAX_NAME)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
