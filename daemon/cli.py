@@ -12,29 +12,22 @@ on standard error in a line or more, never as a traceback; by `serve`, in the lo
 from __future__ import annotations
 
 import argparse
-import gc
-import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from daemon import __version__
 from daemon.config import ConfigError, Settings, load, state_directory
-from daemon.errors import Refused, leaves
+from daemon.errors import Refused
 from daemon.networks import HIGHEST_PORT
-
-logger = logging.getLogger(__name__)
 
 CONFIG = Path("/etc/smartlinkd/config.toml")
 DEMO_PORT = 8787
 
-OK, FAILED, USAGE = 0, 1, 2
-
-_UNSAVED = "state.directory: %s; make room there, or let the daemon's user write to it"
+FAILED, USAGE = 1, 2
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -188,56 +181,9 @@ def _settings(path: Path, *, by_hand: bool = False) -> Settings:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
-    from daemon.processes.allocator import return_large_blocks
-    from daemon.processes.descriptors import allow_enough
-    from daemon.processes.privacy import keep_private
+    from daemon.commands import serve
 
-    keep_private()  # before any secret is read
-    return_large_blocks()
-    allow_enough()
-    from daemon.service_manager.given import take_over
-    from daemon.service_manager.messenger import Messenger
-
-    given = take_over(os.environ)  # before a descriptor's number can be somebody else's
-    from daemon import logs
-
-    logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
-    gc.disable()  # it would go through what is imported, ten times, and find no garbage
-    with ThreadPoolExecutor(1) as beside:
-        # Most of that is the trial run of the password's hash, which needs no Python.
-        reading = beside.submit(_settings, chosen.config)
-        import trio
-
-        from daemon import tree
-        from daemon.state import NotSaved, StateUnusable
-        from daemon.supervision.supervisor import Escalated
-    # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
-    # for a tenth of a second, every few hundred requests.
-    gc.freeze()
-    gc.enable()
-    try:
-        settings = reading.result()
-    except ConfigError as wrong:
-        for problem in wrong.problems:
-            logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
-        # Between two tries, the log that `systemctl status` shows begins after these records.
-        Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
-        return USAGE
-    logs.set_level(settings.logging.level)
-    code = OK
-    try:
-        trio.run(tree.serve, settings, given, partial(_settings, chosen.config))
-    except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
-        for error in leaves(expected):
-            about = logs.Event.ESCALATED() if isinstance(error, Escalated) else None
-            text = _UNSAVED if isinstance(error, NotSaved) else "%s"
-            logger.critical(text, error, extra=about)
-        code = FAILED
-    except* Exception as bug:
-        # One record: a bare traceback is thirty to whoever collects the log.
-        logger.critical("the daemon ended by a fault of its own", exc_info=bug)
-        code = FAILED
-    return code
+    return serve.main(partial(_settings, chosen.config))
 
 
 def _demo(chosen: argparse.Namespace) -> int:

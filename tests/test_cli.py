@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +12,7 @@ import pytest
 import daemon
 from daemon.auth.passwords import hash_password
 from daemon.cli import main
-from daemon.config import Settings
 from daemon.errors import Invalid
-from daemon.logs import Event
-from daemon.service_manager.given import Given
-from daemon.state import NotSaved, StateUnusable
-from daemon.supervision.supervisor import Escalated
 
 StandIn = Callable[..., None]
 
@@ -36,22 +28,6 @@ def config(tmp_path: Path) -> Path:
     )
     path.chmod(0o600)
     return path
-
-
-@pytest.fixture(autouse=True)
-def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """How often the process was closed to others, instead of closing it: it is the tests' own."""
-    found: list[bool] = []
-    monkeypatch.setattr("daemon.processes.privacy.keep_private", lambda: found.append(True))
-    return found
-
-
-@pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """How often more descriptors were asked for, which would be the tests' own."""
-    found: list[bool] = []
-    monkeypatch.setattr("daemon.processes.descriptors.allow_enough", lambda: found.append(True))
-    return found
 
 
 @pytest.fixture
@@ -195,131 +171,3 @@ def test_an_interrupted_command_ends_as_shells_expect(stand_in: StandIn) -> None
 
     stand_in("commands.demo", main=interrupted)
     assert main(["demo"]) == 130
-
-
-# --- serve ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The levels that logging was given, instead of setting it up."""
-    found: list[str] = []
-    monkeypatch.setattr("daemon.logs.set_up", found.append)
-    monkeypatch.setattr("daemon.logs.set_level", found.append)
-    return found
-
-
-def test_serve_runs_the_tree(
-    config: Path, stand_in: StandIn, levels: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served: list[Settings] = []
-
-    async def serve(settings: Settings, *_: object) -> None:
-        served.append(settings)
-
-    monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
-    stand_in("tree", serve=serve)
-    assert main(["serve", "--config", str(config)]) == 0
-    assert [settings.logging.level for settings in served] == ["debug"]
-    assert levels == ["info", "debug"]
-
-
-def test_what_keeps_it_from_starting_is_a_record_each(
-    tmp_path: Path,
-    levels: list[str],
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text('[server]\nbind = "8787"\n')
-    assert main(["serve", "--config", str(path)]) == 2
-    assert gc.isenabled()
-    assert levels == ["info"]
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "server.bind",
-        "auth.password_hash",
-    ]
-    for record in caplog.records:
-        assert (record.levelno, vars(record)["event"]) == (logging.CRITICAL, Event.CONFIG_REFUSED)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_serve_takes_over_what_the_service_manager_gave(
-    config: Path, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[object] = []
-
-    async def serve(_: Settings, of_manager: object, *__: object) -> None:
-        given.append(of_manager)
-
-    monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
-    stand_in("tree", serve=serve)
-    assert main(["serve", "--config", str(config)]) == 0
-    assert given == [Given(notify_socket="@manager")]
-    assert "NOTIFY_SOCKET" not in os.environ
-
-
-def test_serve_is_closed_to_others_before_it_reads_a_secret(
-    config: Path, kept_private: list[bool], allowed: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[bool] = []
-
-    def load(*_: object, **__: object) -> Settings:
-        seen.extend(kept_private)
-        raise Invalid("config: enough")
-
-    monkeypatch.setattr("daemon.cli.load", load)
-    assert main(["serve", "--config", str(config)]) == 1
-    assert seen == [True]
-    assert allowed == [True]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        StateUnusable("in use"),
-        ExceptionGroup("", [Invalid("in use")]),
-        ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
-    ],
-)
-def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
-    error: Exception, config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def serve(*_: object) -> None:
-        raise error
-
-    stand_in("tree", serve=serve)
-    assert main(["serve", "--config", str(config)]) == 1
-    assert [(r.levelno, r.getMessage(), r.exc_info) for r in caplog.records] == [
-        (logging.CRITICAL, "in use", None)
-    ]
-    (record,) = caplog.records
-    escalated = "Escalated" in repr(error)
-    assert getattr(record, "event", None) is (Event.ESCALATED if escalated else None)
-
-
-def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy(
-    config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def serve(*_: object) -> None:
-        raise NotSaved("/s/key could not be written: No space left on device")
-
-    stand_in("tree", serve=serve)
-    assert main(["serve", "--config", str(config)]) == 1
-    assert caplog.messages == [
-        "state.directory: /s/key could not be written: No space left on device; make room there, "
-        "or let the daemon's user write to it"
-    ]
-
-
-def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
-    config: Path, stand_in: StandIn, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def serve(*_: object) -> None:
-        raise ExceptionGroup("", [ZeroDivisionError("a bug")])
-
-    stand_in("tree", serve=serve)
-    assert main(["serve", "--config", str(config)]) == 1
-    (record,) = caplog.records
-    assert record.exc_info is not None
-    assert "a bug" in caplog.text

@@ -1,1 +1,1 @@
-"""What the commands do: all but `serve` and `sandbox`, which are parts of their own."""
+"""What the commands do: all but `sandbox`, which is a part of its own."""
