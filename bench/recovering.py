@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from daemon import cli
-from daemon.browser.actor import Browser
+from daemon import cli, parts
 from daemon.supervision.policy import Backoff
 
 HEALTHY = 0.5
@@ -18,9 +17,7 @@ HEALTHY = 0.5
 
 def main() -> int:
     """Run the daemon's command."""
-    defaults = Browser.__init__.__kwdefaults__
-    assert defaults is not None
-    defaults["backoff"] = Backoff(healthy=HEALTHY)
+    parts.BROWSER_BACKOFF = Backoff(healthy=HEALTHY)
     return cli.main()
 
 

@@ -1,31 +1,35 @@
 """The daemon, in whose memory there is much: `python -m bench.remembering NUMBER serve …`.
 
 To have it remember a hundred thousand links by converting them would take the portal an hour. So
-its tables are filled before they are used, with keys that nobody asks for; they never expire.
+each table of its desk has them when it is made, by keys that nobody asks for: they stay for as long
+as the table has room.
 """
 
 from __future__ import annotations
 
 import sys
-from math import inf
-from typing import Any
+from typing import TypeVar, cast
 
 from daemon import cli
-from daemon.conversion import sharing
+from daemon.conversion import desk
+from daemon.conversion.sharing import Remembered
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def main() -> int:
     """Run the daemon's command that stands behind the number."""
     number = int(sys.argv[1])
-    empty = sharing.Remembered.__init__
 
-    def filled(self: sharing.Remembered[Any, Any], *, seconds: float, limit: int) -> None:
-        empty(self, seconds=seconds, limit=limit)
-        for place in range(number):
-            texts = (f"https://s.example/{place:010x}", f"https://shop.example/product/1/{place}")
-            self._results["nobody's", place, ("a", "b")] = (inf, texts)
+    class Filled(Remembered[K, V]):
+        def __init__(self, *, seconds: float, limit: int) -> None:
+            super().__init__(seconds=seconds, limit=limit)
+            for place in range(number):
+                texts = f"https://s.example/{place:010x}", f"https://shop.example/product/1/{place}"
+                self.put(cast("K", ("nobody's", place, ("a", "b"))), cast("V", texts))
 
-    sharing.Remembered.__init__ = filled  # type: ignore[method-assign]  # see the head
+    desk.Remembered = Filled  # type: ignore[attr-defined]  # see the head
     return cli.main(sys.argv[2:])
 
 

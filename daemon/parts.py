@@ -43,10 +43,13 @@ from daemon.notify.notice import DaemonIdentity
 from daemon.notify.ways import ByCommand, ByRequest
 from daemon.service_manager.link import Link
 from daemon.service_manager.reporter import EXTENSION
+from daemon.supervision.policy import Backoff
 from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 
 STANDARD_PORTS: Final = (80, 443)
+BROWSER_BACKOFF = Backoff()
+"""Of launches of Chromium. `bench/recovering.py` puts a shorter one here."""
 
 
 def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
@@ -88,6 +91,7 @@ def make_browser(
             recycle_memory=wanted.recycle_memory,
         ),
         queue=wanted.queue,
+        backoff=BROWSER_BACKOFF,
         down=notifier.browser_down,
     )
 

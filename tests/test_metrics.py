@@ -23,6 +23,7 @@ from daemon.journal.actor import Journal
 from daemon.journal.model import Retention, Status
 from daemon.metrics import Metrics
 from daemon.supervision.child import ChildSnapshot, State
+from daemon.supervision.policy import Backoff
 
 RETENTION = Retention(timedelta(days=1), 1)
 
@@ -77,7 +78,7 @@ def a_browser() -> Browser:
     settings = GenerationSettings(
         launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
     )
-    return Browser(settings, queue=1)
+    return Browser(settings, queue=1, backoff=Backoff())
 
 
 def test_a_daemon_without_a_browser_tells_of_none() -> None:

@@ -91,7 +91,7 @@ class Browser:
         settings: GenerationSettings,
         *,
         queue: int,
-        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        backoff: Backoff,
         chance: random.Random | None = None,
         down: Down = tell_nobody,
     ) -> None:
