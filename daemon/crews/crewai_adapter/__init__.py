@@ -10,7 +10,7 @@ with a dot. It runs on Python 3.10. It loads the project as `crewai run` does, t
 progress, and answers for the human. What is known of CrewAI here was read in its source, 1.15; what
 is used of it is there since 1.11, or a guard says what happens without it.
 
-Arrows run one way: `running → human → progress → line → words`. `apart`, `finding` and
+Arrows run one way: `running → human → progress → connection → words`. `apart`, `finding` and
 `smartlinkd_crew` know of what is to the right of `progress` alone. The daemon imports `finding` and
 `words`, and starts the rest.
 

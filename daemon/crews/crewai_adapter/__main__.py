@@ -1,8 +1,8 @@
 """`PYTHON …/crewai_adapter/__main__.py PROJECT`: one execution.
 
-Python looks for modules in the folder of a script first: a project with a `line.py` or a `words.py`
-of its own would be given ours. So that folder is taken out of there, and loaded as a package under
-a name that no project has.
+Python looks for modules in the folder of a script first: a project with a `connection.py` or a
+`words.py` of its own would be given ours. So that folder is taken out of there, and loaded as a
+package under a name that no project has.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, NoReturn
 
-from .line import Line
+from .connection import DaemonConnection
 from .progress import Progress, agent_of, last_words
 from .words import Unusable, describe, plain
 
@@ -54,7 +54,7 @@ def _fields_text(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def ask_for_hooks(hooks: Any, progress: Progress, line: Line) -> None:
+def ask_for_hooks(hooks: Any, progress: Progress, daemon: DaemonConnection) -> None:
     """Have the human whom a hook asks for (`context.request_human_input`) asked through the daemon.
 
     CrewAI would read its standard input, which is empty, and go on as if the human had agreed: of
@@ -68,7 +68,7 @@ def ask_for_hooks(hooks: Any, progress: Progress, line: Line) -> None:
         # An older CrewAI heeds no exception at all, and a task beside others is on a thread whose
         # end nobody sees: only the end of the program is sure to stop what was refused.
         progress.tell_rest()
-        line.fail(describe(Unusable(f"a hook of the crew was refused: {why}")))
+        daemon.fail(describe(Unusable(f"a hook of the crew was refused: {why}")))
         os._exit(1)
 
     def request(context: Any, prompt: str, default_message: str = "") -> str:
@@ -97,7 +97,7 @@ def _asked_about(context: Any) -> str:
     return use if context.tool_result is None else f"{use}\n{context.tool_result}"
 
 
-def give_time(crew: Any, line: Line) -> None:
+def give_time(crew: Any, daemon: DaemonConnection) -> None:
     """Have agents about whose answers a human is asked wait for the human: CrewAI counts that time
     into their `max_execution_time`, and throws away what was approved too late."""
     for task in crew.tasks:
@@ -105,6 +105,6 @@ def give_time(crew: Any, line: Line) -> None:
         if task.human_input and getattr(agent, "max_execution_time", None) is not None:
             agent.max_execution_time = None
             why = "a human is asked about its answers, whose time would count"
-            line.log(
+            daemon.log(
                 "warning", f"{agent_of(agent)}: its max_execution_time is left out, since {why}"
             )

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .line import Line
+from .connection import DaemonConnection
 from .words import MAX_ID, NAME, STEP_TEXT, TEXT, cut, describe, encode, plain, thought_of
 
 
 class Progress:
     """Its events as messages. Tasks that are not the crew's own, such as a planner's, are none."""
 
-    def __init__(self, line: Line, tasks: list[Any]) -> None:
-        self._line = line
+    def __init__(self, daemon: DaemonConnection, tasks: list[Any]) -> None:
+        self._daemon = daemon
         self._numbers = {str(task.id): number for number, task in enumerate(tasks, start=1)}
         self._names: dict[str, str] = {}  # CrewAI's id of a task → our task_id, of its last start
         self._used: set[str] = set()  # every task_id so far
@@ -52,7 +52,7 @@ class Progress:
         def heard(source: Any, event: Any) -> Any:
             try:
                 if (hear := self._hears.get(event.type)) is not None:
-                    with self._line.lock:
+                    with self._daemon.lock:
                         hear(source, event)
             except Exception as error:  # noqa: BLE001 - a step that is not told harms no crew
                 print(f"crewai_adapter: {event.type}: {describe(error)}", file=sys.stderr)
@@ -67,42 +67,42 @@ class Progress:
             return
         self._open[key] = task
         self._names[key] = task_id = self._choose_id(key, task)
-        self._line.say(
+        self._daemon.say(
             "task_started",
             task_id=task_id,
             name=cut(task.name, NAME) if task.name else None,
             agent=agent_of(task.agent),
-            description=cut(task.description.strip(), min(TEXT, self._line.room())),
-            expected_output=cut(task.expected_output.strip(), min(TEXT, self._line.room())),
+            description=cut(task.description.strip(), min(TEXT, self._daemon.room())),
+            expected_output=cut(task.expected_output.strip(), min(TEXT, self._daemon.room())),
         )
 
     def end(self, key: str, output: Any) -> None:
         """A task is done; `output` is its TaskOutput, or None when it left none."""
         if self._open.pop(key, None) is None:
             return
-        text = self._line.output(str(getattr(output, "raw", None) or ""))
+        text = self._daemon.output(str(getattr(output, "raw", None) or ""))
         value = value_of(output)
-        room = self._line.room()
+        room = self._daemon.room()
         if value is not None and len(encode({"output": text, "output_json": value})) > room:
             value = None
-        self._line.say("task_completed", task_id=self._names[key], output=text, output_json=value)
+        self._daemon.say("task_completed", task_id=self._names[key], output=text, output_json=value)
 
     def end_all(self) -> None:
         """The crew is done, so all its tasks are."""
-        with self._line.lock:
+        with self._daemon.lock:
             for key, task in list(self._open.items()):
                 self.end(key, task.output)
 
     def tell_rest(self) -> None:
         """Nothing more comes: what models have said last, of which nothing has come, are steps."""
-        with self._line.lock:
+        with self._daemon.lock:
             for who in list(self._said):
                 self._tell_said(who)
 
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
         """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
-        with self._line.asking:
-            with self._line.lock:
+        with self._daemon.asking:
+            with self._daemon.lock:
                 key = str(task.id)
                 is_strange = prompt is not None and key not in self._numbers
                 if is_strange and len(self._open) == 1:
@@ -113,9 +113,9 @@ class Progress:
                 self.begin(task)
                 if prompt is None:
                     prompt = self._prompt_about(key)
-            answer = self._line.ask(self._names[key], prompt, output)
+            answer = self._daemon.ask(self._names[key], prompt, output)
             if is_strange:
-                with self._line.lock:
+                with self._daemon.lock:
                     self.end(key, None)  # CrewAI tells of no end
                     del self._numbers[key]
             return answer
@@ -161,7 +161,7 @@ class Progress:
 
     def _agent_failed(self, _source: Any, event: Any) -> None:
         self._tell_said(_who(event))
-        self._line.log("warning", f"{_who(event)[1]}: {event.error}")
+        self._daemon.log("warning", f"{_who(event)[1]}: {event.error}")
 
     def _model_answered(self, _source: Any, event: Any) -> None:
         """The answer waits for what comes of it: a tool, the agent's end, or another question."""
@@ -177,11 +177,11 @@ class Progress:
             self._step(who, prompt=prompt, result=said)
 
     def _model_failed(self, _source: Any, event: Any) -> None:
-        self._line.log("warning", f"{event.model or 'the model'}: {event.error}")
+        self._daemon.log("warning", f"{event.model or 'the model'}: {event.error}")
 
     def _guardrail_completed(self, _source: Any, event: Any) -> None:
         if not event.success:
-            self._line.log("info", f"a guardrail refused an answer: {event.error}")
+            self._daemon.log("info", f"a guardrail refused an answer: {event.error}")
 
     def _tool_finished(self, _source: Any, event: Any) -> None:
         self._tool(event, str(event.output))
@@ -210,7 +210,7 @@ class Progress:
             if (text := fields.get(name)) is not None:
                 fields[name] = cut(text, STEP_TEXT)
         key, agent = who
-        self._line.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
+        self._daemon.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
 
 
 def _is_json(text: str) -> bool:

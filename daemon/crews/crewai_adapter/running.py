@@ -15,9 +15,9 @@ from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from .apart import guard_files, keep_apart, share_locks
+from .connection import DaemonConnection
 from .finding import find
 from .human import Human, ask_for_hooks, give_time
-from .line import Line
 from .progress import Progress, value_of
 from .words import Unusable, describe, hide, plain
 
@@ -38,7 +38,9 @@ SWITCHED_OFF: Mapping[str, str] = MappingProxyType(
 )
 
 
-def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+def run(
+    daemon: DaemonConnection, project: Path, inputs: Mapping[str, Any], allowed: tuple[str, ...]
+) -> None:
     """Load the crew and run it, up to its result. Raises Unusable, and what the crew raises."""
     home = Path.home()
     source = find(project)
@@ -54,7 +56,7 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         tracing = importlib.import_module("crewai.events.listeners.tracing.utils")
         smartlinkd_crew = importlib.import_module(".smartlinkd_crew", __package__)
     share_locks(home)
-    smartlinkd_crew.offer(line, allowed)
+    smartlinkd_crew.offer(daemon, allowed)
     crew, defaults = load(source)
     crew.stream = False  # a stream is an iterator, and the crew runs while somebody iterates
     if not tracing.should_enable_tracing():
@@ -62,18 +64,18 @@ def run(line: Line, project: Path, inputs: Mapping[str, Any], allowed: tuple[str
         tracing.set_tracing_enabled(False)
     keep_apart(crew, home)
     guard_files(crew, home)
-    line.start(len(crew.tasks))
-    give_time(crew, line)
-    progress = Progress(line, crew.tasks)
+    daemon.start(len(crew.tasks))
+    give_time(crew, daemon)
+    progress = Progress(daemon, crew.tasks)
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
-    ask_for_hooks(hooks, progress, line)
+    ask_for_hooks(hooks, progress, daemon)
     try:
         output = crew.kickoff(inputs={**defaults, **inputs})
     finally:
         progress.tell_rest()
     progress.end_all()
-    line.result(*told(output), usage_of(crew, output))
+    daemon.result(*told(output), usage_of(crew, output))
 
 
 def load(source: Path | str) -> tuple[Any, dict[str, Any]]:
@@ -140,12 +142,12 @@ def main() -> NoReturn:
         sys.exit("smartlinkd starts this, to run a CrewAI project: crewai_adapter PROJECT")
     connection = socket.socket(fileno=int(os.environ.pop("SMARTLINKD_FD")))
     connection.set_inheritable(False)
-    line = Line(connection)
-    inputs, allowed = line.inputs()
+    daemon = DaemonConnection(connection)
+    inputs, allowed = daemon.inputs()
     try:
-        run(line, Path(sys.argv[1]).resolve(), inputs, allowed)
+        run(daemon, Path(sys.argv[1]).resolve(), inputs, allowed)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the daemon is told
         print(hide(traceback.format_exc(), os.environ), file=sys.stderr)
-        line.fail(describe(error))
+        daemon.fail(describe(error))
         sys.exit(1)
     sys.exit(0)

@@ -12,7 +12,7 @@ from typing import Any
 from crewai.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from .line import Line, ToolFailed
+from .connection import DaemonConnection, ToolFailed
 from .words import Unusable
 
 __all__ = ["ConvertLinks", "ToolFailed", "call", "tools"]
@@ -22,7 +22,7 @@ CONVERT_LINKS = "convert_links"
 # One of each that this crew may use.
 tools: list[BaseTool] = []
 
-_line: Line
+_daemon: DaemonConnection
 _allowed: tuple[str, ...] = ()
 
 
@@ -31,7 +31,7 @@ def call(tool: str, **arguments: Any) -> Any:
 
     Raises ToolFailed.
     """
-    return _line.call(tool, arguments)
+    return _daemon.call(tool, arguments)
 
 
 class ConvertLinksArguments(BaseModel):
@@ -68,9 +68,9 @@ class ConvertLinks(BaseTool):
 _KINDS = {CONVERT_LINKS: ConvertLinks}
 
 
-def offer(line: Line, allowed: tuple[str, ...]) -> None:
-    """Have a project import this, and use the tools in `allowed` over `line`."""
-    global _line, _allowed
-    _line, _allowed = line, allowed
+def offer(daemon: DaemonConnection, allowed: tuple[str, ...]) -> None:
+    """Have a project import this, and use the tools in `allowed` of `daemon`."""
+    global _daemon, _allowed
+    _daemon, _allowed = daemon, allowed
     tools.extend(kind() for name, kind in _KINDS.items() if name in allowed)
     sys.modules["smartlinkd_crew"] = sys.modules[__name__]

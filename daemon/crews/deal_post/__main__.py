@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from daemon.crews.deal_post.connection import open_connection
 from daemon.crews.deal_post.crew import run
-from daemon.crews.deal_post.line import open_line
 
 if __name__ == "__main__":
-    run(open_line(os.environ), os.environ)
+    run(open_connection(os.environ), os.environ)

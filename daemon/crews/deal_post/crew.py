@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from daemon.crews.deal_post.connection import DaemonConnection, ToolFailed
 from daemon.crews.deal_post.deals import Deal, Failure, rank, sort_out
-from daemon.crews.deal_post.line import Line, ToolFailed
 from daemon.crews.deal_post.model import Draft, Model, ModelFailed, Usage, configured, prompt_for
 from daemon.crews.deal_post.post import fault, fill
 from daemon.crews.deal_post.wishes import Wishes, WrongInput, read_wishes
@@ -46,19 +46,19 @@ _RANK = _Job("rank", "analyst")
 _WRITE = _Job("write", "writer")
 
 
-def run(line: Line, environment: Mapping[str, str]) -> None:
+def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
     """One execution, from `started` to `result` or `failed`."""
-    line.say("started", total_tasks=3)
-    inputs = line.hear()["inputs"]
+    daemon.say("started", total_tasks=3)
+    inputs = daemon.hear()["inputs"]
     try:
         wishes = read_wishes(inputs)
-        found, failures = _scout(line, wishes)
+        found, failures = _scout(daemon, wishes)
     except (WrongInput, NothingConverted) as reason:
-        line.fail(str(reason))
+        daemon.fail(str(reason))
         return
-    deals = _analyst(line, found)
-    post = _writer(line, deals, wishes, environment)
-    line.say(
+    deals = _analyst(daemon, found)
+    post = _writer(daemon, deals, wishes, environment)
+    daemon.say(
         "result",
         output=post.text,
         output_json={
@@ -72,9 +72,9 @@ def run(line: Line, environment: Mapping[str, str]) -> None:
     )
 
 
-def _scout(line: Line, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
+def _scout(daemon: DaemonConnection, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
     """Have the links converted. Raises `NothingConverted`."""
-    line.say(
+    daemon.say(
         "task_started",
         task_id=_CONVERT.task,
         name="Convert the links",
@@ -84,12 +84,12 @@ def _scout(line: Line, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
     )
     arguments = {"links": list(wishes.links), "subIds": list(wishes.sub_ids)}
     try:
-        answer = line.call(TOOL, arguments)
+        answer = daemon.call(TOOL, arguments)
     except ToolFailed as failed:
         raise NothingConverted(f"the links could not be converted: {failed}") from None
     deals, failures = sort_out(answer["mapping"])
     found = f"{len(deals)} deal(s) from {len(wishes.links)} link(s), {len(failures)} failed"
-    line.say(
+    daemon.say(
         "step",
         task_id=_CONVERT.task,
         agent=_CONVERT.agent,
@@ -99,11 +99,11 @@ def _scout(line: Line, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
         result=found,
     )
     for failure in failures:
-        line.say("log", level="warning", text=f"left out: {failure}")
+        daemon.say("log", level="warning", text=f"left out: {failure}")
     if not deals:
         raise NothingConverted("no link was converted: " + "; ".join(map(str, failures)))
     told = [f"{deal.short_link}  {deal.title}" for deal in deals]
-    line.say(
+    daemon.say(
         "task_completed",
         task_id=_CONVERT.task,
         output="\n".join([found, *told, *(f"failed: {failure}" for failure in failures)]),
@@ -115,9 +115,9 @@ def _scout(line: Line, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
     return deals, failures
 
 
-def _analyst(line: Line, found: Sequence[Deal]) -> list[Deal]:
+def _analyst(daemon: DaemonConnection, found: Sequence[Deal]) -> list[Deal]:
     """Put the deals in order, and say why they are in it."""
-    line.say(
+    daemon.say(
         "task_started",
         task_id=_RANK.task,
         name="Rank the deals",
@@ -128,14 +128,14 @@ def _analyst(line: Line, found: Sequence[Deal]) -> list[Deal]:
     deals = rank(found)
     places = [f"{place}. {deal.title}" for place, deal in enumerate(deals, start=1)]
     for place, deal in zip(places, deals, strict=True):
-        line.say(
+        daemon.say(
             "step",
             task_id=_RANK.task,
             agent=_RANK.agent,
             thought=f"{deal.title} earns {deal.earns}" + _sold(deal),
             result=place,
         )
-    line.say(
+    daemon.say(
         "task_completed",
         task_id=_RANK.task,
         output="\n".join(f"{p}: {d.earns}" for p, d in zip(places, deals, strict=True)),
@@ -150,10 +150,10 @@ def _sold(deal: Deal) -> str:
 
 
 def _writer(
-    line: Line, deals: Sequence[Deal], wishes: Wishes, environment: Mapping[str, str]
+    daemon: DaemonConnection, deals: Sequence[Deal], wishes: Wishes, environment: Mapping[str, str]
 ) -> _Post:
     """Write the post: by the model where there is one and it does it well, else by the template."""
-    line.say(
+    daemon.say(
         "task_started",
         task_id=_WRITE.task,
         name="Write the post",
@@ -162,22 +162,22 @@ def _writer(
         expected_output="A post in plain text that has the affiliate link of each deal.",
     )
     model = configured(environment)
-    post = _ask(line, model, deals, wishes) if model else None
+    post = _ask(daemon, model, deals, wishes) if model else None
     if post is None or not post.text:
         usage = post.usage if post else Usage()
         post = _Post(fill(deals, wishes), "template", usage)
-        line.say(
+        daemon.say(
             "step",
             task_id=_WRITE.task,
             agent=_WRITE.agent,
             thought="The template takes what is known of each deal, and leaves out the rest.",
             result=post.text,
         )
-    line.say("task_completed", task_id=_WRITE.task, output=post.text)
+    daemon.say("task_completed", task_id=_WRITE.task, output=post.text)
     return post
 
 
-def _ask(line: Line, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Post:
+def _ask(daemon: DaemonConnection, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Post:
     """The model's post. Its text is empty when it is of no use, and the log says why: a post by
     the template is worth more than none.
     """
@@ -188,7 +188,7 @@ def _ask(line: Line, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Po
         draft, wrong = Draft("", failed.usage), str(failed)
     else:
         wrong = fault(draft.text, deals) or ""
-        line.say(
+        daemon.say(
             "step",
             task_id=_WRITE.task,
             agent=_WRITE.agent,
@@ -198,5 +198,5 @@ def _ask(line: Line, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Po
         )
     if wrong:
         text = f"no post by the model {model.name}, the template writes it: {wrong}"
-        line.say("log", level="warning", text=text)
+        daemon.say("log", level="warning", text=text)
     return _Post("" if wrong else draft.text, model.name, draft.usage)

@@ -1,4 +1,4 @@
-"""The adapter's line to the daemon: its order, and what there is room for."""
+"""The adapter's connection to the daemon: its order, and what there is room for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.crewai_adapter.line import Line
+from daemon.crews.crewai_adapter.connection import DaemonConnection
 from daemon.crews.protocol import (
     Log,
     Result,
@@ -174,7 +174,7 @@ async def test_nothing_is_said_after_the_result(crew: Begin) -> None:
     assert (messages, end) == ([Started(total_tasks=1)], Result(output="done"))
 
 
-def test_a_line_that_is_closed_at_its_last_message_does_not_end_the_program(
+def test_a_connection_that_is_closed_at_its_last_message_does_not_end_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its project has still to write what it writes at its end."""
@@ -193,9 +193,9 @@ def test_a_line_that_is_closed_at_its_last_message_does_not_end_the_program(
 
     before = set(threading.enumerate())
     with ours, Quick(fileno=theirs.detach()) as quick:
-        line = Line(quick)
+        daemon = DaemonConnection(quick)
         (listener,) = set(threading.enumerate()) - before
-        line.result("done", None, None)
+        daemon.result("done", None, None)
         listener.join(20)
     assert not listener.is_alive()
     assert exits == []

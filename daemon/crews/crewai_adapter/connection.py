@@ -1,4 +1,4 @@
-"""The line to the daemon, and what there is room for on it."""
+"""The connection to the daemon, and what there is room for on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ToolFailed(Exception):  # noqa: N818 - says what is so; projects catch it 
     """A tool of smartlinkd's did not do its work. The text says why."""
 
 
-class Line:
+class DaemonConnection:
     """The conversation with the daemon. Any thread may speak; one listens."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The worker's end of the line to the daemon (docs/crew-workers.md)."""
+"""The worker's end of the connection to the daemon (docs/crew-workers.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ToolFailed(Exception):  # noqa: N818 - says what happened
     """A tool did not do it; the text is the daemon's."""
 
 
-class Line:
+class DaemonConnection:
     """One question at a time, so the next message is its answer, or `stop`."""
 
     def __init__(self, heard: TextIO, said: TextIO) -> None:
@@ -54,11 +54,11 @@ class Line:
         self.say("failed", error=error[:MAX_ERROR])
 
 
-def open_line(environment: Mapping[str, str]) -> Line:
-    """The line that the daemon has opened for this process."""
+def open_connection(environment: Mapping[str, str]) -> DaemonConnection:
+    """What the daemon has opened for this process."""
     connection = socket.socket(fileno=int(environment["SMARTLINKD_FD"]))
     # One file for both directions would lose at each write what it has read ahead.
-    return Line(
+    return DaemonConnection(
         connection.makefile("r", encoding="utf-8", newline="\n"),
         connection.makefile("w", encoding="utf-8", newline="\n"),
     )
