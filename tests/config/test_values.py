@@ -57,7 +57,9 @@ def salted(name: str, *values_: object) -> object:
         ),
     ],
 )
-def test_takes(rule: Callable[[object], object], given: str, value: object) -> None:
+def test_what_fits_a_rule_is_given_as_its_value(
+    rule: Callable[[object], object], given: str, value: object
+) -> None:
     assert rule(given) == value
 
 
@@ -111,7 +113,9 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
         salted("weak", values.password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
     ],
 )
-def test_refuses(rule: Callable[[object], object], given: object, fault: str) -> None:
+def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
+    rule: Callable[[object], object], given: object, fault: str
+) -> None:
     with pytest.raises(BadValue) as refused:
         rule(given)
     assert fault in refused.value.fault
@@ -126,7 +130,7 @@ def test_refuses(rule: Callable[[object], object], given: object, fault: str) ->
         (values.plain_secret, "p@ss word"),
     ],
 )
-def test_wraps_a_secret(rule: Callable[[object], object], given: str) -> None:
+def test_a_secret_is_wrapped_and_not_shown(rule: Callable[[object], object], given: str) -> None:
     wrapped = rule(given)
     assert isinstance(wrapped, SecretStr)
     assert wrapped.get_secret_value() == given

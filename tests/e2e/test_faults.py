@@ -287,7 +287,9 @@ def test_no_fault_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_fault(case: Case, stories: dict[Case, Story], portal: Portal) -> None:
+def test_each_link_is_answered_for_as_its_fault_is_due(
+    case: Case, stories: dict[Case, Story], portal: Portal
+) -> None:
     story, due = stories[case], case.due
     if due.whole:
         assert story.met.status_code == 502, story.met.text
@@ -302,7 +304,9 @@ def test_fault(case: Case, stories: dict[Case, Story], portal: Portal) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.goes_on], ids=str)
-def test_after_fault(case: Case, stories: dict[Case, Story], portal: Portal) -> None:
+def test_the_next_request_is_served_unless_the_account_pauses(
+    case: Case, stories: dict[Case, Story], portal: Portal
+) -> None:
     story = stories[case]
     assert story.after is not None
     if case.due.pauses:

@@ -65,7 +65,9 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("fault", "error"), PAGES.items())
-async def test_a_page(subject: Subject, fault: str, error: type[Exception]) -> None:
+async def test_a_fault_of_the_page_has_an_error_of_its_own(
+    subject: Subject, fault: str, error: type[Exception]
+) -> None:
     page = await subject.page(ACCOUNT)
     subject.portal.faults.arm(fault, times=1, account=ACCOUNT)
     with pytest.raises(error):
@@ -73,7 +75,9 @@ async def test_a_page(subject: Subject, fault: str, error: type[Exception]) -> N
 
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
-async def test_links(subject: Subject, method: object) -> None:
+async def test_links_are_the_accounts_with_the_sub_ids_that_were_sent(
+    subject: Subject, method: object
+) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     for sub_ids in (["one", "", "three"], []):  # the second finds what the first has left
@@ -86,7 +90,7 @@ async def test_links(subject: Subject, method: object) -> None:
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
-async def test_a_submit(
+async def test_a_fault_of_the_answer_to_a_submit_has_an_error_of_its_own(
     subject: Subject, method: object, fault: str, error: type[Exception]
 ) -> None:
     page = await subject.page(ACCOUNT)
@@ -106,7 +110,9 @@ async def test_one_reset_of_a_used_connection_is_not_seen(subject: Subject, meth
 
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
-async def test_a_product(subject: Subject, fault: str, error: type[Exception]) -> None:
+async def test_a_fault_of_the_answer_about_a_product_has_an_error_of_its_own(
+    subject: Subject, fault: str, error: type[Exception]
+) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     assert await portal.read_product_fetch(page, subject.market, product(), default_cap=CAP)

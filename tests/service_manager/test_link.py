@@ -36,7 +36,7 @@ def words(manager: Manager) -> list[str]:
     return [each.text for each in manager.heard if each.text != "STATUS=again"]
 
 
-def test_its_words(manager: Manager, link: Link) -> None:
+def test_each_message_is_in_the_managers_words(manager: Manager, link: Link) -> None:
     link.ready()
     link.status("All parts run")
     link.alive()

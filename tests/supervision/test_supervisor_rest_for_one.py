@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -305,3 +306,21 @@ async def test_a_stop_ends_a_start_whose_base_has_just_ended(
     await tree.over.wait()
     assert tree.end is None
     assert [child.state for child in tree.supervisor.snapshot()] == [State.DOWN, State.DOWN]
+
+
+async def test_who_begins_after_a_base_has_ended_waits_for_it_and_is_seen_to(
+    grow: Grow, a: Child, b: Child, c: Child, autojump_clock: MockClock
+) -> None:
+    async def see_the_base_end() -> None:
+        if b.incarnations == 1:
+            a.fail(ValueError("broken"))
+            await trio.sleep_forever()
+
+    b.before = see_the_base_end
+    tree = rest_for_one(a.spec(), b.spec(), c.spec(), replace(c.spec(), name="another like it"))
+    grow(tree)
+    await trio.sleep(0.5)
+    assert [child.state for child in tree.snapshot()] == [State.WAITING] * 4
+    await trio.sleep(1.0)
+    assert [child.state for child in tree.snapshot()] == [State.RUNNING] * 4
+    assert c.incarnations == 2  # one of each of the two

@@ -1,4 +1,5 @@
-"""What people and monitors see: the snapshot in each phase, and one log record an event."""
+"""What people and monitors see: the snapshot in each phase, one log record an event, and the loops
+that are watched."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.supervision.child import ChildSnapshot, ChildSpec, State
 from daemon.supervision.policy import Backoff, Intensity, Restart
+from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -252,3 +254,13 @@ async def test_an_orderly_life_leaves_no_record(
     tree.supervisor.stop()
     await tree.over.wait()
     assert logged(caplog) == []
+
+
+async def test_who_watches_sees_the_loops_themselves(grow: Grow, a: Child) -> None:
+    pulse = Pulse(lambda: None)
+    tree = Supervisor("tree", [ChildSpec("a", a.run, stop=a.stop, pulses=(pulse,))])
+    grow(tree)
+    await wait_all_tasks_blocked()
+    own, child = tree.vitals()
+    assert "Tree.run" in own.task.name
+    assert child.pulse is pulse

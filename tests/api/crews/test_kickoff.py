@@ -5,7 +5,7 @@
 | seed 4, the response carries kickoff_id | `test_a_kickoff_is_answered_with_its_id[…]` |
 | contract, any JSON value as an input, unknown keys | `test_inputs_are_any_json[…]` |
 | contract, `inputs` missing or null counts as `{}` | `test_no_inputs_are_empty_inputs[…]` |
-| contract, 400: not JSON, not an object, `inputs` not an object | `test_this_is_400[…]` |
+| contract, 400: not JSON, not an object, `inputs` not an object | `test_a_wrong_body_is_400[…]` |
 | seed 7, 422: required inputs missing | `test_missing_inputs_are_422` |
 | contract, `meta` | `test_meta_is_anything[…]` |
 | contract, null webhook URLs; an empty one | `test_no_webhooks[…]` |
@@ -145,7 +145,9 @@ async def test_meta_is_anything(house: House, executor: StandIn, meta: Any) -> N
         ({"inputs": 1, "crewWebhookUrl": 2}, "inputs: must be an object; crewWebhookUrl: must be"),
     ],
 )
-async def test_this_is_400(house: House, executor: StandIn, body: Any, message: str) -> None:
+async def test_a_wrong_body_is_400(
+    house: House, executor: StandIn, body: Any, message: str
+) -> None:
     answer = await house.own.post("/kickoff", house.token, body)
     assert answer.status_code == 400
     assert answer.json()["error"] == "Bad Request"

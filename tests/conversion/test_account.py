@@ -1,31 +1,19 @@
-"""Changes of an account's standing are told; and the log names all that a submit was made for."""
+"""How an account stands, and that each change of it is told once."""
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
-from daemon.conversion.line import Line
-from daemon.conversion.sharing import Shared
-from daemon.errors import UpstreamFailed
-from daemon.logs import Event, Work, working_for, works
+from daemon.logs import Event
 from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.marketplace.links import Product
 from daemon.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from daemon.conversion.sources import MaySend
-    from daemon.marketplace.answers import Row
-    from daemon.vault.cookie import Cookie
-    from tests.conversion.conftest import FakeLinks
+    pass
 
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")
@@ -136,65 +124,6 @@ def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
     account.lost_session(SessionLost(), OTHER)
     account.cookie_synced(COOKIE, OTHER)
     assert account.state.standing is Standing.SESSION_LOST
-
-
-async def test_a_submit_is_made_for_all_who_hold_its_tickets(
-    links: FakeLinks,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    seen: list[set[str]] = []
-
-    async def submit(
-        cookie: Cookie | None,
-        products: Sequence[Product],
-        sub_ids: tuple[str, ...],
-        may_send: MaySend,
-    ) -> Sequence[Row]:
-        begun = works()
-        try:
-            return await links.create(cookie, products, sub_ids, may_send)
-        finally:
-            seen.append({work.request_id for work in begun})
-
-    async def want(request_id: str, number: int) -> None:
-        with working_for((Work(request_id=request_id),)):
-            try:
-                await line.row(line.ticket(COOKIE, Product(7, number), ()))
-            except UpstreamFailed:
-                logging.getLogger("daemon.test").info("%s was refused", request_id)
-
-    line = Line(submit, Account(NAME), chunk=2, nursery=nursery, waited=lambda *_: None)
-    for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
-        nursery.start_soon(want, request_id, number)
-        await wait_all_tasks_blocked()
-    await trio.sleep(0.5)  # the first is under way; another one joins it
-    nursery.start_soon(want, "e", 1)
-    await trio.sleep(10)
-    assert seen == [{"a", "e"}, {"b", "c", "d"}]
-
-
-async def test_shared_work_is_done_for_all_who_wait_for_it(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    seen: list[set[str]] = []
-
-    async def work() -> None:
-        begun = works()
-        await trio.sleep(1)
-        seen.append({work.request_id for work in begun})
-
-    async def want(request_id: str) -> None:
-        with working_for((Work(request_id=request_id),)):
-            await shared.get("a", work)
-
-    shared = Shared[str, None](nursery)
-    for request_id in ("a", "b"):
-        nursery.start_soon(want, request_id)
-        await wait_all_tasks_blocked()
-    await trio.sleep(5)
-    assert seen == [{"a", "b"}]
 
 
 def test_when_no_cookie_works_any_more_that_is_told(account: Account, told: Told) -> None:

@@ -1,9 +1,8 @@
-"""What is told of children: in the log, by which part, for which work, and to whom watches them."""
+"""What the log tells of children: by which part, and for which work."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.logs import Event, Work, working_for
 from daemon.logs.context import InContext
 from daemon.supervision.actor import Mailbox
-from daemon.supervision.child import ChildSpec, State
-from daemon.supervision.policy import Backoff, Strategy
-from daemon.supervision.pulse import Pulse
+from daemon.supervision.policy import Backoff
 from daemon.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -85,32 +82,3 @@ async def test_what_an_actor_logs_is_for_whoever_asked(
     works = [one.__dict__["works"] for one in log.records if one.message == "done"]
     assert works == [(Work(request_id="one"),), (Work(request_id="two"),)]
     nursery.cancel_scope.cancel()
-
-
-async def test_who_watches_sees_the_loops_themselves(grow: Grow, a: Child) -> None:
-    pulse = Pulse(lambda: None)
-    tree = Supervisor("tree", [ChildSpec("a", a.run, stop=a.stop, pulses=(pulse,))])
-    grow(tree)
-    await wait_all_tasks_blocked()
-    own, child = tree.vitals()
-    assert "Tree.run" in own.task.name
-    assert child.pulse is pulse
-
-
-async def test_who_begins_after_a_base_has_ended_waits_for_it_and_is_seen_to(
-    grow: Grow, a: Child, b: Child, c: Child, autojump_clock: MockClock
-) -> None:
-    async def see_the_base_end() -> None:
-        if b.incarnations == 1:
-            a.fail(ValueError("broken"))
-            await trio.sleep_forever()
-
-    b.before = see_the_base_end
-    specs = [a.spec(), b.spec(), c.spec(), replace(c.spec(), name="another like it")]
-    tree = Supervisor("tree", specs, strategy=Strategy.REST_FOR_ONE, backoff=EVEN)
-    grow(tree)
-    await trio.sleep(0.5)
-    assert [child.state for child in tree.snapshot()] == [State.WAITING] * 4
-    await trio.sleep(1.0)
-    assert [child.state for child in tree.snapshot()] == [State.RUNNING] * 4
-    assert c.incarnations == 2  # one of each of the two

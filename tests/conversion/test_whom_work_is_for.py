@@ -1,0 +1,87 @@
+"""Work that is done once for many is for all of them: that is whom its log lines name."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.account import Account
+from daemon.conversion.line import Line
+from daemon.conversion.sharing import Shared
+from daemon.errors import UpstreamFailed
+from daemon.logs import Work, working_for, works
+from daemon.marketplace.links import Product
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from daemon.conversion.sources import MaySend
+    from daemon.marketplace.answers import Row
+    from daemon.vault.cookie import Cookie
+    from tests.conversion.conftest import FakeLinks
+
+COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
+
+
+async def test_a_submit_is_made_for_all_who_hold_its_tickets(
+    links: FakeLinks,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[set[str]] = []
+
+    async def submit(
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        may_send: MaySend,
+    ) -> Sequence[Row]:
+        begun = works()
+        try:
+            return await links.create(cookie, products, sub_ids, may_send)
+        finally:
+            seen.append({work.request_id for work in begun})
+
+    async def want(request_id: str, number: int) -> None:
+        with working_for((Work(request_id=request_id),)):
+            try:
+                await line.row(line.ticket(COOKIE, Product(7, number), ()))
+            except UpstreamFailed:
+                logging.getLogger("daemon.test").info("%s was refused", request_id)
+
+    line = Line(submit, Account(COOKIE.account), chunk=2, nursery=nursery, waited=lambda *_: None)
+    for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
+        nursery.start_soon(want, request_id, number)
+        await wait_all_tasks_blocked()
+    await trio.sleep(0.5)  # the first is under way; another one joins it
+    nursery.start_soon(want, "e", 1)
+    await trio.sleep(10)
+    assert seen == [{"a", "e"}, {"b", "c", "d"}]
+
+
+async def test_shared_work_is_done_for_all_who_wait_for_it(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    seen: list[set[str]] = []
+
+    async def work() -> None:
+        begun = works()
+        await trio.sleep(1)
+        seen.append({work.request_id for work in begun})
+
+    async def want(request_id: str) -> None:
+        with working_for((Work(request_id=request_id),)):
+            await shared.get("a", work)
+
+    shared = Shared[str, None](nursery)
+    for request_id in ("a", "b"):
+        nursery.start_soon(want, request_id)
+        await wait_all_tasks_blocked()
+    await trio.sleep(5)
+    assert seen == [{"a", "b"}]
