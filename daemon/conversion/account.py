@@ -70,10 +70,6 @@ AccountChanged = Callable[["Account"], None]
 """Called with an account that stands otherwise than before, or by one more cookie's fault."""
 
 
-def tell_nobody(_account: Account) -> None:
-    """For whoever keeps nothing, and wants to be told of nothing."""
-
-
 def state_of(pause: Pause) -> AccountState:
     """How an account stands that was paused in an earlier process."""
     return AccountState(Standing.PAUSED, pause.since, str(HumanCheck()))
@@ -87,7 +83,7 @@ def shown_name(name: str) -> str:
 class Account:
     """One account: its trouble, if it has any, and which cookie that was with."""
 
-    def __init__(self, name: str, changed: AccountChanged = tell_nobody) -> None:
+    def __init__(self, name: str, changed: AccountChanged) -> None:
         self.name = name
         self.shown = shown_name(name)
         self.earners = Earners(self.shown)

@@ -27,13 +27,7 @@ from typing import TypeVar
 
 import trio
 
-from daemon.conversion.account import (
-    MOST_ACCOUNTS,
-    Account,
-    AccountChanged,
-    AccountState,
-    tell_nobody,
-)
+from daemon.conversion.account import MOST_ACCOUNTS, Account, AccountChanged, AccountState
 from daemon.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
@@ -345,7 +339,7 @@ class Lines:
         accounts: dict[str, Account],
         *,
         queue: int,
-        changed: AccountChanged = tell_nobody,
+        changed: AccountChanged,
         limit: int = MOST_ACCOUNTS,
     ) -> None:
         self._make = make

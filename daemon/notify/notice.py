@@ -90,15 +90,14 @@ class _Subject:
         known = self.told.state == notice.state if self.told is not None else notice.fine
         self.news = None if known else notice
 
-    def due_at(self, distance: float) -> float:
-        return inf if self.news is None else self.told_at + distance
+    def due_at(self) -> float:
+        return inf if self.news is None else self.told_at + DISTANCE
 
 
 class Board:
     """What is still to be told. Times are in seconds, on one clock that the caller has."""
 
-    def __init__(self, *, distance: float = DISTANCE) -> None:
-        self._distance = distance
+    def __init__(self) -> None:
         self._subjects: dict[str, _Subject] = {}
 
     def note(self, notice: Notice) -> bool:
@@ -132,7 +131,7 @@ class Board:
 
     def due_at(self) -> float:
         """When the next notice is due; `inf` when there is none."""
-        return min((each.due_at(self._distance) for each in self._subjects.values()), default=inf)
+        return min((each.due_at() for each in self._subjects.values()), default=inf)
 
     def take(self, now: float) -> Notice | None:
         """A notice that is due, the one that waits for the longest; it counts as told from now.
@@ -140,8 +139,8 @@ class Board:
         `inf` is for the end, when whatever there is is due.
         """
         changed = [each for each in self._subjects.values() if each.news is not None]
-        due = [each for each in changed if each.due_at(self._distance) <= now]
-        first = min(due, key=lambda each: each.due_at(self._distance), default=None)
+        due = [each for each in changed if each.due_at() <= now]
+        first = min(due, key=_Subject.due_at, default=None)
         if first is None:
             return None
         first.told, first.told_at, first.news = first.news, now, None

@@ -51,7 +51,7 @@ def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
 
 
 def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
-    account = Account("1001")
+    account = Account("1001", lambda _: None)
     account.earners.own([made(1)], COOKIE)
     renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
     account.cookie_synced(renewed, COOKIE)
@@ -62,7 +62,7 @@ def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
 
 
 def test_the_owner_has_it_seen_anew() -> None:
-    account = Account("1001")
+    account = Account("1001", lambda _: None)
     account.earners.own([made(1)], COOKIE)
     account.clear()
     assert account.earners.own([made(2, "an_99")], COOKIE) == [made(2, "an_99")]

@@ -31,7 +31,13 @@ def item(number: int) -> Product:
 
 @pytest.fixture
 def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(links.create, Account("1001"), chunk=3, nursery=nursery, waited=lambda *_: None)
+    return Line(
+        links.create,
+        Account("1001", lambda _: None),
+        chunk=3,
+        nursery=nursery,
+        waited=lambda *_: None,
+    )
 
 
 Take = Callable[..., Any]
@@ -385,7 +391,13 @@ async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket
             await trio.sleep(1)
         return [Row(f"https://s.shopee.vn/{len(begun)}", None, 0)] * len(products)  # type: ignore[arg-type]
 
-    line = Line(finish_anyway, Account("1001"), chunk=3, nursery=nursery, waited=lambda *_: None)
+    line = Line(
+        finish_anyway,
+        Account("1001", lambda _: None),
+        chunk=3,
+        nursery=nursery,
+        waited=lambda *_: None,
+    )
     first = ask(waiting(line, line.ticket(COOKIE, item(1), ())))
     await trio.sleep(0.5)
     first.leave()

@@ -24,7 +24,13 @@ PATIENCE = 10.0
 
 @pytest.fixture
 def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(links.create, Account("1001"), chunk=3, nursery=nursery, waited=lambda *_: None)
+    return Line(
+        links.create,
+        Account("1001", lambda _: None),
+        chunk=3,
+        nursery=nursery,
+        waited=lambda *_: None,
+    )
 
 
 async def wait_for(line: Line, number: int, *, seconds: float) -> None:

@@ -33,7 +33,13 @@ def item(number: int) -> Product:
 
 @pytest.fixture
 def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(links.create, Account("1001"), chunk=1, nursery=nursery, waited=lambda *_: None)
+    return Line(
+        links.create,
+        Account("1001", lambda _: None),
+        chunk=1,
+        nursery=nursery,
+        waited=lambda *_: None,
+    )
 
 
 Take = Callable[..., "Asked[Row]"]

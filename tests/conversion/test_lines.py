@@ -33,7 +33,7 @@ def waiting(line: Line, number: int, cookie: Cookie) -> Callable[[], Awaitable[R
 
 def lines_of(links: FakeLinks, nursery: trio.Nursery, limit: int) -> Lines:
     make = partial(Line, links.create, chunk=1, nursery=nursery, waited=lambda *_: None)
-    return Lines(make, {}, queue=2, limit=limit)
+    return Lines(make, {}, queue=2, changed=lambda _: None, limit=limit)
 
 
 @pytest.fixture

@@ -323,7 +323,7 @@ async def test_an_upgrade_can_be_taken_back(tmp_path: Path) -> None:
 
 
 async def test_of_too_many_cookies_the_last_are_kept(tmp_path: Path) -> None:
-    account = Account("1001")
+    account = Account("1001", lambda _: None)
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_COOKIES + 1)]
     for cookie in cookies:
         account.pause(HumanCheck(), cookie)

@@ -55,7 +55,8 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
             except UpstreamFailed:
                 logging.getLogger("daemon.test").info("%s was refused", request_id)
 
-    line = Line(submit, Account(COOKIE.account), chunk=2, nursery=nursery, waited=lambda *_: None)
+    account = Account(COOKIE.account, lambda _: None)
+    line = Line(submit, account, chunk=2, nursery=nursery, waited=lambda *_: None)
     for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
         nursery.start_soon(want, request_id, number)
         await wait_all_tasks_blocked()

@@ -12,7 +12,14 @@ import pytest
 
 from daemon.conversion.account import MOST_ACCOUNTS
 from daemon.logs import Event
-from daemon.notify.notice import LONGEST_TEXT, Board, DaemonIdentity, Notice, body_of
+from daemon.notify.notice import (
+    DISTANCE,
+    LONGEST_TEXT,
+    Board,
+    DaemonIdentity,
+    Notice,
+    body_of,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
@@ -22,7 +29,7 @@ DOWN = Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium")
 
 
 def test_a_change_is_told_at_once() -> None:
-    board = Board(distance=30)
+    board = Board()
     assert board.due_at() == inf
     assert board.take(0) is None
     board.note(PAUSED)
@@ -33,17 +40,17 @@ def test_a_change_is_told_at_once() -> None:
 
 
 def test_the_next_change_of_the_same_subject_waits_its_time() -> None:
-    board = Board(distance=30)
+    board = Board()
     board.note(PAUSED)
     board.take(100)
     board.note(BACK)
-    assert board.due_at() == 130
-    assert board.take(129.9) is None
-    assert board.take(130) == BACK
+    assert board.due_at() == 100 + DISTANCE
+    assert board.take(99.9 + DISTANCE) is None
+    assert board.take(100 + DISTANCE) == BACK
 
 
 def test_other_subjects_do_not_wait_for_it() -> None:
-    board = Board(distance=30)
+    board = Board()
     board.note(PAUSED)
     board.take(100)
     board.note(DOWN)
@@ -51,7 +58,7 @@ def test_other_subjects_do_not_wait_for_it() -> None:
 
 
 def test_what_came_and_went_is_not_told() -> None:
-    board = Board(distance=30)
+    board = Board()
     board.note(PAUSED)
     board.note(BACK)
     assert board.due_at() == inf  # nobody knows of it, so nobody need know that it is over
@@ -63,16 +70,16 @@ def test_what_came_and_went_is_not_told() -> None:
 
 
 def test_the_last_of_several_changes_is_the_one_that_is_told() -> None:
-    board = Board(distance=30)
+    board = Board()
     board.note(PAUSED)
     board.take(100)
     board.note(BACK)
     board.note(LOST)
-    assert board.take(130) == LOST
+    assert board.take(100 + DISTANCE) == LOST
 
 
 def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
-    board = Board(distance=30)
+    board = Board()
     board.note(BACK)
     assert board.due_at() == inf
 
@@ -84,7 +91,7 @@ def _all(notice: Notice) -> list[Notice]:
 
 
 def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
-    board = Board(distance=0)
+    board = Board()
     assert all(board.note(each) for each in _all(PAUSED))
     assert not board.note(PAUSED)
     while board.take(0):
@@ -92,14 +99,14 @@ def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
     assert not board.note(PAUSED)  # all are known to be in trouble, which is not to be forgotten
     back = _all(BACK)[5]
     assert board.note(back)
-    assert board.take(1) == back
+    assert board.take(DISTANCE) == back
     assert board.note(PAUSED)
     assert len(board._subjects) == MOST_ACCOUNTS
 
 
 def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
     """The account of a cookie that has expired may never come back."""
-    board = Board(distance=0)
+    board = Board()
     for number, each in enumerate(_all(LOST)):
         assert board.note(each)
         assert board.take(number) == each
@@ -110,7 +117,7 @@ def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
 
 
 def test_the_browser_and_the_disk_have_a_place_whatever_accounts_do() -> None:
-    board = Board(distance=0)
+    board = Board()
     assert all(board.note(each) for each in _all(PAUSED))
     assert board.note(DOWN)
     assert len(board._subjects) == MOST_ACCOUNTS + 1
@@ -122,7 +129,7 @@ STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int) -> None:
     chance = random.Random(seed)
-    board, now, state = Board(distance=30), 0, "active"
+    board, now, state = Board(), 0, "active"
     told: list[tuple[int, str]] = []
     for change in range(60):
         changed = state if change > 50 else chance.choice(sorted(STATES))
@@ -137,7 +144,7 @@ def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int)
     assert told[-1][1] == state
     assert told[0][1] != "active"
     for (before, one), (after, other) in pairwise(told):
-        assert after - before >= 30
+        assert after - before >= DISTANCE
         assert one != other
 
 
