@@ -69,7 +69,7 @@ class Passwords:
         _check_length(password)
         try:
             verdict = await on_thread(
-                _matches, self._hash.get_secret_value(), password, limiter=self._limiter
+                matches, self._hash.get_secret_value(), password, limiter=self._limiter
             )
         except VerificationError as shortage:
             # Nobody who may try a password may end the part that guards the door by it.
@@ -126,14 +126,16 @@ def check_hash(text: str) -> None:
             f"m={MAX_MEMORY_KIB},t={MAX_PASSES},p={MAX_LANES} at every login; {_REMEDY}"
         )
     try:
-        _matches(text, "")
+        matches(text, "")
     except (VerificationError, UnicodeEncodeError):
         raise ValueError(f"is a damaged argon2id hash; copy it again, or {_REMEDY}") from None
 
 
-def _matches(password_hash: str, password: str) -> bool:
-    """What else the library may raise for a whole hash is no verdict: a machine that is out of
-    memory, or, for a hash of several lanes, out of threads.
+def matches(password_hash: str, password: str) -> bool:
+    """Whether the hash is that password's. Takes as long as the hash says.
+
+    Raises `VerificationError` when there is no verdict: the hash is damaged, or the machine is out
+    of memory, or, for a hash of several lanes, out of threads.
     """
     try:
         return _HASHER.verify(password_hash, _encoded(password))

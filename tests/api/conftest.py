@@ -276,7 +276,7 @@ Start = Callable[..., Awaitable[Daemon]]
 def quick_start() -> Iterator[None]:
     """Do once a module what takes most of the time of a start, and is the same at each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_matches", cache(passwords._matches))
+        patch.setattr(passwords, "matches", cache(passwords.matches))
         # No certificates are read: all that the daemon calls here is on loopback, without TLS.
         patch.setattr(tree, "PlainHttp", lambda: PlainHttp(plain_transport()))
         yield

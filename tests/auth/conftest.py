@@ -32,7 +32,7 @@ def new_auth(
     tmp_path: Path, wall: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Auth]:
     """Make the handle, always on the same folder; passwords are compared without hashing."""
-    monkeypatch.setattr(passwords, "_matches", lambda _, password: password == "the right one")
+    monkeypatch.setattr(passwords, "matches", lambda _, password: password == "the right one")
 
     def make(*, password_hash: str = HASH, signing_secret: str = "") -> Auth:
         return Auth(

@@ -27,7 +27,7 @@ from tests.shortage import Shortage
 HERE = "192.0.2.1"
 OLD = hash_password("the right one")
 NEW = SecretStr(hash_password("open barley"))
-COMPARE = passwords._matches
+COMPARE = passwords.matches
 
 Log_in = Callable[[Auth], Awaitable[str]]
 Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
@@ -39,7 +39,7 @@ Running = Callable[..., AbstractAsyncContextManager[Auth]]
 @pytest.fixture
 def new_auth(new_auth: Callable[..., Auth], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Auth]:
     """With hashes that are really compared."""
-    monkeypatch.setattr(passwords, "_matches", COMPARE)
+    monkeypatch.setattr(passwords, "matches", COMPARE)
     return new_auth
 
 

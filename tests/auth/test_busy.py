@@ -37,7 +37,7 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
         gate.wait(10)
         save(directory, saved)
 
-    monkeypatch.setattr(passwords, "_matches", matches)
+    monkeypatch.setattr(passwords, "matches", matches)
     monkeypatch.setattr(doorkeeper, "save", slow_save)
 
     async with trio.open_nursery() as nursery:

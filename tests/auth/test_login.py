@@ -153,7 +153,7 @@ async def test_right_passwords_side_by_side_are_no_failures(
 ) -> None:
     """As a bot sends them that logs in for each of its messages."""
     gate = threading.Event()
-    monkeypatch.setattr(passwords, "_matches", lambda _, __: gate.wait(10))
+    monkeypatch.setattr(passwords, "matches", lambda _, __: gate.wait(10))
     tokens: set[str] = set()
 
     async def log_in() -> None:
@@ -174,13 +174,13 @@ async def test_logins_that_wait_for_others_that_fail_have_to_wait(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(passwords, "_matches", lambda *_: gate.wait(10) and False)
+    monkeypatch.setattr(passwords, "matches", lambda *_: gate.wait(10) and False)
 
     async with trio.open_nursery() as nursery:
         for _ in range(FREE_FAILURES):
             nursery.start_soon(fail, auth, 1)
         await trio.testing.wait_all_tasks_blocked()
-        monkeypatch.setattr(passwords, "_matches", lambda *_: True)
+        monkeypatch.setattr(passwords, "matches", lambda *_: True)
         for _ in range(FREE_FAILURES + 1):  # more than there are verdicts
             nursery.start_soon(_refused, auth)
         await trio.testing.wait_all_tasks_blocked()
@@ -204,7 +204,7 @@ async def test_hanging_up_early_does_not_hide_a_failure(
         gate.wait(10)
         return False
 
-    monkeypatch.setattr(passwords, "_matches", matches)
+    monkeypatch.setattr(passwords, "matches", matches)
     with pytest.RaisesGroup(WrongCredential):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(doorkeeper.login, "a guess", HERE)

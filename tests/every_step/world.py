@@ -144,7 +144,7 @@ def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
         return password == PASSWORD
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_matches", matches)
+        patch.setattr(passwords, "matches", matches)
         parts = Parts()
         parts.install(patch)
         world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)

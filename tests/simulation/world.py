@@ -121,7 +121,7 @@ class World(Weather):
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
         patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
         patch.setattr(spoil, "_sever", self.network.sever)
-        patch.setattr(passwords, "_matches", _matches)
+        patch.setattr(passwords, "matches", _matches)
 
     def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:
         """The one part that has no mailbox, and can be struck all the same."""
@@ -303,5 +303,5 @@ class World(Weather):
             self.broken(f"tasks are left by a daemon that has ended: {tasks}")
 
 
-_matches = cache(passwords._matches)
+_matches = cache(passwords.matches)
 _not_on_disk = shutil.ignore_patterns("runs")

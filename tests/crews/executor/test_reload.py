@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad
-from daemon.crews.lines import NEVER_RUN, Lines
+from daemon.crews.crew import BrokenCrew, Crew, CrewLoad
+from daemon.crews.lines import NEVER_RUN
 from daemon.crews.reading.catalog import Catalog
 from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import State, Status, Summary
@@ -117,15 +117,15 @@ async def test_a_crew_is_put_back_beside_a_new_one_as_its_last_execution_ends(
     house = await open_house(crew(max_running=1))
     running, _ = await one_running_one_waiting(house)
     await house.executor.take(having(crew("other")))
-    take_up = Lines._take_up_mended
+    unfinished = house.journal.unfinished
 
-    async def take_up_late(*args: Any, **named: Any) -> None:
+    async def after_that_end() -> list[Summary]:
         house.gate.open()
         while (load := house.executor.load().get("c")) and load.running:
             await trio.lowlevel.checkpoint()
-        await take_up(*args, **named)
+        return await unfinished()
 
-    monkeypatch.setattr(Lines, "_take_up_mended", take_up_late)
+    monkeypatch.setattr(house.journal, "unfinished", after_that_end)
     with trio.fail_after(HANG):
         await house.executor.take(having(crew(), crew("new")))
         assert (await house.end_of(running)).state is State.SUCCESS
@@ -181,16 +181,18 @@ async def test_one_of_a_broken_crew_that_is_forgotten_while_it_is_stopped_has_en
     await before.end_of(ended)
     await before.stop()
     house = await open_house(crew("other"), broken=BROKEN.broken)
-    summary = house.executor._summary
+    summary = house.journal.summary
+    forgotten: list[int] = []
 
-    async def forgotten_then(caller: Caller, kickoff_id: str) -> Summary:
-        found = await summary(caller, kickoff_id)
-        assert await house.journal.prune(datetime.now(UTC) + timedelta(days=2)) == 1
+    async def forgotten_then(kickoff_id: str, **whose: Any) -> Summary | None:
+        found = await summary(kickoff_id, **whose)
+        forgotten.append(await house.journal.prune(datetime.now(UTC) + timedelta(days=2)))
         return found
 
-    monkeypatch.setattr(house.executor, "_summary", forgotten_then)
+    monkeypatch.setattr(house.journal, "summary", forgotten_then)
     with pytest.raises(Invalid, match="ended already"):
         await house.stop_one(ended)
+    assert forgotten[0] == 1
 
 
 async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
