@@ -1,0 +1,179 @@
+"""The addresses that the daemon answers at: which socket each has, and what is said of those that
+cannot be had."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon.auth.passwords import hash_password
+from daemon.config import build
+from daemon.doors import Doors, open_doors
+from daemon.networks import Bind
+from daemon.service_manager.given import Descriptor
+from daemon.service_manager.sockets import Sockets
+from daemon.serving import bind
+
+HASH = hash_password("correct horse")
+ANYWHERE = Bind("127.0.0.1", 0)
+
+
+@pytest.fixture
+def theirs() -> Iterator[socket.socket]:
+    """A listening socket of the service manager's, who holds it for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
+    """As it is given to the daemon."""
+    return Descriptor(name, os.dup(theirs.fileno()))
+
+
+def is_open(given: Descriptor) -> bool:
+    return Path(f"/proc/self/fd/{given.number}").exists()
+
+
+def address_of(listening: socket.socket) -> Bind:
+    return Bind(*listening.getsockname()[:2])
+
+
+def test_the_given_one_goes_before_the_configured(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
+    assert not caplog.text
+
+
+def test_another_address_than_configured_is_told_with_which_one_counts(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = theirs.getsockname()
+    wanted = Bind(host, 1)
+    with open_doors(wanted, {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.urls == (f"http://127.0.0.1:{port}",)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    told = f"'http' listens at http://127.0.0.1:{port}, which counts"
+    assert f"server.bind is 127.0.0.1:1, but the service manager's socket {told}" in caplog.text
+    assert "`sudo ./run install`" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "bind", "open_to", "told"),
+    [
+        ("0.0.0.0", "127.0.0.1:1", ["0.0.0.0/0"], True),
+        ("0.0.0.0", "0.0.0.0:1", ["0.0.0.0/0"], False),  # of that the configuration has told
+        ("0.0.0.0", "127.0.0.1:1", [], False),
+        ("127.0.0.1", "127.0.0.1:1", ["0.0.0.0/0"], False),
+    ],
+)
+def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
+    host: str, bind: str, open_to: list[str], *, told: bool
+) -> None:
+    settings = build(
+        {"auth": {"password_hash": HASH}, "server": {"bind": bind}, "cookie": {"open_to": open_to}}
+    )
+    with socket.create_server((host, 0)) as given:
+        given_to_us = Sockets(main=(lent(given),))
+        with open_doors(settings.server.bind, {}, given_to_us) as doors:
+            found = [each.fault for each in doors.exposed(settings)]
+    where = f"while the daemon listens at http://{host}:"
+    assert [where in each for each in found] == [True] * told
+
+
+def test_one_at_an_address_that_this_machine_does_not_have_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As the manager opens one with FreeBind=yes. 192.0.2.0/24 is nobody's (RFC 5737)."""
+    (theirs,) = bind("192.0.2.1", 0, early=True)
+    caplog.clear()
+    with theirs, open_doors(address_of(theirs), {}, Sockets(main=(lent(theirs),))) as doors:
+        assert doors.main[0].getsockname() == theirs.getsockname()
+    assert caplog.messages == [
+        "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
+    ]
+
+
+def test_an_address_may_have_several(theirs: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as second:
+        given = Sockets(main=(lent(theirs), lent(second)))
+        with open_doors(ANYWHERE, {}, given) as doors:
+            assert len(doors.urls) == 2
+
+
+def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
+    given = Sockets(crews={"post": (lent(theirs, "crew-post"),)})
+    with open_doors(ANYWHERE, {"post": address_of(theirs)}, given) as doors:
+        assert doors.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
+        assert theirs.getsockname()[1] in doors.ports
+
+
+def test_one_that_is_taken_costs_no_other_address(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    crews = {"post": address_of(theirs), "mail": ANYWHERE}
+    with open_doors(ANYWHERE, crews) as doors:
+        assert (list(doors.crews), list(doors.crew_binds)) == (["mail"], ["mail"])
+        assert len(doors.main) == 1
+    assert "crew post: bind: cannot listen on 127.0.0.1" in caplog.text
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address_is_called_in_brackets() -> None:
+    with open_doors(Bind("::1", 0), {}) as doors:
+        (port,) = doors.ports
+        assert doors.urls == (f"http://[::1]:{port}",)
+
+
+def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as wrong:
+        descriptor = lent(wrong, "crew-post")
+    given = Sockets(crews={"post": (descriptor,)})
+    with open_doors(ANYWHERE, {"post": ANYWHERE}, given) as doors:
+        assert doors.crews == {}
+        assert len(doors.main) == 1
+    assert "'crew-post' is not a TCP socket" in caplog.text
+    assert "until then it is served at /crews/post" in caplog.text
+    assert not is_open(descriptor)
+
+
+def test_one_for_a_crew_without_an_address_is_told_and_closed(
+    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    descriptor = lent(theirs, "crew-gone")
+    with open_doors(ANYWHERE, {}, Sockets(crews={"gone": (descriptor,)})) as doors:
+        assert doors.crews == {}
+    assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
+    assert not is_open(descriptor)
+
+
+def leave(doors: Doors) -> None:
+    for door in doors.main:
+        door.close()
+
+
+def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(
+    theirs: socket.socket,
+) -> None:
+    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+        leave(doors)
+    with socket.create_connection(theirs.getsockname(), timeout=5) as early:
+        early.sendall(b"hello")
+        with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as next_ones:
+            accepted, _ = next_ones.main[0].accept()
+            with accepted:
+                assert accepted.recv(5) == b"hello"
+
+
+def test_whoever_comes_to_our_own_when_the_daemon_has_gone_is_refused() -> None:
+    with open_doors(ANYWHERE, {}) as doors:
+        address = doors.main[0].getsockname()
+        leave(doors)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
