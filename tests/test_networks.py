@@ -28,7 +28,9 @@ LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
         (networks.host_name, LONGEST_NAME, LONGEST_NAME),
     ],
 )
-def test_takes(rule: Callable[[object], object], given: str, value: object) -> None:
+def test_what_fits_a_rule_is_given_as_its_value(
+    rule: Callable[[object], object], given: str, value: object
+) -> None:
     assert rule(given) == value
 
 
@@ -63,7 +65,9 @@ def test_takes(rule: Callable[[object], object], given: str, value: object) -> N
         (networks.host_name, "", "bare host name"),
     ],
 )
-def test_refuses(rule: Callable[[object], object], given: object, fault: str) -> None:
+def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
+    rule: Callable[[object], object], given: object, fault: str
+) -> None:
     with pytest.raises(BadValue) as refused:
         rule(given)
     assert fault in refused.value.fault
