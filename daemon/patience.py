@@ -23,8 +23,8 @@ which asks through here too, itself waits 10."""
 class patience:  # noqa: N801 - it is used like a function
     """Ask in the body. Raises `Unavailable` when there is no answer within `seconds`.
 
-    A class, since each request passes here twice, and a generator's way in and out costs as much as
-    the deadline itself.
+    A class, since each request passes here at least twice, and a generator's way in and out costs
+    as much as the deadline itself.
     """
 
     __slots__ = ("_scope", "_seconds")

@@ -1,6 +1,7 @@
 """The guards in front of operations: each says who the caller is, or refuses.
 
-They run before a body is read, so that nobody without access learns what a body should be.
+They run before a body is read, so that nobody without access learns what a body should be; and
+again when it is there, since a token can be ended in the half minute that it may take.
 """
 
 from __future__ import annotations

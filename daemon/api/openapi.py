@@ -50,9 +50,9 @@ _IN_BRACES = re.compile(r"\{(\w+)\}")
 class Access(Generic[C]):
     """Who may call an operation.
 
-    `admit` runs inside the request, before its body is read. It returns the caller, whom the
-    handler gets as its first argument, or raises. `bearer` says whether the document asks a client
-    for a token, `refusals` the statuses that `admit` can lead to.
+    `admit` runs inside the request, before its body is read and again when it is there. It returns
+    the caller, whom the handler gets as its first argument, or raises. `bearer` says whether the
+    document asks a client for a token, `refusals` the statuses that `admit` can lead to.
     """
 
     admit: Callable[[], Awaitable[C]]
@@ -193,12 +193,13 @@ class Api:
         def declare(handler: _Handler) -> _Handler:
             async def view(**_: str) -> ResponseReturnValue:
                 with patience():
-                    caller = await access.admit()
-                arguments = [caller]
+                    arguments = [await access.admit()]
                 if asks is not None:
                     arguments.append(parameters.read(asks))
                 if body is not None:
                     arguments.append(await bodies.read(body, any_type=self._any_type))
+                    with patience():  # the token may have been ended while the body came
+                        arguments[0] = await access.admit()
                 with patience(seconds):
                     answer = await handler(*arguments)
                 # Tokens and cookies are among the answers: nobody is to keep one.

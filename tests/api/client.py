@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import httpx
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 PATIENCE = 15.0  # seconds; whatever takes longer hangs
 
@@ -44,3 +46,24 @@ class Client:
                 while part := await stream.receive_some():
                     received += part
                 return received
+
+    async def post_late(
+        self, path: str, token: str, body: object, meanwhile: Callable[[], Awaitable[object]]
+    ) -> bytes:
+        """POST a body whose last byte follows only after `meanwhile`; returns the whole answer.
+
+        For a server among this process's own tasks: all that could do something has done it then.
+        """
+        content = json.dumps(body).encode()
+        head = (
+            f"POST {httpx.URL(self.url + path).path} HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
+            f"Connection: close\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        with trio.fail_after(PATIENCE):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(head.encode() + content[:-1])
+                await wait_all_tasks_blocked()
+                await meanwhile()
+                await stream.send_all(content[-1:])
+                return b"".join([part async for part in stream])

@@ -6,6 +6,7 @@
 | the second factor ends all but one | `test_second_factor.py` |
 | an operator's "revoke all" | `test_the_operator_ends_every_session` |
 | the client then sees 403 and logs in again | all of them |
+| … also whose request had begun before | `test_a_session_that_ends_while_its_body_comes[…]` |
 | signing secret and state survive restarts | `test_a_restart_ends_no_session` |
 | the signing secret given as a credential | `test_a_signing_secret_of_ones_own_is_kept_nowhere` |
 | files of mode 0600 | `test_what_is_kept_is_for_nobody_else` |
@@ -15,15 +16,29 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from daemon.control import call
 
 if TYPE_CHECKING:
-    from tests.api.conftest import Daemon, Phone, Start
+    from tests.api.conftest import Conformity, Daemon, Phone, Start
 
 OTHER_PASSWORD = "another horse altogether"
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/api/auth/2fa/enable": {"secret": "s", "code": "123456"},
+    "/api/auth/2fa/disable": {"code": "123456"},
+    "/api/sync-cookie": {"cookie": COOKIE},
+    "/api/sync-cookie-local": {"cookie": COOKIE},
+    "/api/convert": {"links": ["https://example.org/"]},
+    "/api/crews/token": {"crew": "echo"},
+    "/api/crews/token/rotate": {"crew": "echo"},
+}
+"""What is sent to each operation that has a body and takes a session."""
 
 
 async def is_good(daemon: Daemon, token: str) -> bool:
@@ -59,6 +74,29 @@ async def test_the_operator_ends_every_session(daemon: Daemon) -> None:
     assert (await call(daemon.state, "tokens revoke"))["ok"] is True
     assert [await is_good(daemon, token) for token in tokens] == [False, False]
     assert await is_good(daemon, await daemon.login())
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_session_that_ends_while_its_body_comes(start: Start, path: str) -> None:
+    crew = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
+    daemon = await start(cookie={"open_to": []}, crews=[crew])
+    token = await daemon.login()
+    revoke = partial(call, daemon.state, "tokens revoke")
+    answer = await daemon.post_late(path, token, BODIES[path], revoke)
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    token = await daemon.login()
+    assert (await daemon.get("/api/sync-cookie", token=token)).json()["ok"] is False
+
+
+async def test_these_are_all_that_have_a_body_and_take_a_session(
+    daemon: Daemon, conformity: Conformity
+) -> None:
+    taking = {
+        path
+        for _, path, operation in conformity.operations()
+        if "requestBody" in operation and operation["security"] and not path.startswith("/crews/")
+    }
+    assert taking == set(BODIES)
 
 
 async def test_the_operator_ends_the_session_that_enable_spared(

@@ -14,12 +14,14 @@
 | contract, the organization may do everything | `test_the_organization_sees_all` |
 | another crew's execution is 404 | `test_another_crews_execution_is_404` |
 | contract, a rotated token | `test_a_rotated_token_is_401_and_the_others_stay` |
+| … also whose request had begun before | `test_a_token_that_is_rotated_while_its_body_comes[…]` |
 | the caller comes before the body | `test_without_a_token_nothing_is_said_of_the_body` |
 | a part that is down | `test_tokens_that_cannot_be_checked_are_503` |
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -179,6 +181,18 @@ async def test_a_rotated_token_is_401_and_the_others_stay(house: House) -> None:
         for who, token in {**tokens, "new": new}.items()
     }
     assert answers == {"alpha": 200, "ann": 401, "bob": 200, "new": 200}
+
+
+@pytest.mark.parametrize("name", ["kickoff", "resume"])
+async def test_a_token_that_is_rotated_while_its_body_comes(
+    house: House, executor: StandIn, name: str
+) -> None:
+    known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
+    _, path, body = call(name, known.id)
+    rotate = partial(house.crew_tokens.rotate, "alpha")
+    answer = await house.at("under").post_late(path, house.token, body, rotate)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert executor.known == {known.id: known}
 
 
 async def test_without_a_token_nothing_is_said_of_the_body(house: House) -> None:
