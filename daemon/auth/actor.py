@@ -122,13 +122,13 @@ class Auth:
         """
         await self.mailbox.ask(Doorkeeper.enable, session, secret, code, address)
 
-    async def disable(self, code: str, address: str) -> None:
+    async def disable(self, session: Session, code: str, address: str) -> None:
         """Switch the second factor off with a current code.
 
-        Raises `Invalid` (code, or disabled already), `WrongCredential`, `TooManyTries`,
-        `Unavailable`.
+        Raises `Invalid` (code, or disabled already), `NotAllowed` (the session has ended),
+        `WrongCredential`, `TooManyTries`, `Unavailable`.
         """
-        await self.mailbox.ask(Doorkeeper.disable, code, address)
+        await self.mailbox.ask(Doorkeeper.disable, session, code, address)
 
     async def second_factor_off(self) -> None:
         """Switch it off without a code: for the operator, when the phone is lost.

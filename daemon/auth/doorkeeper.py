@@ -176,8 +176,7 @@ class Doorkeeper:
     async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
         check_code(code)
         async with self._change():
-            if not self._saved.admits(jti=session.jti, epoch=session.epoch):
-                raise refusal("session")  # ended while this waited: it may not be spared
+            self._refuse_when_ended(session)  # it may not be spared
             self._refuse_when_enabled()
             self._check_issued(secret)
             with self._throttle.attempt(address, code=True) as tries:
@@ -195,9 +194,10 @@ class Doorkeeper:
                 tries.succeeded()
             logger.warning("second factor switched on from %s", address)
 
-    async def disable(self, code: str, address: str) -> None:
+    async def disable(self, session: Session, code: str, address: str) -> None:
         check_code(code)
         async with self._change():
+            self._refuse_when_ended(session)
             factor = self._saved.second_factor
             if factor is None:
                 raise Invalid("the second factor is switched off already")
@@ -235,6 +235,11 @@ class Doorkeeper:
             _tell_if_slowed(tries, address)
             raise WrongCredential(_WRONG_CODE)
         return accepted
+
+    def _refuse_when_ended(self, session: Session) -> None:
+        """It was good when this was asked, and may have ended while this waited for others."""
+        if not self._saved.admits(jti=session.jti, epoch=session.epoch):
+            raise refusal("session")
 
     def _refuse_when_enabled(self) -> None:
         if self._saved.second_factor is not None:

@@ -185,14 +185,14 @@ async def test_a_code_that_was_not_saved_can_be_sent_again(
 async def test_a_disabling_that_was_not_saved_can_be_repeated(
     auth: Auth, enable: Enable, shown: Shown, tmp_path: Path
 ) -> None:
-    secret, _ = await enable(auth)
-    code = shown(secret)
+    secret, token = await enable(auth)
+    session, code = await auth.check_session(token), shown(secret)
 
     with full_disk(tmp_path), pytest.raises(Unavailable):
-        await auth.disable(code, HERE)
+        await auth.disable(session, code, HERE)
     assert await auth.second_factor_enabled()
 
-    await auth.disable(code, HERE)
+    await auth.disable(session, code, HERE)
 
 
 async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
@@ -223,11 +223,12 @@ async def test_with_no_thread_to_be_had_all_is_refused_and_nothing_changed_or_co
     auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, no_thread: Shortage
 ) -> None:
     secret, token = await enable(auth)
+    session = await auth.check_session(token)
     temp_token, code = await begin_login(auth), shown(secret)
     asked: list[Callable[[], Awaitable[object]]] = [
         partial(auth.login, "the right one", HERE),
         partial(auth.verify_mfa, temp_token, code, HERE),
-        partial(auth.disable, code, HERE),
+        partial(auth.disable, session, code, HERE),
         auth.second_factor_off,
         auth.revoke_all,
     ]

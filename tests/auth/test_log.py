@@ -50,9 +50,9 @@ async def test_the_log_tells_the_events_and_no_secret(
     await refused(auth.verify_mfa(half.temp_token, code, HERE))
     next_code = shown(setup.secret, ahead=30)
     token = await auth.verify_mfa(half.temp_token, next_code, HERE)
-    await refused(auth.disable(code, HERE))
+    await refused(auth.disable(session, code, HERE))
     last_code = shown(setup.secret, ahead=-30)
-    await auth.disable(last_code, HERE)
+    await auth.disable(session, last_code, HERE)
     await auth.second_factor_off()
     await auth.revoke_all()
     await refused(auth.check_session(token))
@@ -96,10 +96,11 @@ async def test_who_has_to_wait_between_tries_is_told_of(
     wrong_code: Callable[[str], str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    secret, _ = await enable(auth)
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
     fails: dict[str, Callable[[], Awaitable[object]]] = {
         "a password": partial(auth.login, "hunter2", HERE),
-        "a code": partial(auth.disable, wrong_code(secret), HERE),
+        "a code": partial(auth.disable, session, wrong_code(secret), HERE),
     }
     caplog.clear()
     for _ in range(FREE_FAILURES):

@@ -88,9 +88,9 @@ async def test_enable_while_enabled_is_refused(auth: Auth, enable: Enable, shown
         await auth.enable(session, secret, shown(secret), HERE)
 
 
-async def test_disable_while_disabled_is_refused(auth: Auth) -> None:
+async def test_disable_while_disabled_is_refused(auth: Auth, session: Session) -> None:
     with pytest.raises(Invalid, match=OFF_ALREADY):
-        await auth.disable("123456", HERE)
+        await auth.disable(session, "123456", HERE)
 
 
 async def test_enabling_ends_all_sessions_but_the_one_that_did_it(
@@ -127,9 +127,9 @@ async def test_a_spared_session_can_switch_off_and_on_again(
     auth: Auth, enable: Enable, shown: Shown
 ) -> None:
     secret, token = await enable(auth)
-    await auth.disable(shown(secret), HERE)
-
     session = await auth.check_session(token)
+    await auth.disable(session, shown(secret), HERE)
+
     secret = (await auth.begin_setup()).secret
     await auth.enable(session, secret, shown(secret), HERE)
 
@@ -147,16 +147,29 @@ async def test_a_session_that_was_ended_cannot_enable_and_be_spared(
     assert not await auth.second_factor_enabled()
 
 
+async def test_a_session_that_was_ended_cannot_disable(
+    auth: Auth, enable: Enable, shown: Shown
+) -> None:
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
+    await auth.revoke_all()
+
+    with pytest.raises(NotAllowed, match=r"^the session token is invalid or has expired"):
+        await auth.disable(session, shown(secret), HERE)
+    assert await auth.second_factor_enabled()
+
+
 async def test_the_code_that_enabled_is_used_up(
     auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown
 ) -> None:
-    secret, _ = await enable(auth)
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
     used = shown(secret, ahead=-30)
 
     with pytest.raises(WrongCredential, match=WRONG_CODE):
         await auth.verify_mfa(await begin_login(auth), used, HERE)
     with pytest.raises(WrongCredential, match=WRONG_CODE):
-        await auth.disable(used, HERE)
+        await auth.disable(session, used, HERE)
 
 
 @pytest.mark.parametrize("secret", ["", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "é\ud800"])
@@ -215,7 +228,7 @@ async def test_a_wrong_code_does_not_enable_and_the_next_one_may(
 async def test_a_current_code_disables(auth: Auth, enable: Enable, shown: Shown) -> None:
     secret, token = await enable(auth)
 
-    await auth.disable(shown(secret), HERE)
+    await auth.disable(await auth.check_session(token), shown(secret), HERE)
 
     assert isinstance(await auth.login("the right one", HERE), LoggedIn)
     await auth.check_session(token)
@@ -224,10 +237,11 @@ async def test_a_current_code_disables(auth: Auth, enable: Enable, shown: Shown)
 async def test_a_wrong_code_does_not_disable(
     auth: Auth, enable: Enable, wrong_code: Wrong_code
 ) -> None:
-    secret, _ = await enable(auth)
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
 
     with pytest.raises(WrongCredential, match=WRONG_CODE):
-        await auth.disable(wrong_code(secret), HERE)
+        await auth.disable(session, wrong_code(secret), HERE)
     assert await auth.second_factor_enabled()
 
 
@@ -237,7 +251,7 @@ async def test_what_is_no_code_is_refused_before_anything_else(
     with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
         await auth.enable(session, "", "12345", HERE)
     with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
-        await auth.disable("12345", HERE)
+        await auth.disable(session, "12345", HERE)
 
 
 async def test_the_operator_needs_no_code_and_no_state(auth: Auth, enable: Enable) -> None:
@@ -256,7 +270,7 @@ async def test_enabling_and_disabling_reset_the_address(
     secret = (await auth.begin_setup()).secret
     await auth.enable(session, secret, shown(secret), HERE)
     await fail_passwords(auth, 9)
-    await auth.disable(shown(secret, ahead=30), HERE)
+    await auth.disable(session, shown(secret, ahead=30), HERE)
     await fail_passwords(auth, 9)
 
 
@@ -275,10 +289,11 @@ async def test_wrong_codes_are_throttled_when_enabling(
 async def test_wrong_codes_are_throttled_when_disabling(
     auth: Auth, enable: Enable, shown: Shown, wrong_code: Wrong_code
 ) -> None:
-    secret, _ = await enable(auth)
+    secret, token = await enable(auth)
+    session = await auth.check_session(token)
     for n in range(20):
         with pytest.raises(WrongCredential):
-            await auth.disable(wrong_code(secret), f"198.51.100.{n}")
+            await auth.disable(session, wrong_code(secret), f"198.51.100.{n}")
 
     with pytest.raises(TooManyTries):
-        await auth.disable(shown(secret), THERE)
+        await auth.disable(session, shown(secret), THERE)

@@ -99,5 +99,5 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
     )
     async def disable(visitor: Visitor, body: DisableRequest) -> MessageResponse:
         """Switch the second factor off."""
-        await auth.disable(body.code.get_secret_value(), visitor.address)
+        await auth.disable(visitor.session, body.code.get_secret_value(), visitor.address)
         return MessageResponse(message="the second factor is off")
