@@ -83,8 +83,10 @@ def load(directory: Path) -> Saved:
     if content is None:
         saved = Saved(version=1, epoch=new_epoch(), spared=None, second_factor=None)
         save(directory, saved)
-        # With the signing secret there, this is no first start: somebody has lost the file.
-        level = logging.WARNING if (directory / SECRET_FILE).exists() else logging.INFO
+        # With one of these there, this is no first start: somebody has lost the file. The signing
+        # secret alone would not say so, since it can come from elsewhere.
+        started = any((directory / name).exists() for name in (SECRET_FILE, PASSWORD_FILE))
+        level = logging.WARNING if started else logging.INFO
         logger.log(level, "%s was not there: made one, with the second factor off", path)
         return saved
     try:

@@ -55,6 +55,23 @@ async def test_what_was_promised_survives_a_restart(
         await auth.verify_mfa(temp_token, shown(secret, ahead=30), HERE)
 
 
+@pytest.mark.parametrize("signing_secret", ["", "ab" * 32], ids=["its own", "given"])
+async def test_a_second_factor_that_is_lost_between_two_starts_is_warned_of(
+    new_auth: New_auth,
+    running: Running,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    signing_secret: str,
+) -> None:
+    for _ in range(2):
+        async with running(new_auth(signing_secret=signing_secret)):
+            (tmp_path / "auth.json").unlink()
+
+    assert caplog.messages == [  # the first start's is no warning
+        f"{tmp_path}/auth.json was not there: made one, with the second factor off"
+    ]
+
+
 async def test_logins_half_done_do_not_survive_a_restart(
     new_auth: New_auth,
     running: Running,

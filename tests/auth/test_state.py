@@ -62,13 +62,16 @@ def test_the_file_says_all_there_is_to_restore(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("first", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+@pytest.mark.parametrize(
+    ("there", "level"),
+    [("", logging.INFO), ("signing-secret", logging.WARNING), ("password-digest", logging.WARNING)],
+)
 def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, first: bool, level: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, there: str, level: int
 ) -> None:
     caplog.set_level(logging.INFO)
-    if not first:
-        write(tmp_path / "signing-secret", "0aF0" * 16)
+    if there:
+        write(tmp_path / there, "0aF0" * 16)
     made = load(tmp_path)
 
     assert made == Saved(version=1, epoch=made.epoch, spared=None, second_factor=None)
