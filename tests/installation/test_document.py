@@ -101,13 +101,14 @@ def test_no_documented_command_has_a_token_among_its_arguments(document: Path) -
 
 
 def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
+    archive = tmp_path / "etc/smartlinkd.tar.gz"
+    archive.touch(0o644)  # one of before, when everybody could
     machine = tmp_path / "machine"
     for folder in ("etc/smartlinkd", "etc/systemd/system", "var/lib/private/smartlinkd"):
         (machine / folder).mkdir(parents=True)
     (machine / "etc/systemd/system/smartlinkd-research.socket").touch()
     block = commands("sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh")
     assert run(block.replace("-C /", f"-C {machine}").replace("cd /", f"cd {machine}"), "") == 0
-    archive = tmp_path / "etc/smartlinkd.tar.gz"
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     with tarfile.open(archive) as backup:
         assert set(backup.getnames()) == {
