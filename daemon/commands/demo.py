@@ -247,19 +247,21 @@ class _Tour:
         self.say(
             f"""
 To do it again:
-  TOKEN=$(curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' \\
-    -d '{{"password": "{self.password}"}}' | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
-  curl -s {self.url}/api/convert -H "Authorization: Bearer $TOKEN" \\
-    -H 'Content-Type: application/json' -d '{{"links": ["{link}"]}}'
+  TOKEN=$(printf '{{"password": "%s"}}' '{self.password}' \\
+    | curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' -d @- \\
+    | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
+  printf 'Authorization: Bearer %s\\n' "$TOKEN" \\
+    | curl -s {self.url}/api/convert -H @- -H 'Content-Type: application/json' \\
+    -d '{{"links": ["{link}"]}}'
   curl -s {self.url}/api/health
 
 The crew, by its own token:
-  CREW='Authorization: Bearer {crew_token}'
-  ID=$(curl -s {crew}/kickoff -H "$CREW" -H 'Content-Type: application/json' \\
+  with_token() {{ printf 'Authorization: Bearer %s\\n' '{crew_token}' | curl -s -H @- "$@"; }}
+  ID=$(with_token {crew}/kickoff -H 'Content-Type: application/json' \\
     -d '{{"inputs": {{"links": ["{link}"], "language": "en"}}}}' \\
     | sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/')
-  curl -sN {crew}/events/$ID -H "$CREW"
-  curl -s {crew}/status/$ID -H "$CREW"
+  with_token -N {crew}/events/$ID
+  with_token {crew}/status/$ID
 
 Crews in a browser: {self.url}/dashboard   (password: {self.password})
 """

@@ -144,7 +144,8 @@ function command(method, path, operation) {
   if (method !== "get") lines[0] += ` -X ${method.toUpperCase()}`;
   lines[0] += ` ${quoted(new URL(`.${filled(path, operation)}`, document.baseURI).href)}`;
   if (operation.security?.some((scheme) => "bearer" in scheme)) {
-    lines.push('-H "Authorization: Bearer $TOKEN"');
+    // On standard input: every user of a machine can see what is on a command line.
+    lines[0] = `printf 'Authorization: Bearer %s\\n' "$TOKEN" \\\n  | ${lines[0]} -H @-`;
   }
   const body = operation.requestBody?.content["application/json"];
   if (body) {

@@ -132,7 +132,11 @@ function snippet(title, text, copied) {
 }
 
 function curl(base, path, body, options = "") {
-  const lines = [`curl -sS ${options}"${base}${path}"`, '-H "Authorization: Bearer $CREW_TOKEN"'];
+  // The token is on standard input: every user of a machine can see what is on a command line.
+  const lines = [
+    `printf 'Authorization: Bearer %s\\n' "$CREW_TOKEN"`,
+    `| curl -sS ${options}"${base}${path}" -H @-`,
+  ];
   if (body !== undefined) {
     const text = JSON.stringify(body).replaceAll("'", "'\\''");
     lines.push("-H 'Content-Type: application/json'", `-d '${text}'`);
