@@ -20,6 +20,7 @@ from ipaddress import IPv4Address, IPv6Address
 from werkzeug.datastructures import Headers
 
 from daemon.networks import Network
+from daemon.printable import escaped
 
 Address = IPv4Address | IPv6Address
 
@@ -38,6 +39,8 @@ FORWARDING_HEADERS = (
 """How the names of headers begin, in lower case, that only a request through a proxy has."""
 MAX_HOPS = 16
 """Addresses looked at in a forwarding header; nobody has more proxies of their own."""
+MAX_SHOWN = 100
+"""Characters of a `Host` that are told back to who sent it."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +54,48 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Caller:
-    """Whom a request counts as. `address` is what throttling goes by."""
+    """Whom a request counts as. `address` is what throttling goes by.
+
+    `strange` says why it is not local, and names the setting that decides; it is empty when it is.
+    """
 
     address: str
-    local: bool
+    strange: str = ""
+
+    @property
+    def local(self) -> bool:
+        """Whether it is surely one of `cookie.open_to`."""
+        return not self.strange
 
 
 def identify(peer: str | None, headers: Headers, rules: Neighbourhood) -> Caller:
     """The caller behind a connection from `peer`. Never raises."""
     address = _address(peer or "")
     if address is None:
-        return Caller(peer or "unknown", local=False)
-    believed = True
+        return Caller(peer or "unknown", "its address is none that could be in cookie.open_to")
     if any(name.lower().startswith(FORWARDING_HEADERS) for name, _ in headers):
         origin = _forwarded_by(address, headers, rules)
-        believed = origin is not None
-        address = origin or address
-    local = (
-        believed
-        and _within(address, rules.open_to)
-        and _is_our_name(headers.get("Host", ""), rules)
-        and _is_not_foreign(headers.get("Origin"), headers.get("Host", ""))
-    )
-    return Caller(str(address), local)
+        if origin is None:
+            return Caller(str(address), _not_believed(address, rules))
+        address = origin
+    return Caller(str(address), _strange(address, headers, rules))
+
+
+def _strange(address: Address, headers: Headers, rules: Neighbourhood) -> str:
+    host = headers.get("Host", "")
+    if not _within(address, rules.open_to):
+        return f"{address} is not in cookie.open_to"
+    if not _is_our_name(host, rules):
+        return f'its Host, "{escaped(host[:MAX_SHOWN])}", is not in server.public_hosts'
+    if not _is_not_foreign(headers.get("Origin"), host):
+        return "its Origin is a web page of somebody else's"
+    return ""
+
+
+def _not_believed(peer: Address, rules: Neighbourhood) -> str:
+    if _within(peer, rules.trusted_proxies):
+        return "what the headers of server.trusted_proxies say of its address is not clear"
+    return f"it has a forwarding header, and {peer} is not in server.trusted_proxies"
 
 
 def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Address | None:

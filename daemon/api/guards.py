@@ -59,14 +59,15 @@ class Guards:
             await self._session()
 
     async def _local_or_key(self) -> None:
-        if (await self._caller()).local or _same(bearer(), self._sync_key):
+        caller = await self._caller()
+        if caller.local or _same(bearer(), self._sync_key):
             return
         try:
             await self._session()
         except NotAllowed:
             raise NotAllowed(
-                "this is open to the addresses of cookie.open_to only; send a session token or "
-                "the sync key as `Authorization: Bearer …`"
+                f"this is open to local requests only, and yours is none: {caller.strange}; send "
+                "a session token or the sync key as `Authorization: Bearer …`"
             ) from None
 
 

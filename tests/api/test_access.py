@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from typing import NamedTuple
 
 import pytest
 from werkzeug.datastructures import Headers
 
-from daemon.api.access import MAX_HOPS, Caller, Neighbourhood, identify
+from daemon.api.access import MAX_HOPS, Neighbourhood, identify
 
 HOST = ("Host", "127.0.0.1:8787")
 PROXY = "10.0.0.1"
 FURTHER_PROXY = "10.0.0.2"
 VISITOR = "203.0.113.9"
 NEIGHBOUR = "192.168.1.7"
+
+
+class Seen(NamedTuple):
+    """What decides."""
+
+    address: str
+    local: bool
 
 
 def rules(
@@ -26,20 +34,21 @@ def rules(
     )
 
 
-def caller(peer: str | None, *headers: tuple[str, str], by: Neighbourhood | None = None) -> Caller:
+def caller(peer: str | None, *headers: tuple[str, str], by: Neighbourhood | None = None) -> Seen:
     """Identified with a good `Host`, unless there is another one among the headers."""
     given = list(headers)
     if not any(name.lower() == "host" for name, _ in given):
         given.insert(0, HOST)
-    return identify(peer, Headers(given), by or rules())
+    found = identify(peer, Headers(given), by or rules())
+    return Seen(found.address, found.local)
 
 
-def behind(*headers: tuple[str, str], by: Neighbourhood | None = None) -> Caller:
+def behind(*headers: tuple[str, str], by: Neighbourhood | None = None) -> Seen:
     """Identified as a request that the trusted proxy hands on; open to a neighbour and loopback."""
     return caller(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
 
 
-UNCLEAR = Caller(PROXY, local=False)
+UNCLEAR = Seen(PROXY, local=False)
 
 
 # The address
@@ -47,14 +56,14 @@ UNCLEAR = Caller(PROXY, local=False)
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.255.255.254", "::1"])
 def test_loopback_is_local(peer: str) -> None:
-    assert caller(peer) == Caller(peer, local=True)
+    assert caller(peer) == Seen(peer, local=True)
 
 
 @pytest.mark.parametrize(
     "peer", [VISITOR, "128.0.0.1", "126.255.255.255", "::2", "0.0.0.0", "::", "::7f00:1"]
 )
 def test_another_address_is_not(peer: str) -> None:
-    assert caller(peer) == Caller(peer, local=False)
+    assert caller(peer) == Seen(peer, local=False)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +73,16 @@ def test_another_address_is_not(peer: str) -> None:
 def test_an_ipv4_address_in_ipv6_s_clothes_is_that_address(
     peer: str, address: str, local: bool
 ) -> None:
-    assert caller(peer) == Caller(address, local)
+    assert caller(peer) == Seen(address, local)
 
 
 def test_a_zone_is_no_part_of_an_address() -> None:
-    assert caller("fe80::1%eth0", by=rules("fe80::/10")) == Caller("fe80::1", local=True)
+    assert caller("fe80::1%eth0", by=rules("fe80::/10")) == Seen("fe80::1", local=True)
 
 
 @pytest.mark.parametrize("peer", [None, "", "<local>", "localhost", "127.1", "127.0.0.1%lo"])
 def test_a_peer_without_an_address_is_not_local(peer: str | None) -> None:
-    assert caller(peer) == Caller(peer or "unknown", local=False)
+    assert caller(peer) == Seen(peer or "unknown", local=False)
 
 
 def test_open_to_decides_what_is_local() -> None:
@@ -124,11 +133,11 @@ def test_an_ipv4_network_says_nothing_of_ipv6_addresses() -> None:
 def test_any_forwarding_header_of_a_stranger_makes_a_request_not_local(
     header: tuple[str, str],
 ) -> None:
-    assert caller("127.0.0.1", header) == Caller("127.0.0.1", local=False)
+    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
 
 
 def test_a_strangers_word_does_not_change_who_they_are() -> None:
-    assert caller(VISITOR, ("X-Forwarded-For", "127.0.0.1")) == Caller(VISITOR, local=False)
+    assert caller(VISITOR, ("X-Forwarded-For", "127.0.0.1")) == Seen(VISITOR, local=False)
 
 
 def test_other_headers_do_not_matter() -> None:
@@ -157,7 +166,7 @@ def test_other_headers_do_not_matter() -> None:
 def test_a_trusted_proxys_word_says_who_it_is(
     name: str, form: str, address: str, local: bool
 ) -> None:
-    assert behind((name, form.format(address))) == Caller(address, local)
+    assert behind((name, form.format(address))) == Seen(address, local)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +182,7 @@ def test_a_trusted_proxys_word_says_who_it_is(
     ],
 )
 def test_ipv6_in_a_trusted_proxys_word(name: str, value: str) -> None:
-    assert behind((name, value), by=rules("2001:db8::/32")) == Caller("2001:db8::5", local=True)
+    assert behind((name, value), by=rules("2001:db8::/32")) == Seen("2001:db8::5", local=True)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.9.9.9"])
@@ -188,28 +197,28 @@ def test_another_machines_own_loopback_is_not_ours(name: str, form: str, address
 
 def test_an_ipv4_address_in_ipv6_s_clothes_behind_a_proxy() -> None:
     header = ("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")
-    assert behind(header) == Caller(NEIGHBOUR, local=True)
+    assert behind(header) == Seen(NEIGHBOUR, local=True)
 
 
 def test_what_a_client_wrote_itself_is_not_looked_at() -> None:
     header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {VISITOR}")
-    assert behind(header) == Caller(VISITOR, local=False)
+    assert behind(header) == Seen(VISITOR, local=False)
 
 
 def test_proxies_of_ours_are_walked_through_to_the_nearest_stranger() -> None:
     header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {FURTHER_PROXY}")
-    assert behind(header) == Caller(NEIGHBOUR, local=True)
+    assert behind(header) == Seen(NEIGHBOUR, local=True)
 
 
 def test_several_lines_are_one_list_and_the_last_was_written_last() -> None:
     lines = [("X-Forwarded-For", NEIGHBOUR), ("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}")]
-    assert behind(*lines) == Caller(VISITOR, local=False)
-    assert behind(*reversed(lines)) == Caller(NEIGHBOUR, local=True)
+    assert behind(*lines) == Seen(VISITOR, local=False)
+    assert behind(*reversed(lines)) == Seen(NEIGHBOUR, local=True)
 
 
 def test_several_lines_of_forwarded_are_one_list_too() -> None:
     lines = [("Forwarded", f"for={NEIGHBOUR}"), ("Forwarded", f"for={VISITOR}")]
-    assert behind(*lines) == Caller(VISITOR, local=False)
+    assert behind(*lines) == Seen(VISITOR, local=False)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +282,7 @@ def test_more_hops_than_anybody_has_are_not_followed() -> None:
     def chain(proxies: int) -> tuple[str, str]:
         return ("X-Forwarded-For", ", ".join([NEIGHBOUR] + [FURTHER_PROXY] * proxies))
 
-    assert behind(chain(MAX_HOPS - 1)) == Caller(NEIGHBOUR, local=True)
+    assert behind(chain(MAX_HOPS - 1)) == Seen(NEIGHBOUR, local=True)
     assert behind(chain(MAX_HOPS)) == UNCLEAR
 
 
@@ -303,23 +312,23 @@ def test_headers_that_agree_are_believed() -> None:
         ("X-Real-IP", NEIGHBOUR),
         ("Forwarded", f"for={NEIGHBOUR}"),
     ]
-    assert behind(*agreeing) == Caller(NEIGHBOUR, local=True)
+    assert behind(*agreeing) == Seen(NEIGHBOUR, local=True)
 
 
 def test_a_header_that_names_our_own_proxy_contradicts_nobody() -> None:
     headers = [("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)]
-    assert behind(*headers) == Caller(VISITOR, local=False)
+    assert behind(*headers) == Seen(VISITOR, local=False)
 
 
 def test_a_proxy_on_this_host_is_trusted_only_by_name() -> None:
     header = ("X-Forwarded-For", VISITOR)
-    assert caller("127.0.0.1", header) == Caller("127.0.0.1", local=False)
+    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
     by = rules(proxies=("127.0.0.1/32",))
-    assert caller("127.0.0.1", header, by=by) == Caller(VISITOR, local=False)
+    assert caller("127.0.0.1", header, by=by) == Seen(VISITOR, local=False)
 
 
 def test_a_trusted_proxy_that_calls_for_itself_is_an_address_like_any() -> None:
-    assert caller(PROXY) == Caller(PROXY, local=False)
+    assert caller(PROXY) == Seen(PROXY, local=False)
     assert caller(PROXY, by=rules("10.0.0.0/24")).local
 
 
@@ -375,7 +384,7 @@ def test_a_name_of_ours_is_local(host: str) -> None:
     ],
 )
 def test_a_name_that_may_be_a_strangers_is_not_local(host: str) -> None:
-    assert caller("127.0.0.1", ("Host", host)) == Caller("127.0.0.1", local=False)
+    assert caller("127.0.0.1", ("Host", host)) == Seen("127.0.0.1", local=False)
 
 
 def test_a_request_without_a_name_is_not_local() -> None:
@@ -389,7 +398,7 @@ def test_a_name_below_a_public_host_is_not_it() -> None:
 
 def test_the_name_counts_behind_a_proxy_too() -> None:
     header = ("X-Forwarded-For", NEIGHBOUR)
-    assert behind(header, ("Host", "evil.example")) == Caller(NEIGHBOUR, local=False)
+    assert behind(header, ("Host", "evil.example")) == Seen(NEIGHBOUR, local=False)
 
 
 # The page it comes from
@@ -435,7 +444,13 @@ def test_our_own_pages_and_extensions_are_local(host: str, origin: str) -> None:
     ],
 )
 def test_another_page_is_not_local_and_no_origin_raises(origin: str) -> None:
-    assert caller("127.0.0.1", ("Origin", origin)) == Caller("127.0.0.1", local=False)
+    assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
+
+
+def test_a_name_is_told_back_cut_and_without_what_cannot_be_printed() -> None:
+    found = identify("127.0.0.1", Headers({"Host": "\x9b" + "a" * 200}), rules())
+    told = "\\x9b" + "a" * 99
+    assert found.strange == f'its Host, "{told}", is not in server.public_hosts'
 
 
 # Never raises

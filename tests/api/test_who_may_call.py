@@ -5,6 +5,7 @@
 | open to clients in `cookie.open_to`, loopback by default | `[loopback]`, `[another address]` |
 | anyone else: session token or sync key | `test_a_key_opens_it[…]` |
 | 403 without | `[nobody is local]`, `test_another_key_does_not[…]` |
+| … which says why | `test_who_is_not_is_told_which_setting_decides[…]` |
 | counts as the forwarded address | `[forwarded for a stranger]`, `[forwarded for a neighbour]` |
 | believed only from `server.trusted_proxies` | `[forwarded by a stranger]` and those after it |
 | a `Host` of somebody's own (DNS rebinding) | `[rebinding]`, `[public host]`, `…_a_host_…` |
@@ -40,51 +41,60 @@ CALLS: list[tuple[str, str, Any]] = [
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration, what a request looks like, and whether it is local then."""
+    """A configuration, what a request looks like, and whether it is local then; `why` not, as the
+    refusal tells it.
+    """
 
-    local: bool
+    why: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     cookie: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
 
 
+NOT_IN = "{} is not in cookie.open_to"
+NO_PROXY = "it has a forwarding header, and 127.0.0.1 is not in server.trusted_proxies"
+UNCLEAR = "what the headers of server.trusted_proxies say of its address is not clear"
+NO_NAME = 'its Host, "{}", is not in server.public_hosts'
+FOREIGN = "its Origin is a web page of somebody else's"
+
+EVERYBODY = {"open_to": ["0.0.0.0/0", "::/0"]}
+NEIGHBOURS = {"open_to": ["192.0.2.0/24"]}
 PROXY = {"trusted_proxies": ["127.0.0.1"]}
+PUBLIC = {"public_hosts": ["links.example.org"]}
 ROWS = {
-    "loopback": Row(True),
-    "localhost": Row(True, {"Host": "localhost:8787"}),
-    "IPv6 literal": Row(True, {"Host": "[::1]:8787"}),
-    "another address": Row(False, cookie={"open_to": ["127.0.0.2"]}),
-    "nobody is local": Row(False, cookie={"open_to": []}),
-    "forwarded by a stranger": Row(False, {"X_Forwarded_For": "127.0.0.1"}),
-    "Forwarded by a stranger": Row(False, {"Forwarded": "for=127.0.0.1"}),
-    "real IP by a stranger": Row(False, {"X_Real_IP": "127.0.0.1"}),
-    "via a stranger": Row(False, {"Via": "1.1 proxy"}),
-    "forwarded for a stranger": Row(False, {"X_Forwarded_For": "203.0.113.7"}, server=PROXY),
-    "forwarded for a neighbour": Row(
-        True, {"X_Forwarded_For": "192.0.2.9"}, {"open_to": ["192.0.2.0/24"]}, PROXY
+    "loopback": Row(),
+    "localhost": Row("", {"Host": "localhost:8787"}),
+    "IPv6 literal": Row("", {"Host": "[::1]:8787"}),
+    "another address": Row(NOT_IN.format("127.0.0.1"), cookie={"open_to": ["127.0.0.2"]}),
+    "nobody is local": Row(NOT_IN.format("127.0.0.1"), cookie={"open_to": []}),
+    "forwarded by a stranger": Row(NO_PROXY, {"X_Forwarded_For": "127.0.0.1"}),
+    "Forwarded by a stranger": Row(NO_PROXY, {"Forwarded": "for=127.0.0.1"}),
+    "real IP by a stranger": Row(NO_PROXY, {"X_Real_IP": "127.0.0.1"}),
+    "via a stranger": Row(NO_PROXY, {"Via": "1.1 proxy"}, EVERYBODY),
+    "forwarded for a stranger": Row(
+        NOT_IN.format("203.0.113.7"), {"X_Forwarded_For": "203.0.113.7"}, server=PROXY
     ),
+    "forwarded for a neighbour": Row("", {"X_Forwarded_For": "192.0.2.9"}, NEIGHBOURS, PROXY),
     "forged in front of the proxy's": Row(
-        False,
+        NOT_IN.format("203.0.113.7"),
         {"X_Forwarded_For": "192.0.2.9, 203.0.113.7"},
-        {"open_to": ["192.0.2.0/24"]},
+        NEIGHBOURS,
         PROXY,
     ),
-    "forwarded for nonsense": Row(False, {"X_Forwarded_For": "unknown"}, server=PROXY),
-    "everybody": Row(
-        True, {"X_Forwarded_For": "203.0.113.7"}, {"open_to": ["0.0.0.0/0", "::/0"]}, PROXY
+    "forwarded for nonsense": Row(UNCLEAR, {"X_Forwarded_For": "unknown"}, server=PROXY),
+    "everybody": Row("", {"X_Forwarded_For": "203.0.113.7"}, EVERYBODY, PROXY),
+    "rebinding": Row(NO_NAME.format("evil.example:8787"), {"Host": "evil.example:8787"}),
+    "rebinding, everybody": Row(
+        NO_NAME.format("evil.example"), {"Host": "evil.example"}, EVERYBODY
     ),
-    "rebinding": Row(False, {"Host": "evil.example:8787"}),
-    "rebinding, everybody": Row(False, {"Host": "evil.example"}, {"open_to": ["0.0.0.0/0"]}),
-    "public host": Row(
-        True, {"Host": "links.example.org"}, server={"public_hosts": ["links.example.org"]}
-    ),
+    "public host": Row("", {"Host": "links.example.org"}, server=PUBLIC),
     "below a public host": Row(
-        False, {"Host": "x.links.example.org"}, server={"public_hosts": ["links.example.org"]}
+        NO_NAME.format("x.links.example.org"), {"Host": "x.links.example.org"}, server=PUBLIC
     ),
-    "foreign page": Row(False, {"Origin": "https://evil.example"}),
-    "null origin": Row(False, {"Origin": "null"}),
-    "own page": Row(True, {"Origin": "http://localhost:8787", "Host": "localhost:8787"}),
-    "extension": Row(True, {"Origin": EXTENSION}),
+    "foreign page": Row(FOREIGN, {"Origin": "https://evil.example"}, EVERYBODY),
+    "null origin": Row(FOREIGN, {"Origin": "null"}),
+    "own page": Row("", {"Origin": "http://localhost:8787", "Host": "localhost:8787"}),
+    "extension": Row("", {"Origin": EXTENSION}),
 }
 
 
@@ -98,10 +108,21 @@ async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 async def test_who_is_local(start: Start, row: Row) -> None:
     daemon = await start(cookie=row.cookie, server=row.server)
-    assert await statuses(daemon, **row.headers) == {200 if row.local else 403}
+    assert await statuses(daemon, **row.headers) == {200 if not row.why else 403}
     # The metrics are for the same callers.
     answer = await daemon.get("/metrics", **row.headers)
-    assert answer.status_code == (200 if row.local else 403)
+    assert answer.status_code == (200 if not row.why else 403)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.why])
+async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str) -> None:
+    row = ROWS[name]
+    daemon = await start(cookie=row.cookie, server=row.server)
+    answer = await daemon.get("/api/sync-cookie", **row.headers)
+    assert answer.json()["error"] == (
+        f"this is open to local requests only, and yours is none: {row.why}; send a session token "
+        "or the sync key as `Authorization: Bearer …`"
+    )
 
 
 async def test_without_a_host_nobody_is_local(daemon: Daemon) -> None:
