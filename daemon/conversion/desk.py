@@ -20,6 +20,7 @@ from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import Line, Lines
+from daemon.conversion.missing import Missing, MissingCookie
 from daemon.conversion.order import (
     Converted,
     Entry,
@@ -98,8 +99,9 @@ class DeskStatus:
 @dataclass(frozen=True)
 class DeskSetup:
     """What the desk works with. Without `products` no product data is read. `account_changed` is
-    told of every account's trouble, and of its end. `paused` are the pauses that were there before
-    this process, and `keep` keeps them for the next one."""
+    told of every account's trouble, and of its end, and `cookie_missing` of orders that are refused
+    because none is stored. `paused` are the pauses that were there before this process, and `keep`
+    keeps them for the next one."""
 
     market: Market
     links: LinkSource
@@ -107,6 +109,7 @@ class DeskSetup:
     resolver: Resolver
     limits: DeskLimits
     account_changed: Tell | None = None
+    cookie_missing: Missing | None = None
     paused: Sequence[Pause] = ()
     keep: Keep | None = None
 
@@ -144,6 +147,7 @@ class Desk:
         )
         self.needs_cookie = setup.links.needs_cookie
         self._setup = setup
+        self._missing = MissingCookie(setup.cookie_missing)
         # How they stand; bounded by `Lines`.
         self._accounts = {
             pause.account: Account.from_earlier_process(pause, self._account_changed)
@@ -175,6 +179,9 @@ class Desk:
         return entries
 
     async def _converted(self, order: Order) -> dict[str, Entry]:
+        if order.cookie is None and self.needs_cookie:
+            self.cookie_is_missing()
+            raise Invalid("cookie: none given and none stored; send one or sync one first")
         deadline = trio.current_time() + self._setup.limits.patience
         # The desk itself keeps the deadline, to answer with what it has by then; the second more
         # is for when it does not come to that, because it is being restarted.
@@ -185,7 +192,12 @@ class Desk:
     async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
         """A cookie was stored, before which there was another one or none: with a new one, its
         account's trouble is over."""
+        self._missing.synced()
         await self.mailbox.ask(_Desk.cookie_synced, cookie, before)
+
+    def cookie_is_missing(self) -> None:
+        """Links are wanted, and whoever was asked for them has found no cookie stored."""
+        self._missing.noticed()
 
     async def clear_accounts(self) -> int:
         """The owner says that all is well again; returns how many accounts had been stopped."""
@@ -247,8 +259,6 @@ class _Desk:
         self._last_number = 0  # of a request
 
     async def convert(self, order: Order, deadline: float) -> dict[str, Entry]:
-        if order.cookie is None and self._links.needs_cookie:
-            raise Invalid("cookie: none given and none stored; send one or sync one first")
         if self._waiting >= AT_ONCE:
             raise Unavailable(
                 f"{AT_ONCE} requests are being converted already; try again shortly", retry_after=5

@@ -71,6 +71,7 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
         with patience():
             record = await vault.current()
         if record is None and desk.needs_cookie:
+            desk.cookie_is_missing()
             raise Invalid(
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"

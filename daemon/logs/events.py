@@ -55,6 +55,11 @@ class Event(Enum):
     GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef", "an address has to wait between passwords"
     NOTICE_LOST = "a901083df0e84ae8928e74d31af6afbc", "the owner could not be told of something"
     RECORDS_LOST = "22911530a7d1451db41d0d394712794b", "who reads the log did not take some of it"
+    COOKIE_MISSING = (
+        "d3d3f3c5f44849f1870dc3e362a8150f",
+        "links are wanted, and no cookie is stored to make them with",
+    )
+    COOKIE_BACK = "8e8d75e37e604aec84c2e9b133b3f564", "a cookie was synced, after that"
 
     def __init__(self, message_id: str, meaning: str) -> None:
         self.message_id = message_id

@@ -81,6 +81,21 @@ class Notifier:
         for teller in self._tellers:
             teller.knows(_of_account(account, state))
 
+    def cookie_missing(self, missing: bool) -> None:
+        """Links are wanted and no cookie is stored, or one was synced since."""
+        self._note(
+            Notice(
+                subject="cookie",
+                state="missing" if missing else "stored",
+                event=Event.COOKIE_MISSING if missing else Event.COOKIE_BACK,
+                since=self._wall(),
+                text="no cookie is stored, so no links are made: sync one"
+                if missing
+                else "a cookie was synced: links are made again",
+                fine=not missing,
+            )
+        )
+
     def browser_down(self, why: str | None) -> None:
         """Chromium cannot be kept up, or (None) can be again."""
         self._note(

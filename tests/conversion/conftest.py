@@ -262,11 +262,19 @@ class Bench:
         self.products: FakeProducts | None = FakeProducts()
         self.resolver = FakeResolver()
         self.pauses: Pauses | None = None
+        self.missing: list[bool] = []  # what was told of the cookie
         self._desk: Desk | None = None
 
     def make(self, **limits: Any) -> Desk:
         """The desk, not yet running. `limits` are those of `DeskLimits`."""
-        setup = DeskSetup(VN, self.links, self.products, self.resolver, desk_limits(**limits))
+        setup = DeskSetup(
+            VN,
+            self.links,
+            self.products,
+            self.resolver,
+            desk_limits(**limits),
+            cookie_missing=self.missing.append,
+        )
         if self.pauses is not None:
             setup = replace(setup, paused=self.pauses.kept, keep=self.pauses.keep)
         self._desk = Desk(setup)

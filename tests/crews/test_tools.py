@@ -15,6 +15,7 @@ from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.sources import MaySend
 from daemon.crews.tools import TOOL_NAMES, TOOL_PATIENCE, Tool, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
+from daemon.logs import Event
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.links import Product, Short
@@ -139,11 +140,14 @@ async def test_the_stored_cookie_and_the_sub_ids_are_used(source: Source) -> Non
     assert source.asked == [("4711", ("", "crew"))]
 
 
-async def test_without_a_cookie_it_is_refused_with_a_remedy(source: Source) -> None:
+async def test_without_a_cookie_it_is_refused_with_a_remedy_and_the_owner_is_told(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
     async with workshop(source, cookie=None) as convert:
         with pytest.raises(Invalid, match=r"^no affiliate cookie is stored.*; sync one"):
             await convert({"links": [LINK]})
     assert source.asked == []
+    assert [getattr(each, "event", None) for each in caplog.records] == [Event.COOKIE_MISSING]
 
 
 async def test_a_source_that_needs_no_cookie_is_used_without() -> None:

@@ -1,4 +1,6 @@
-"""The owner is told of an account that is paused: by a request, and by a program."""
+"""The owner is told of an account that is paused, by a request and by a program; and of a cookie
+that is missing.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +73,26 @@ async def test_the_owner_is_told_when_an_account_is_paused(
     assert (reported["state"], reported["since"]) == (body["state"], body["since"])
     assert body["text"].startswith(f"account {account.number} is now paused: ")
     assert body["state_directory"] == str(daemon.state)
+
+
+async def test_the_owner_is_told_when_links_are_wanted_and_no_cookie_is_stored(
+    running: Running, portal: Portal, tmp_path: Path
+) -> None:
+    written = tmp_path / "told"
+    command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(written)]
+    with running(notify={"command": command}) as daemon:
+        for _ in range(2):
+            answer = await daemon.convert(portal.link(portal.item()), account=None)
+            assert answer.status_code == 400
+
+        async def told() -> bool:
+            return lines(written) != []
+
+        await daemon.until("told", told)
+        await daemon.sync(portal.account())
+    # The second one so soon because the daemon has ended.
+    told_of = [(body["event"], body["state"]) for body in map(json.loads, lines(written))]
+    assert told_of == [("cookie_missing", "missing"), ("cookie_back", "stored")]
 
 
 def lines(written: Path) -> list[str]:

@@ -83,6 +83,7 @@ async def test_that_all_is_well_is_no_news_to_who_has_heard_of_no_trouble(
     made = notifier(way)
     await nursery.start(made.run)
     made.account_changed("7", ACTIVE)
+    made.cookie_missing(False)
     made.browser_down(None)
     made.disk_full(False)
     await trio.sleep(2 * DISTANCE)
@@ -95,10 +96,12 @@ async def test_each_change_is_told_with_its_fields(
     made = notifier(way)
     await nursery.start(made.run)
     made.account_changed("7", PAUSED)
+    made.cookie_missing(True)
     made.browser_down("launch failed: no such file")
     made.disk_full(True)
     await trio.sleep(DISTANCE + 1)
     made.account_changed("7", ACTIVE)
+    made.cookie_missing(False)
     made.browser_down(None)
     made.disk_full(False)
     await trio.sleep(1)
@@ -110,6 +113,14 @@ async def test_each_change_is_told_with_its_fields(
     assert sorted(told) == sorted(
         [
             ("account_paused", "7", "paused", noon, "account 7 is now paused: a human check"),
+            (
+                "cookie_missing",
+                "",
+                "missing",
+                noon,
+                "no cookie is stored, so no links are made: sync one",
+            ),
+            ("cookie_back", "", "stored", noon, "a cookie was synced: links are made again"),
             (
                 "browser_down",
                 "",

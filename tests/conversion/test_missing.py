@@ -1,0 +1,81 @@
+"""That links are wanted and there is no cookie is told once, and once that there is one again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from daemon.errors import Invalid
+from daemon.logs import Event
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Bench
+
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+
+
+async def refused(bench: Bench) -> None:
+    with pytest.raises(Invalid, match=r"^cookie: none given and none stored"):
+        await bench.convert(bench.link(1), cookie=None)
+
+
+async def test_it_is_told_with_the_first_order_and_with_the_next_sync(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = await bench.open(nursery)
+    await refused(bench)
+    await refused(bench)
+    await bench.convert(bench.link(1), cookie=COOKIE)  # a client's own
+    assert bench.missing == [True]
+    await desk.cookie_synced(COOKIE, None)
+    await desk.cookie_synced(COOKIE, COOKIE)
+    assert bench.missing == [True, False]
+    events = [getattr(record, "event", None) for record in caplog.records]
+    assert events == [Event.COOKIE_MISSING, Event.COOKIE_BACK]
+
+
+async def test_it_outlives_the_desk_s_incarnations(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = bench.make()
+    async with trio.open_nursery() as first:
+        await first.start(desk.run)
+        await refused(bench)
+        first.cancel_scope.cancel()
+    await nursery.start(desk.run)
+    await refused(bench)
+    assert bench.missing == [True]
+
+
+async def test_without_such_an_order_nothing_is_told(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    await bench.convert(bench.link(1), cookie=COOKIE)
+    await desk.cookie_synced(COOKIE, None)
+    assert bench.missing == []
+
+
+async def test_who_has_looked_before_the_sync_says_nothing_new(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    await desk.cookie_synced(COOKIE, None)
+    await refused(bench)
+    assert bench.missing == []
+
+
+async def test_links_that_want_no_cookie_miss_none(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    bench.links.needs_cookie = False
+    await bench.open(nursery)
+    await bench.convert(bench.link(1), cookie=None)
+    assert bench.missing == []
