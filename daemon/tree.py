@@ -36,6 +36,7 @@ import trio
 from daemon.api.services import CrewServices, Services
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
+from daemon.config.checks import out_of_reach
 from daemon.config.settings import Settings
 from daemon.control import Control
 from daemon.conversion.desk import Desk
@@ -60,6 +61,7 @@ from daemon.parts import (
 )
 from daemon.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from daemon.processes.guardians import shared_guardians
+from daemon.processes.memory import memory_allowed
 from daemon.reloading import Reloader, Reread, Takers, never_ended_by_hangup
 from daemon.service_manager.given import NOTHING, Given
 from daemon.service_manager.link import Link
@@ -109,7 +111,7 @@ async def serve(
     Chromium may still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or
     `Escalated`.
     """
-    for warning in settings.warnings:
+    for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
         logger.warning("%s", warning)
     look_up_apart()
     link = Link(given)

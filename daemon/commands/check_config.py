@@ -19,6 +19,7 @@ from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
 from daemon.config import ConfigError, Problem, Settings
+from daemon.config.checks import out_of_reach
 from daemon.config.credentials import BESIDE, shown_to
 from daemon.config.crews import CrewTable
 from daemon.config.draft import secret_keys
@@ -26,6 +27,7 @@ from daemon.config.files import LONGEST_FILE, read_file
 from daemon.crews.crew import Crew
 from daemon.crews.reading.catalog import Catalog, read_catalog, told_by_the_file
 from daemon.paths import hidden_above
+from daemon.processes.memory import memory_allowed
 from daemon.state import fault_of
 
 GOOD, BROKEN = 0, 1
@@ -39,8 +41,8 @@ def check_config(path: Path, settings: Settings) -> int:
     the file was read (see `daemon/cli.py`).
     """
     blind = become_the_daemon(settings.state.directory)
-    warnings = [*settings.warnings, *blind, *_nobody_told(settings)]
-    for warning in warnings:
+    unmet = out_of_reach(settings, memory_allowed())
+    for warning in (*settings.warnings, *blind, *_nobody_told(settings), *unmet):
         print(f"warning: {warning}", file=sys.stderr)
     settings = _read_again(path, settings)
     _tell_of_the_browser(settings)

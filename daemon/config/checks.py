@@ -73,6 +73,23 @@ def open_cookie(cookie: Cookie, why: str) -> Iterator[Problem]:
         )
 
 
+def out_of_reach(settings: Settings, memory: int) -> Iterator[Problem]:
+    """Which limits are never met, as the daemon and all that it starts may use so many bytes."""
+    limits = {
+        entry.key("memory"): entry.section.memory for entry in settings.crews if entry.section
+    }
+    if settings.needs_browser:
+        limits = {"browser.recycle_memory": settings.browser.recycle_memory, **limits}
+    for key, limit in limits.items():
+        if limit > memory:
+            yield Problem(
+                key,
+                f"is {limit >> 20} MiB, and there are {memory >> 20} MiB for the daemon and all "
+                "that it starts: the kernel slows them down, and kills one, before this is met",
+                "set less, on a machine of 1 GB 419430400 (400 MiB)",
+            )
+
+
 def _needed(
     draft: Draft, users: list[str], section: str, keys: tuple[str, ...]
 ) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from daemon.cli import main
+from daemon.commands import check_config
 from daemon.config import Settings
 
 GOOD = """
@@ -220,6 +221,16 @@ secret = "hunter2"
 """
     assert main(["check-config", str(write(asks_apis))]) == 0
     assert ("warning: browser.executable" in capsys.readouterr().err) is told
+
+
+def test_limits_that_are_never_met_on_this_machine_are_told(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_config, "memory_allowed", lambda: 735 * 1024 * 1024)
+    assert main(["check-config", str(write(GOOD))]) == 0
+    err = capsys.readouterr().err
+    assert "warning: browser.recycle_memory: is 1024 MiB, and there are 735 MiB for " in err
+    assert 'warning: crew "counter": memory: is 1024 MiB' in err
 
 
 def test_a_state_directory_that_the_daemon_would_refuse_is_told(

@@ -6,8 +6,10 @@ import pytest
 
 from daemon.auth.passwords import hash_password
 from daemon.config import build
+from daemon.config.checks import out_of_reach
 
 HASH = hash_password("correct horse")
+MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,26 @@ def test_products_that_would_be_null_for_want_of_a_cookie_are_a_warning(
     tables = {"links": links, "products": products, "open_api": api}
     settings = build({**tables, "auth": {"password_hash": HASH}})
     assert [warning.key for warning in settings.warnings] == keys
+
+
+@pytest.mark.parametrize(
+    ("memory", "keys"),
+    [
+        (1024 * MIB, []),
+        (1023 * MIB, ["browser.recycle_memory", 'crew "greedy": memory']),
+        (400 * MIB, ["browser.recycle_memory", 'crew "greedy": memory']),
+        (399 * MIB, ["browser.recycle_memory", 'crew "greedy": memory', 'crew "modest": memory']),
+    ],
+)
+def test_a_limit_above_what_there_is_is_a_warning(memory: int, keys: list[str]) -> None:
+    crew = {"runner": "command", "command": ["/bin/true"]}
+    crews = [{"name": "greedy", **crew}, {"name": "modest", "memory": 400 * MIB, **crew}]
+    settings = build({"auth": {"password_hash": HASH}, "crews": crews})
+    assert [warning.key for warning in out_of_reach(settings, memory)] == keys
+
+
+def test_a_chromium_that_is_not_started_has_no_limit() -> None:
+    api = {"app_id": "1", "secret": "hunter2"}
+    sources = {"links": {"source": "open_api"}, "products": {"source": "none"}, "open_api": api}
+    settings = build({**sources, "auth": {"password_hash": HASH}})
+    assert list(out_of_reach(settings, MIB)) == []
