@@ -28,7 +28,7 @@ from pydantic import SecretBytes
 
 from daemon.errors import Unavailable
 from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
-from daemon.journal.errors import DiskFull
+from daemon.journal.errors import DiskFull, NoRoomToOpen
 from daemon.journal.model import (
     Created,
     Delivery,
@@ -97,7 +97,11 @@ class Journal:
         limiter = trio.CapacityLimiter(1)
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
         open_store = partial(Store, self._path, self._key, self._recent)
-        store = await on_thread(open_store, limiter=limiter)
+        try:
+            store = await on_thread(open_store, limiter=limiter)
+        except NoRoomToOpen:
+            self._disk.note_full()
+            raise
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
@@ -245,7 +249,8 @@ class Journal:
         await self._disk.wait_for_room(at_most)
 
     async def prune(self, now: datetime) -> int:
-        """Forget what is beyond its retention at `now`; returns how many executions that was.
+        """Forget what is beyond its retention at `now`; returns how many executions that was. What
+        of the file is free then, is given back to the disk, but for some.
 
         Many short transactions, between which others are answered. A key that seems to come of a
         clock far ahead is kept for this incarnation's first hour: the clock that a machine starts
@@ -260,6 +265,9 @@ class Journal:
             )
             batch = await self._do(ask)
             forgotten, place = forgotten + batch.forgotten, batch.place
+        while await self._do(Store.give_back_some):
+            pass
+        await self._do(Store.end_round)
         return forgotten
 
     async def _do(self, work: Callable[[Store], R]) -> R:
@@ -271,18 +279,24 @@ class Journal:
 
     async def _prune_regularly(self) -> None:
         while True:
-            try:
-                forgotten = await self.prune(self._wall())
-                if forgotten:
-                    logger.info("forgot %d executions beyond their retention", forgotten)
-            except Unavailable as error:
-                logger.warning("could not forget old executions: %s", error)
+            await self._prune_now()
             await trio.sleep(PRUNE_EVERY)
+
+    async def _prune_now(self) -> None:
+        try:
+            forgotten = await self.prune(self._wall())
+            if forgotten:
+                logger.info("forgot %d executions beyond their retention", forgotten)
+        except Unavailable as error:
+            logger.warning("could not forget old executions: %s", error)
 
     async def _watch_disk(self) -> None:
         while True:
             await self._disk.wait_full()
-            await trio.sleep(LOOK_EVERY)
-            with suppress(Unavailable):
-                if await self._do(Store.has_room):
-                    self._disk.note_room()
+            await self._prune_now()  # what that gives back may be all that is missing
+            while self._disk.is_full():
+                await trio.sleep(LOOK_EVERY)
+                with suppress(Unavailable):
+                    await self._do(Store.end_round)  # what runs may have written since the last one
+                    if await self._do(Store.has_room):
+                        self._disk.note_room()

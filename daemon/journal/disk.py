@@ -33,14 +33,15 @@ def tell_nobody(_full: bool) -> None:
     """For an owner who wants to be told of nothing."""
 
 
-def has_room(folder: Path) -> bool:
-    """Whether its file system has room for our user, as far as it tells. Blocks."""
+def has_room(folder: Path, beyond: int = 0) -> bool:
+    """Whether its file system has room for our user, as far as it tells, also when so many bytes
+    more are written. Blocks."""
     try:
         status = os.statvfs(folder)
     except OSError:
         return True  # whatever is wrong with it, that is another matter
     has_inodes = status.f_favail > 0 or status.f_files == 0  # some file systems count none
-    return status.f_bavail * status.f_frsize >= ROOM and has_inodes
+    return status.f_bavail * status.f_frsize >= ROOM + beyond and has_inodes
 
 
 class Disk:
@@ -56,6 +57,10 @@ class Disk:
         """Wait until it is not full any more, so many seconds at most."""
         with trio.move_on_after(at_most):
             await self._room.wait()
+
+    def is_full(self) -> bool:
+        """Whether that was noted, and no room since."""
+        return self._full.is_set()
 
     async def wait_full(self) -> None:
         """Wait until it is full."""

@@ -23,3 +23,7 @@ class DiskFull(Unavailable):
 
 class UnusableJournal(Exception):  # noqa: N818 - it is the journal that is wrong
     """The file cannot be used as it is; the text names it and says what to do."""
+
+
+class NoRoomToOpen(UnusableJournal):
+    """Its disk is full. To open it takes writing a little beside it."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from daemon.errors import Unavailable
 from daemon.journal.disk import has_room
-from daemon.journal.errors import DiskFull, UnusableJournal
+from daemon.journal.errors import DiskFull, NoRoomToOpen, UnusableJournal
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +45,7 @@ def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal
     why = _PASSING.get(_code(error))
     if why is None:
         return None
-    # Where the file that the readers share cannot grow, SQLite calls a full disk an I/O error.
-    is_full = _code(error) == sqlite3.SQLITE_FULL or (
-        _code(error) == sqlite3.SQLITE_IOERR and not has_room(path.parent)
-    )
+    is_full = _is_full(error, path)
     why = _PASSING[sqlite3.SQLITE_FULL] if is_full else why
     logger.warning("%s: %s (%s, %s)", path, why, error, error.sqlite_errorname)
     return _refusal(DiskFull if is_full else Unavailable, why)
@@ -73,9 +70,18 @@ def explained_at_start(error: sqlite3.Error, path: Path) -> UnusableJournal | No
     why = _PASSING.get(_code(error))
     if why is None:
         return None
+    if _is_full(error, path):
+        return no_room_to_open(path)
     return UnusableJournal(
         f"{path}: {why} ({error}); let the daemon's user write to it and to its folder, make "
         "room, end the other program, and start again"
+    )
+
+
+def no_room_to_open(path: Path) -> NoRoomToOpen:
+    """Nothing is wrong with the file, and all with its disk."""
+    return NoRoomToOpen(
+        f"{path}: {_PASSING[sqlite3.SQLITE_FULL]}; make room in {path.parent}, and start again"
     )
 
 
@@ -94,6 +100,14 @@ def _refusal(kind: type[Unavailable], why: str) -> Unavailable:
         f"the daemon's journal could not be used: {why}; nothing was changed, try again once the "
         "operator has seen to it",
         retry_after=RETRY_AFTER,
+    )
+
+
+def _is_full(error: sqlite3.Error, path: Path) -> bool:
+    """Where the file that the readers share cannot grow, SQLite calls that an I/O error."""
+    code = _code(error)
+    return code == sqlite3.SQLITE_FULL or (
+        code == sqlite3.SQLITE_IOERR and not has_room(path.parent)
     )
 
 

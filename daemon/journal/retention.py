@@ -1,4 +1,5 @@
-"""Forgetting, in small pieces: ended executions beyond their retention, expired keys.
+"""Forgetting, in small pieces: ended executions beyond their retention, expired keys. And giving
+back what that has emptied of the file.
 
 An execution that has not ended, or for which a delivery waits, is never forgotten, whatever its
 age; and the database would refuse to. Nor is one that an idempotency key still stands for, whose
@@ -8,6 +9,9 @@ The rows go one at a time for as long as a batch may take, since an execution ha
 them between three and a hundred thousand. In between, others come to their turn. What a batch does
 not get to is the next one's, which goes on from there: of those that are needed there may be as
 many as are stored, and each is looked at once in a round.
+
+SQLite keeps the pages that become free, for what is stored next. Some of them stay with it, since
+to give one back takes moving another into its place; where the disk has no room left, none does.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ BATCH_SECONDS: Final = 0.03
 """How long a batch deletes before it commits: an asker who comes in between hardly notices."""
 _ROWS_AT_ONCE: Final = 100
 """Rows that are looked up together before they are deleted one by one."""
+SPARE_PAGES: Final = 4096
+"""Free pages that stay in the file while the disk has room: 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,27 @@ def _parts(connection: sqlite3.Connection) -> Iterator[None]:
                     yield
         connection.execute("DELETE FROM forgotten WHERE execution = ?", tuple(row))
         yield
+
+
+def free_pages(connection: sqlite3.Connection) -> int:
+    """Those of the file that nothing is in."""
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(free)
+
+
+def give_back_some(connection: sqlite3.Connection, spare: int) -> bool:
+    """Cut free pages off the file, for one batch, until no more than `spare` are left. Returns
+    whether there are more. None in a file that was made before pages could be given back.
+
+    The file on the disk is shorter when the log has come into it.
+    """
+    give_up_at = time.monotonic() + BATCH_SECONDS
+    for left in range(free_pages(connection) - 1, spare - 1, -1):
+        # One at a time: Python does one step of a statement that has no rows.
+        connection.execute("PRAGMA incremental_vacuum(1)")
+        if time.monotonic() >= give_up_at:
+            return left > spare
+    return False
 
 
 def _crews(connection: sqlite3.Connection, first: str) -> list[str]:

@@ -24,18 +24,28 @@ Some choices in the tables:
   owed that was put off: their own row has only when they are due again.
 * `events` and `tasks` may be many: when an execution is forgotten, its row goes first, its number
   comes into `forgotten`, and they are swept away piecemeal.
+
+Pages that are free can be given back to the disk (`auto_vacuum`), if SQLite is told so before the
+first table. A file from before that is written anew once, at a start, if it is small; a larger
+one keeps its size until somebody does it by hand (docs/operating.md). Rejected: to do it with any
+file, since nobody is answered meanwhile, and a start may take 30 s.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from daemon.journal.disk import has_room
 from daemon.journal.errors import UnusableJournal
-from daemon.journal.faults import explained_at_start
+from daemon.journal.faults import explained_at_start, no_room_to_open
+from daemon.state import disk_is_full
+
+logger = logging.getLogger(__name__)
 
 SYNCHRONOUS: Final = "FULL"
 """A commit returns when the disk has it: what a client was told holds when the power fails."""
@@ -43,6 +53,11 @@ BUSY_TIMEOUT: Final = 2.0
 """Seconds to wait for a lock of another program; everything in the journal waits meanwhile."""
 _WAL_KEPT: Final = 16 * 1024 * 1024
 """Bytes that the WAL file is cut to after a large transaction; SQLite would keep its size."""
+LARGEST_REWRITTEN: Final = 32 * 1024 * 1024
+"""Bytes of a file that is written anew at a start, so that it can give pages back: a second where
+the disk is quick, ten where it is a slow card."""
+_INCREMENTAL: Final = 2
+"""What `PRAGMA auto_vacuum` answers for a file that gives pages back when it is asked to."""
 
 _VERSION_1: Final = (
     """
@@ -222,7 +237,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """The file with all tables, made when it is missing (mode 0600); its folder exists.
 
     The connection may be used from any thread, by one at a time; transactions are begun by hand.
-    Raises `UnusableJournal`.
+    Raises `UnusableJournal`, of which `NoRoomToOpen` is one.
     """
     try:
         if path.exists():
@@ -235,6 +250,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         try:
             _configure(connection)
             _migrate(connection)
+            _let_it_shrink(connection, path)
         except BaseException:
             connection.close()
             raise
@@ -244,6 +260,8 @@ def open_database(path: Path) -> sqlite3.Connection:
             raise
         raise told from error
     except OSError as error:
+        if disk_is_full(error):
+            raise no_room_to_open(path) from error
         raise UnusableJournal(
             f"{path} cannot be used ({error.strerror}); let the daemon's user write to its folder"
         ) from error
@@ -264,6 +282,8 @@ def _refuse_newer(path: Path) -> None:
 
 def _configure(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
+    # Before the first page is written: later it only says what a VACUUM is to make of the file.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -285,6 +305,25 @@ def _migrate(connection: sqlite3.Connection) -> None:
             for statement in addition:
                 connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def _let_it_shrink(connection: sqlite3.Connection, path: Path) -> None:
+    """Write a file of before anew, if it is small: whatever hinders that, it can be used as it is.
+
+    In memory at first, not in a temporary file: nothing of a journal lies anywhere else.
+    """
+    (kind,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    size = path.stat().st_size
+    # Twice: in the log, and from there in the file.
+    if kind == _INCREMENTAL or size > LARGEST_REWRITTEN or not has_room(path.parent, 2 * size):
+        return
+    connection.execute("PRAGMA temp_store = MEMORY")
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.Error as error:
+        logger.warning("%s keeps its size for now, however much is forgotten: %s", path, error)
+    finally:
+        connection.execute("PRAGMA temp_store = DEFAULT")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -19,13 +19,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import SecretBytes
 
 from daemon.journal import deliveries, executions, retention
 from daemon.journal.columns import Damaged
 from daemon.journal.disk import has_room
+from daemon.journal.errors import DiskFull, NoRoomToOpen
 from daemon.journal.faults import damaged, explained, no_room, not_there
 from daemon.journal.model import (
     Created,
@@ -41,6 +42,7 @@ from daemon.journal.model import (
     Summary,
 )
 from daemon.journal.recent import LARGEST, Recent
+from daemon.journal.reserve import Reserve
 from daemon.journal.schema import open_database
 from daemon.journal.sealing import NotSealed, Seal
 
@@ -51,6 +53,9 @@ ENOUGH: Final = 1024 * 1024
 together, and one may be 16 MiB."""
 
 
+R = TypeVar("R")
+
+
 class Store:
     """An open journal. Beside the errors named, each method may raise `Unavailable`, or
     `UnusableJournal` when the file turns out to be damaged."""
@@ -59,8 +64,8 @@ class Store:
         """Open the file, made when it is missing. `key` has 32 bytes. `recent` is told of what is
         read, and of what is changed.
 
-        Raises `UnusableJournal`: it is damaged, or of a newer version. Webhooks' credentials that
-        are under another key are lost.
+        Raises `UnusableJournal`: it is damaged, of a newer version, or (`NoRoomToOpen`) on a disk
+        that is full. Webhooks' credentials that are under another key are lost.
         """
         self._path = path
         self._credentials = Seal(key, "webhook credentials")
@@ -69,7 +74,8 @@ class Store:
         self._ended: list[str] = []  # just now, and not read since
         self._shared = False  # the transaction, by several that are done together
         self._read = 0  # characters of executions, by these
-        self._connection = open_database(path)
+        self._reserve = Reserve(path)
+        self._connection = self._open()
         self._file = path.stat()
         try:
             with self._reading() as connection:
@@ -79,6 +85,13 @@ class Store:
         except BaseException:
             self.close()
             raise
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return open_database(self._path)
+        except NoRoomToOpen:
+            with self._reserve.lent():
+                return open_database(self._path)
 
     def _let_go_of_credentials(self) -> None:
         """They are of no use to anybody, and no reason to be without all the rest."""
@@ -239,17 +252,58 @@ class Store:
     ) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         self._recent.clear()
-        with self._writing() as connection:
-            return retention.forget_some(connection, now, kept, place, far_keys=far_keys)
+
+        def forget() -> retention.Batch:
+            with self._writing() as connection:
+                return retention.forget_some(connection, now, kept, place, far_keys=far_keys)
+
+        return self._if_need_be_with_the_reserve(forget)
+
+    def give_back_some(self) -> bool:
+        """One batch of giving back what is free in the file; whether there is more."""
+        spare = retention.SPARE_PAGES if has_room(self._path.parent) else 0
+
+        with self._reading() as connection:
+            if retention.free_pages(connection) <= spare:
+                return False
+
+        def give_back() -> bool:
+            with self._writing() as connection:
+                return retention.give_back_some(connection, spare)
+
+        return self._if_need_be_with_the_reserve(give_back)
+
+    def end_round(self) -> None:
+        """Have what was given back on a disk that needs it: without another write, the log would
+        never come into the file, and neither would be cut. See to it that there is a reserve."""
+        if not has_room(self._path.parent):
+            self._if_need_be_with_the_reserve(self._bring_log_into_file)
+        self._reserve.keep()
 
     def has_room(self) -> bool:
-        """Whether the disk takes more: something is written for that."""
+        """Whether the disk takes more: something is written for that, and the reserve is made."""
         if not has_room(self._path.parent):
             return False
         with self._writing() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
+        self._reserve.keep()
         return True
+
+    def _if_need_be_with_the_reserve(self, work: Callable[[], R]) -> R:
+        """What it returns. Only for what ends with more room than there was."""
+        try:
+            return work()
+        except DiskFull:
+            with self._reserve.lent():
+                done = work()
+                self._bring_log_into_file()
+            return done
+
+    def _bring_log_into_file(self) -> None:
+        """And cut both. Together with what writes it fails, and is done alone then."""
+        with self._reading() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _keep_ended(self) -> None:
         """Have `recent` keep what has ended, now that this is on the disk.

@@ -20,7 +20,15 @@ from daemon.journal import executions, faults
 from daemon.journal.actor import Journal
 from daemon.journal.disk import ROOM, has_room
 from daemon.journal.errors import DiskFull
-from daemon.journal.model import Created, IdempotencyKey, NewExecution, Retention
+from daemon.journal.model import (
+    Change,
+    Created,
+    Entry,
+    IdempotencyKey,
+    NewExecution,
+    Retention,
+    Status,
+)
 from daemon.journal.store import Store
 from daemon.logs import Event
 
@@ -39,7 +47,7 @@ class PlayedDisk:
         self._create = executions.create
 
     def statvfs(self, _: Path) -> SimpleNamespace:
-        blocks = {"f_bavail": self.free // 512, "f_frsize": 512}
+        blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
         return SimpleNamespace(**blocks, f_files=self.files, f_favail=self.inodes)
 
     def create(self, *args: Any) -> Created:
@@ -65,9 +73,16 @@ def told() -> list[bool]:
 
 
 @pytest.fixture
-async def journal(path: Path, told: list[bool], nursery: trio.Nursery) -> Journal:
-    kept = Retention(age=timedelta(days=30), count=1000)
-    made = Journal(path, key=SecretBytes(b"k" * 32), retention=kept, disk_full=told.append)
+async def journal(
+    path: Path, wall: SimpleNamespace, told: list[bool], nursery: trio.Nursery
+) -> Journal:
+    made = Journal(
+        path,
+        key=SecretBytes(b"k" * 32),
+        retention=Retention(age=timedelta(days=30), count=1000),
+        wall=lambda: wall.now,
+        disk_full=told.append,
+    )
     await nursery.start(made.run)
     return made
 
@@ -126,6 +141,23 @@ def test_where_inodes_are_not_counted_there_are_enough(
     assert not has_room(tmp_path)
     full_disk.files = 0
     assert has_room(tmp_path)
+
+
+async def test_what_is_too_old_makes_room_at_once(
+    journal: Journal, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
+) -> None:
+    """Nobody waits until the next round for what that gives back."""
+    old = await journal.create(new(), idempotency=None)
+    end = Change(status=Status.STOPPED, finished_at=wall.now)
+    await journal.record(old.id, Entry(end))
+    wall.now += timedelta(days=31)
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    with trio.fail_after(PATIENCE):
+        while (await journal.executions("deal-post", limit=1)).executions:
+            pass  # each look takes real time, on a thread
+    assert told == [True]
 
 
 async def test_its_end_is_told_although_nobody_asks_for_anything(

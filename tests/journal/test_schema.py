@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import sqlite3
 import stat
 import subprocess
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from daemon.journal import schema
-from daemon.journal.errors import UnusableJournal
+from daemon.journal.errors import NoRoomToOpen, UnusableJournal
 from daemon.journal.model import NewExecution
 from daemon.journal.schema import ADDITIONS, MIGRATIONS, open_database
 from daemon.journal.store import Store
@@ -212,6 +214,15 @@ def test_a_folder_that_is_missing_is_told_by_name(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "journal.db"
 
     with pytest.raises(UnusableJournal, match=rf"{path} cannot be used .*its folder"):
+        open_database(path)
+
+
+def test_a_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(NoRoomToOpen, match=f"{path}: its disk is full; make room"):
         open_database(path)
 
 

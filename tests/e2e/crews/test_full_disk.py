@@ -1,42 +1,40 @@
 """The disk is full while crews run: kickoffs are refused, what runs is held up, nothing is lost.
 
-The state directory is a file system of its own for that, of a few megabytes, which only root can
-make.
+The state directory is a file system of its own for that, of a few megabytes.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+
+from tests.fakes import small_disk as disks
+from tests.fakes.small_disk import fill
 
 if TYPE_CHECKING:
     from tests.e2e.crews.conftest import Client, Employing, Meet, Receiver
 
-SIZE = "2m"  # with the database and its log in it
+SIZE = 8  # MiB, with the database and its log in it
+RESERVE = SIZE * 1024 * 1024 // 16
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder with little room."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "smartlinkd-test"]
-    done = subprocess.run([*mount, folder], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with disks.small_disk(tmp_path / "small", f"{SIZE}m") as folder:
+        yield folder
 
 
 async def test_full_disk(
     employing: Employing, meet: Meet, receiver: Receiver, small_disk: Path, tmp_path: Path
 ) -> None:
     gate, filler = tmp_path / "gate", small_disk / "filler"
+    journal = trio.Path(small_disk / "journal.sqlite3")
+    log, reserve = (journal.with_name(f"{journal.name}{end}") for end in ("-wal", ".reserve"))
     target = f"{receiver.url}/ends"
     with employing(
         {"gated": {"gate": gate, "max_running": 2, "on_restart": "rerun"}},
@@ -55,6 +53,10 @@ async def test_full_disk(
             assert answer.status_code == 503
             assert "its disk is full" in answer.json()["message"]
             assert int(answer.headers["retry-after"]) > 0
+            # What the log had is given back, and the reserve is there again: nobody makes it now.
+            await daemon.until("the log is cut", lambda: is_of(log, 0))
+            await daemon.until("there is a reserve", lambda: is_of(reserve, RESERVE))
+            fill(filler)
             gate.touch()
             daemon.program.wait_for(f"execution {ids[0]} is held up", daemon.program.log)
             daemon.program.wait_for(f"execution {ids[1]} is held up", daemon.program.log)
@@ -79,15 +81,36 @@ async def test_full_disk(
     assert {call.body["kickoff_id"] for call in receiver.calls} <= set(ids)
 
 
-def fill(filler: Path) -> None:
-    """Leave no room for anything."""
-    with filler.open("wb", buffering=0) as file:
-        while free := shutil.disk_usage(filler.parent).free:
-            file.write(bytes(free))
+async def test_a_start_on_a_full_disk(
+    employing: Employing, meet: Meet, small_disk: Path, tmp_path: Path
+) -> None:
+    """After an orderly end, which has left no file that the journal could do with."""
+    gate, filler = tmp_path / "gate", small_disk / "filler"
+    gate.touch()
+    state = {"directory": str(small_disk)}
+    with employing({"gated": {"gate": gate}}, state=state) as daemon:
+        gated = await meet(daemon, "gated")
+        ended = await gated.kick_off()
+        await gated.ended(ended)
+        reserve = trio.Path(small_disk / "journal.sqlite3.reserve")
+        await daemon.until("there is a reserve", lambda: is_of(reserve, RESERVE))
+        assert daemon.program.stop() == 0
+        fill(filler)
+        daemon.start()
+        assert (await gated.status(ended))["state"] == "SUCCESS"
+        answer = await gated.ask("POST", "/kickoff", {})
+        assert (answer.status_code, "its disk is full" in answer.json()["message"]) == (503, True)
+        filler.unlink()
+        daemon.program.wait_for('"disk_has_room"', daemon.program.log)
+        await gated.ended(await gated.kick_off())
 
 
 async def works(client: Client, kickoff_id: str) -> bool:
     return bool((await client.status(kickoff_id))["current_task"])
+
+
+async def is_of(file: trio.Path, size: int) -> bool:
+    return await file.exists() and (await file.stat()).st_size == size
 
 
 async def has_eight_calls(receiver: Receiver) -> bool:

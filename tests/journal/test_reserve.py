@@ -1,0 +1,209 @@
+"""A disk without a byte left: what is forgotten makes room even there, by what is kept for that."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from daemon.journal import retention
+from daemon.journal.actor import Journal
+from daemon.journal.disk import ROOM
+from daemon.journal.errors import DiskFull, NoRoomToOpen
+from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
+from daemon.journal.recent import Recent
+from daemon.journal.reserve import SIZE, Reserve
+from daemon.journal.store import Store
+from tests.fakes.small_disk import fill, small_disk
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+New = Callable[..., NewExecution]
+
+KEY = SecretBytes(b"k" * 32)
+WEEK = Retention(age=timedelta(days=7), count=1000)
+SMALL = 24  # MiB
+SHARE = SMALL * 1024 * 1024 // 16
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder with little room."""
+    with small_disk(tmp_path / "small", f"{SMALL}m") as folder:
+        yield folder
+
+
+@pytest.fixture
+def crowded(small: Path, new: New) -> Iterator[Store]:
+    """A journal on a disk without a byte left. All of it is old, and in the log still."""
+    with closing(open_store(small / "journal.db")) as store:
+        store.end_round()
+        for _ in range(20):
+            given = new(inputs={"x": "y" * 20_000})
+            store.create(given, None)
+            end = Change(status=Status.STOPPED, finished_at=given.created_at)
+            store.record(given.id, Entry(end))
+        fill(small / "filler")
+        yield store
+
+
+@pytest.fixture
+def reserve(tmp_path: Path) -> Path:
+    """Where that of a journal `tmp_path / "j"` is."""
+    return tmp_path / "j.reserve"
+
+
+def open_store(path: Path) -> Store:
+    return Store(path, KEY, Recent())
+
+
+def bytes_of(path: Path) -> int:
+    """Those that its removal gives back."""
+    return path.stat().st_blocks * 512
+
+
+def forget(store: Store, new: New) -> None:
+    now = new().created_at + timedelta(days=8)
+    place: retention.Place | None = retention.START
+    while place is not None:
+        place = store.prune_some(now, WEEK, place, far_keys=False).place
+    while store.give_back_some():
+        pass
+    store.end_round()
+
+
+def test_what_is_forgotten_makes_room(crowded: Store, small: Path, new: New) -> None:
+    with pytest.raises(DiskFull):
+        crowded.create(new(), None)
+    forget(crowded, new)
+    assert crowded.create(new(), None).is_new
+    assert len(crowded.unfinished()) == 1
+    assert bytes_of(small / "journal.db.reserve") == SHARE
+
+
+def test_without_a_reserve_it_is_refused_and_nothing_is_lost(
+    crowded: Store, small: Path, new: New
+) -> None:
+    (small / "journal.db.reserve").unlink()
+    fill(small / "filler")
+    with pytest.raises(DiskFull):
+        forget(crowded, new)
+    (small / "filler").unlink()
+    assert len(crowded.executions("deal-post", "", None, 100, None).executions) == 20
+    forget(crowded, new)
+    assert bytes_of(small / "journal.db.reserve") == SHARE
+
+
+@pytest.fixture
+def ended(small: Path) -> Path:
+    """The file of a journal that has come to an orderly end, on a disk without a byte left."""
+    path = small / "journal.db"
+    with closing(open_store(path)) as store:
+        store.end_round()
+    fill(small / "filler")
+    return path
+
+
+def test_by_it_a_journal_is_opened(ended: Path) -> None:
+    with closing(open_store(ended)) as store:
+        assert store.unfinished() == []
+        assert bytes_of(ended.with_name("journal.db.reserve")) > SHARE // 2
+
+
+def test_where_there_is_none_it_is_the_disk_that_is_full(ended: Path, small: Path) -> None:
+    ended.with_name("journal.db.reserve").unlink()
+    fill(small / "filler")
+    with pytest.raises(NoRoomToOpen, match=f"{ended}: its disk is full; make room in"):
+        open_store(ended)
+    (small / "filler").unlink()
+    open_store(ended).close()
+
+
+async def test_the_owner_is_told_of_a_start_that_failed_for_it(ended: Path, small: Path) -> None:
+    ended.with_name("journal.db.reserve").unlink()
+    fill(small / "filler")
+    told: list[bool] = []
+    journal = Journal(ended, key=KEY, retention=WEEK, disk_full=told.append)
+    with pytest.raises(NoRoomToOpen):
+        await journal.run(trio.TASK_STATUS_IGNORED)
+    assert told == [True]
+
+
+def test_what_others_take_meanwhile_it_lacks_until_there_is_room(small: Path) -> None:
+    reserve, file = Reserve(small / "j"), small / "j.reserve"
+    reserve.keep()
+    fill(small / "filler")
+    with reserve.lent():
+        (small / "theirs").write_bytes(bytes(SHARE // 2))
+    assert bytes_of(file) == SHARE // 2
+    with reserve.lent():
+        fill(small / "filler")
+    assert not file.exists()
+    (small / "theirs").write_bytes(bytes(4096))
+    reserve.keep()
+    assert not file.exists()  # the room that is needed for new executions comes first
+    (small / "filler").unlink()
+    reserve.keep()
+    assert bytes_of(file) == SHARE
+
+
+def test_it_is_real_and_its_owners_only(tmp_path: Path, reserve: Path) -> None:
+    Reserve(tmp_path / "j").keep()
+    assert bytes_of(reserve) == reserve.stat().st_size == SIZE
+    assert stat.S_IMODE(reserve.stat().st_mode) == 0o600
+
+
+def test_one_with_a_hole_is_filled(tmp_path: Path, reserve: Path) -> None:
+    """As a copy may be, that was put back."""
+    reserve.touch()
+    os.truncate(reserve, SIZE)
+    Reserve(tmp_path / "j").keep()
+    assert bytes_of(reserve) == SIZE
+
+
+def test_it_leaves_room_beside_it(
+    tmp_path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = ROOM + 3 * 4096
+    disk = SimpleNamespace(f_blocks=SIZE, f_bavail=free // 512, f_frsize=512)
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)
+    Reserve(tmp_path / "j").keep()
+    assert reserve.stat().st_size == 3 * 4096
+
+
+def test_a_link_in_its_place_is_not_followed(
+    tmp_path: Path, reserve: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    victim = tmp_path / "theirs"
+    victim.touch()
+    reserve.symlink_to(victim)
+    Reserve(tmp_path / "j").keep()
+    assert victim.stat().st_size == 0
+    assert f"{reserve} is not whole" in caplog.text
+
+
+def test_where_it_cannot_be_removed_all_goes_on(
+    tmp_path: Path, reserve: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reserve.mkdir()
+    done = []
+    with Reserve(tmp_path / "j").lent():
+        done.append(1)
+    assert done
+    assert f"{reserve} cannot be removed" in caplog.text
+
+
+async def test_it_is_made_when_a_round_is_over(journal: Journal, new: New, path: Path) -> None:
+    await journal.prune(new().created_at)
+    reserve = path.with_name(f"{path.name}.reserve")
+    assert bytes_of(reserve) == SIZE
