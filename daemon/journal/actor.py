@@ -280,6 +280,8 @@ class Journal:
     async def _prune_regularly(self) -> None:
         while True:
             await self._prune_now()
+            with suppress(Unavailable):  # others write to this disk, too, who tell nobody
+                await self.look_at_disk()
             await trio.sleep(PRUNE_EVERY)
 
     async def _prune_now(self) -> None:

@@ -1,7 +1,8 @@
 """Whether the disk under the journal takes more, and the one place that says so when that changes.
 
 A full disk is every asker's refusal, of which there may be hundreds. The owner is told once, when
-the first write is refused or a worker's folder finds no room, and once when there is room again.
+the first write is refused, a worker's folder finds no room, or a round of forgetting is over and
+sees it, and once when there is room again.
 For that nobody waits until a client comes: while the disk is full the journal itself looks every
 few seconds, and writes something.
 """

@@ -134,6 +134,22 @@ async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
     assert told == [True]
 
 
+@pytest.fixture
+def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor_module, "PRUNE_EVERY", 0.01)
+
+
+@pytest.mark.usefixtures("quick_rounds")
+async def test_a_full_disk_is_told_although_nobody_asks_for_anything(
+    journal: Journal, full_disk: PlayedDisk, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    await until(told, 1)
+    full_disk.full, full_disk.free = False, ROOM
+    await until(told, 2)
+    assert told[:2] == [True, False]
+
+
 def test_where_inodes_are_not_counted_there_are_enough(
     full_disk: PlayedDisk, tmp_path: Path
 ) -> None:
