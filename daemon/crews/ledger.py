@@ -101,7 +101,6 @@ def ended(subject: About, ending: Ending, now: datetime) -> Entry:
         result=ending.result,
         result_json=ending.result_json,
         error=ending.error,
-        token_usage=ending.token_usage,
         current_task=None,
         finished_at=now,
     )

@@ -224,12 +224,9 @@ class Journal:
         """Forget a delivery that was made, or is given up. Saying so twice does nothing."""
         await self._do(lambda store: store.done(delivery_id))
 
-    async def put_off(self, delivery_id: int, next_at: datetime, why: str) -> None:
-        """A delivery failed, and is due again at `next_at`.
-
-        `why` is for the operator, and holds no secret.
-        """
-        await self._do(lambda store: store.put_off(delivery_id, next_at, why))
+    async def put_off(self, delivery_id: int, next_at: datetime) -> None:
+        """A delivery failed, and is due again at `next_at`."""
+        await self._do(lambda store: store.put_off(delivery_id, next_at))
 
     async def give_up_deliveries(
         self, origin: str, before: datetime, *, except_ids: Collection[int]

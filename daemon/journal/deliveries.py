@@ -20,7 +20,6 @@ from typing import Final, cast
 from pydantic import SecretStr
 
 from daemon.journal.columns import (
-    MAX_ERROR,
     MAX_URL,
     check_size,
     decode,
@@ -193,12 +192,11 @@ def give_up(
     return given_up
 
 
-def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime, why: str) -> None:
+def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime) -> None:
     """It failed and is tried again. Nothing when it is gone already."""
     connection.execute(
-        "UPDATE deliveries SET attempts = attempts + 1, next_at = ?, last_error = ? "
-        "WHERE number = ?",
-        (micros(next_at), text("why", why, MAX_ERROR), delivery),
+        "UPDATE deliveries SET attempts = attempts + 1, next_at = ? WHERE number = ?",
+        (micros(next_at), delivery),
     )
 
 

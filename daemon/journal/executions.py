@@ -68,7 +68,7 @@ MAX_TASKS_SIZE: Final = 16 * 1024 * 1024
 """Characters of all their records together: whoever asks for the execution gets all of them."""
 
 _TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAME}
-_JSON: Final = ("result_json", "token_usage", "last_step")
+_JSON: Final = ("result_json", "last_step")
 _MOMENTS: Final = ("started_at", "finished_at")
 
 # The columns of a `Summary`.

@@ -153,7 +153,6 @@ class Change(TypedDict, total=False):
     result: str | None
     result_json: JsonValue
     error: str | None
-    token_usage: dict[str, JsonValue] | None
     current_task: str | None
     total_tasks: int | None
     last_step: JsonValue

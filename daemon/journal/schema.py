@@ -22,6 +22,8 @@ Some choices in the tables:
 * What is due is looked for among `first_deliveries`, which the database itself keeps: a target has
   one there, however many wait behind it. So with `failed_deliveries`, which tell since when one is
   owed that was put off: their own row has only when they are due again.
+* Two columns are written no more, since nobody has read them: `executions.token_usage`, of which
+  the webhook tells, and `deliveries.last_error`, of which the log does.
 * `events` and `tasks` may be many: when an execution is forgotten, its row goes first, its number
   comes into `forgotten`, and they are swept away piecemeal.
 

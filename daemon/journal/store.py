@@ -235,10 +235,10 @@ class Store:
         with self._writing() as connection:
             deliveries.done(connection, delivery_id)
 
-    def put_off(self, delivery_id: int, next_at: datetime, why: str) -> None:
+    def put_off(self, delivery_id: int, next_at: datetime) -> None:
         """See `Journal.put_off`."""
         with self._writing() as connection:
-            deliveries.put_off(connection, delivery_id, next_at, why)
+            deliveries.put_off(connection, delivery_id, next_at)
 
     def give_up_deliveries(
         self, origin: str, before: datetime, except_ids: Collection[int]

@@ -85,7 +85,7 @@ def test_it_goes_with_the_last_delivery_after_the_end(
 
     store.done(first)
     (last,) = (each.id for each in store.due_deliveries(now, 10))
-    store.put_off(last, now, "answered 500")
+    store.put_off(last, now)
     assert kept(path) == 1
     if given_up:
         store.give_up_deliveries("https://a.example", now, ())

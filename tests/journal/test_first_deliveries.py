@@ -54,7 +54,7 @@ def test_what_is_due_is_what_a_look_at_all_finds(
             any_of_them = chance.choice(waiting)
             if chance.random() < 0.3:
                 any_of_them.next_at = now + SECOND * chance.randrange(-3, 4)
-                store.put_off(any_of_them.id, any_of_them.next_at, "answered 500")
+                store.put_off(any_of_them.id, any_of_them.next_at)
             else:
                 waiting.remove(any_of_them)
                 store.done(any_of_them.id)

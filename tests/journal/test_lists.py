@@ -222,7 +222,7 @@ def ask_everything(store: Store, given: NewExecution, now: datetime) -> None:
         for state in (None, State.SUCCESS):
             store.executions("deal-post", owner, state, 10, None)
     (delivery,) = store.due_deliveries(now, 10, [99], ["https://b.example"])
-    store.put_off(delivery.id, now, "no answer")
+    store.put_off(delivery.id, now)
     store.done(delivery.id)
     assert not store.give_up_deliveries("https://a.example", now, (99,))
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)

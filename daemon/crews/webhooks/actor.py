@@ -242,7 +242,7 @@ class Webhooks:
             case Later(why, wait):
                 logger.info("the %s failed: %s; again in %.0f s", _told(delivery), why, wait)
                 next_at = self._wall() + timedelta(seconds=wait)
-                await self._insist(lambda: self._journal.put_off(delivery.id, next_at, why))
+                await self._insist(lambda: self._journal.put_off(delivery.id, next_at))
             case GivenUp(why, worn_out):
                 if worn_out:
                     self._worn_out[target_of(delivery)] = None

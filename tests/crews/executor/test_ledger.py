@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -229,13 +230,13 @@ def test_a_good_end() -> None:
         "result": "all",
         "result_json": {"a": 1},
         "error": None,
-        "token_usage": {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1},
         "current_task": None,
         "finished_at": NOW,
     }
     data: JsonValue = {"status": "completed", "result": "all"}
     assert entry.events == (NewEvent("crew_kickoff_completed", NOW, data),)
-    assert len(entry.deliveries) == 1
+    (call,) = entry.deliveries
+    assert json.loads(call.body)["token_usage"] == usage.model_dump()
 
 
 @pytest.mark.parametrize(

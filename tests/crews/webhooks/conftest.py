@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -73,12 +71,6 @@ class Desk:
         while not met(found := await self.waiting()):
             pass
         return found
-
-    def last_error(self) -> str:
-        """Why the one call that waits failed."""
-        with closing(sqlite3.connect(self.path)) as other_program:
-            (why,) = other_program.execute("SELECT last_error FROM deliveries").fetchone()
-        return str(why)
 
     async def done(self) -> None:
         await self.until(lambda waiting: not waiting)

@@ -206,15 +206,20 @@ async def test_one_targets_failure_holds_up_no_other(
 
 
 async def test_a_receiver_may_ask_for_a_wait(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     receiver.behaviours.append(behave.answer(429, Retry_After="600"))
     await desk.call(receiver.url(), b"{}")
     await desk.begin()
 
     delivery = await attempts(desk, 1)
     assert delivery.next_at - desk.wall() == timedelta(seconds=600)
-    assert desk.last_error() == "HTTP 429 (attempt 1)"
+    assert "failed: HTTP 429 (attempt 1); again in 600 s" in caplog.text
 
 
 @pytest.mark.parametrize("status", [301, 404, 410])
@@ -261,8 +266,13 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
 
 
 async def test_one_that_hangs_is_left_and_comes_again(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    desk: Any,
+    receiver: Any,
+    behave: Any,
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     receiver.behaviours.append(behave.hang)
     await desk.call(receiver.url(), b"{}")
     await desk.begin()
@@ -270,7 +280,7 @@ async def test_one_that_hangs_is_left_and_comes_again(
     mock_clock.jump(30)
 
     await attempts(desk, 1)
-    assert desk.last_error() == "no answer within 30 seconds (attempt 1)"
+    assert "failed: no answer within 30 seconds (attempt 1); again in" in caplog.text
 
 
 # Starts and ends
