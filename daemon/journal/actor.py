@@ -264,7 +264,8 @@ class Journal:
             forgotten, place = forgotten + batch.forgotten, batch.place
         while await self._do(Store.give_back_some):
             pass
-        await self._do(Store.end_round)
+        if not await self._do(Store.end_round):  # whoever has filled it
+            self._disk.note_full()
         return forgotten
 
     async def _do(self, work: Callable[[Store], R]) -> R:
@@ -277,8 +278,6 @@ class Journal:
     async def _prune_regularly(self) -> None:
         while True:
             await self._prune_now()
-            with suppress(Unavailable):  # others write to this disk, too, who tell nobody
-                await self.look_at_disk()
             await trio.sleep(PRUNE_EVERY)
 
     async def _prune_now(self) -> None:

@@ -273,12 +273,14 @@ class Store:
 
         return self._if_need_be_with_the_reserve(give_back)
 
-    def end_round(self) -> None:
+    def end_round(self) -> bool:
         """Have what was given back on a disk that needs it: without another write, the log would
-        never come into the file, and neither would be cut. See to it that there is a reserve."""
+        never come into the file, and neither would be cut. See to it that there is a reserve.
+        Returns whether the disk has room then."""
         if not has_room(self._path.parent):
             self._if_need_be_with_the_reserve(self._bring_log_into_file)
         self._reserve.keep()
+        return has_room(self._path.parent)
 
     def has_room(self) -> bool:
         """Whether the disk takes more: something is written for that, and the reserve is made."""
