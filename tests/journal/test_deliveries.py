@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -166,7 +169,7 @@ def test_what_failed_is_due_since_it_was_so_first(
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     for failed in range(1, 3):
-        store.put_off(1, now + SECOND * failed, "answered 500")
+        store.put_off(1, now + SECOND * failed)
 
     (again,) = store.due_deliveries(now + SECOND * 2, 10)
     assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
@@ -193,8 +196,8 @@ def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
         NewDelivery(TASK, b"behind it", now + SECOND),
         NewDelivery(CREW, b"failed later", now + SECOND),
     )
-    store.put_off(1, now + SECOND * again, "said nothing")
-    store.put_off(3, now + SECOND * 9, "said nothing")
+    store.put_off(1, now + SECOND * again)
+    store.put_off(3, now + SECOND * 9)
 
     visits = [store.give_up_deliveries("https://a.example", now, ()) for _ in range(2)]
 
