@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.browser.contexts import Contexts, Place
-from daemon.browser.errors import BrowserFailed
+from daemon.errors import Refused
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedPage
@@ -58,7 +58,7 @@ class Job:
         try:
             with self.scope:
                 await self._contexts.use(self._place, self._work)
-        except BrowserFailed as failure:
+        except Refused as failure:
             self.error = failure
         self.done.set()
 
