@@ -95,7 +95,7 @@ put("renderer_killed", "idle", due(200, within=SUBMITTED))  # nobody was at work
 put("renderer_killed", DOWN, due(503, restarts=("launch failed",), dips=True, log=_CRASHED))
 put("renderer_killed", "queued", due(200, within=SUBMITTED, log=_CRASHED))
 put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
-put("renderer_killed", "disposing", due(502, log="HTTP 500"))
+put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # nor any more
 
 _NO_DATA = "product data is not read for a minute: .* within 9 seconds"
 _NO_ANSWER = "the browser did not answer Runtime"
@@ -109,7 +109,7 @@ put(
     "reading",
     due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False),
 )
-put("endless_loop", "disposing", due(502, log="HTTP 500"))
+put("endless_loop", "disposing", due(200, within=SUBMITTED))
 
 _LATE = "the browser did not answer"
 put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
@@ -126,8 +126,8 @@ put(
     "reply_after_deadline",
     "disposing",
     due(
-        502,
-        within=SETTLED,
+        200,
+        within=SETTLED + SUBMITTED,
         restarts=("recycled",),
         log="restarted: recycled: it did not dispose of a context",
     ),
@@ -138,7 +138,6 @@ put(
 for _fault in ("unknown_id", "event_before_reply", "clock_ahead", "clock_back"):
     put(_fault, ALL, due(200, within=SUBMITTED))
     put(_fault, DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
-    put(_fault, "disposing", due(502, log="HTTP 500"))
 
 # The client, and the service manager.
 
@@ -146,7 +145,6 @@ put("client_gone", ALL, due(0))
 put("client_gone", ("idle", *DOWN), Impossible("whoever asks then is answered at once"))
 put("sigterm", ALL, due(200, within=SUBMITTED, dips=True))
 put("sigterm", DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
-put("sigterm", "disposing", due(502, dips=True, log="HTTP 500"))
 
 # The portal.
 

@@ -133,15 +133,19 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """The victim's work has failed, and its context is being disposed of."""
+    """Somebody's work has failed, and the victim waits until its context is disposed of."""
     await started(stage, nursery)
     account = stage.account()
     await warm(stage, account)
     stage.portal.faults.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
     scene.gates = [scene.browser.hold(DISPOSE)]
-    scene.victim = stage.ask(account)
+    failed = stage.ask(account)
     await scene.gates[0].reached.wait()
+    await failed.wait()
+    assert failed.status == 502, failed
+    scene.victim = stage.ask(account)
+    await trio.sleep(0.1)
     return scene
 
 

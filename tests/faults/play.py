@@ -40,7 +40,7 @@ class Play:
         scene = await self._strike(nursery)
         struck = trio.current_time()
         victim = scene.victim or self.stage.ask(scene.account)
-        if self.fault == "client_gone" and self.phase != "disposing":
+        if self.fault == "client_gone":
             await self._work_ended(scene)
         scene.release()
         await self._answered(victim, struck)
