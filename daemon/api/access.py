@@ -88,7 +88,8 @@ def _strange(address: Address, headers: Headers, rules: Neighbourhood) -> str:
     if not _is_our_name(host, rules):
         return f'its Host, "{escaped(host[:MAX_SHOWN])}", is not in server.public_hosts'
     if not _is_not_foreign(headers.get("Origin"), host):
-        return "its Origin is a web page of somebody else's"
+        origin = escaped((headers.get("Origin") or "")[:MAX_SHOWN])
+        return f'its Origin, "{origin}", is not that of its Host (a proxy has to pass that on)'
     return ""
 
 

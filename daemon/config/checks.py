@@ -84,8 +84,8 @@ def out_of_reach(settings: Settings, memory: int) -> Iterator[Problem]:
         if limit > memory:
             yield Problem(
                 key,
-                f"is {limit >> 20} MiB, and there are {memory >> 20} MiB for the daemon and all "
-                "that it starts: the kernel slows them down, and kills one, before this is met",
+                f"is {limit >> 20} MiB, and there are at most {memory >> 20} MiB for the daemon "
+                "and all that it starts: the kernel slows them down, and kills one, before this is met",
                 "set less, on a machine of 1 GB 419430400 (400 MiB)",
             )
 

@@ -55,7 +55,7 @@ NOT_IN = "{} is not in cookie.open_to"
 NO_PROXY = "it has a forwarding header, and 127.0.0.1 is not in server.trusted_proxies"
 UNCLEAR = "what the headers of server.trusted_proxies say of its address is not clear"
 NO_NAME = 'its Host, "{}", is not in server.public_hosts'
-FOREIGN = "its Origin is a web page of somebody else's"
+FOREIGN = 'its Origin, "{}", is not that of its Host (a proxy has to pass that on)'
 
 EVERYBODY = {"open_to": ["0.0.0.0/0", "::/0"]}
 NEIGHBOURS = {"open_to": ["192.0.2.0/24"]}
@@ -91,8 +91,10 @@ ROWS = {
     "below a public host": Row(
         NO_NAME.format("x.links.example.org"), {"Host": "x.links.example.org"}, server=PUBLIC
     ),
-    "foreign page": Row(FOREIGN, {"Origin": "https://evil.example"}, EVERYBODY),
-    "null origin": Row(FOREIGN, {"Origin": "null"}),
+    "foreign page": Row(
+        FOREIGN.format("https://evil.example"), {"Origin": "https://evil.example"}, EVERYBODY
+    ),
+    "null origin": Row(FOREIGN.format("null"), {"Origin": "null"}),
     "own page": Row("", {"Origin": "http://localhost:8787", "Host": "localhost:8787"}),
     "extension": Row("", {"Origin": EXTENSION}),
 }
