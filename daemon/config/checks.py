@@ -85,7 +85,7 @@ def out_of_reach(settings: Settings, memory: int) -> Iterator[Problem]:
             yield Problem(
                 key,
                 f"is {limit >> 20} MiB, and there are at most {memory >> 20} MiB for the daemon "
-                "and all that it starts: the kernel slows them down, and kills one, before this is met",
+                "and all that it starts: the kernel slows them down, and kills one, long before",
                 "set less, on a machine of 1 GB 419430400 (400 MiB)",
             )
 
