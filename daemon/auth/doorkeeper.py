@@ -2,8 +2,8 @@
 
 Several requests are worked on at once, because a password takes 20 ms of a thread and a change
 waits for the disk, while every protected endpoint asks first whether a token is good. So that
-this last question never waits behind the others, those hold a place while they work, and there
-are fewer places than hands: who finds none is told to come again.
+this last question never waits behind the others, those hold a slot while they work, and there
+are fewer slots than hands: who finds none is told to come again.
 
 Everything that changes what is saved (and every one-time code, since an accepted one is a change)
 is done one at a time, under a lock. The order is always the same: check, save, then change what

@@ -1,4 +1,4 @@
-"""The daemon's end of the line to a worker: messages in and out over a stream socket.
+"""The daemon's end of the connection to a worker: messages in and out over a stream socket.
 
 The problem: a worker may send without end, in no time, half a line, or not read at all. None of it
 may cost more than a bounded amount of memory, or keep anybody here waiting for ever.

@@ -82,7 +82,7 @@ class WorkerSettings:
 
     `memory` is what all processes of one worker together may use, in bytes. `grace` (seconds) is
     the time between the message `stop` and SIGKILL, and what a worker may take to end after its
-    last message, or after closing its line. `max_output` is how many bytes it may say in all.
+    last message, or after closing its connection. `max_output` is how many bytes it may say in all.
     """
 
     command: tuple[str, ...]
@@ -247,7 +247,7 @@ async def start_worker(
                 again=True,
             ) as process:
                 theirs.close()
-                # Nothing counts that is said after its end, should its line be open somewhere.
+                # What is said after its end counts not, should its connection be open somewhere.
                 process.at_end(channel.close)
                 async with nullcontext() if delivered else background(channel.deliver):
                     entered = True

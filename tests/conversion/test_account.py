@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from daemon.conversion.account import MANY_IN_VAIN, Account, AccountState, Stand
 from daemon.logs import Event
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import parse_cookie
-
-if TYPE_CHECKING:
-    pass
 
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")

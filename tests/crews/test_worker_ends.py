@@ -147,7 +147,7 @@ async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
         guardian = parent(worker.pid)
         server = parent(guardian)
         # Who would end what a killed guardian leaves is kept from it; not while it still has the
-        # descriptors that it has handed on, for then nobody's end of the line would close.
+        # descriptors that it has handed on, for then nobody's end of the connection would close.
         await until(lambda: stat(server)[0] == "S")
         os.kill(server, signal.SIGSTOP)
         try:

@@ -19,7 +19,7 @@ of its own, and the contract tests in this folder hold the two together.
 | `deaf` | from now on SIGTERM is ignored |
 | `fork`, `stray` | a child that holds all it has open, in its group or in its own session |
 | `file` | a file is left in its folder |
-| `close` | its line is closed |
+| `close` | its connection is closed |
 | `fill` | more memory than it may have is used |
 | `signal N`, `exit N` | so it ends, or stops |
 """
@@ -67,7 +67,7 @@ class Puppet:
     """A played process. `waitstatus` is what its parent is told; None while it lives."""
 
     def __init__(self, pid: int, execution: str, folder: Path, descriptors: Sequence[int]) -> None:
-        """`descriptors` are its line, standard output and standard error; it owns them."""
+        """`descriptors` are its connection, standard output and standard error; it owns them."""
         self.pid = pid
         self.execution = execution
         self.waitstatus: int | None = None

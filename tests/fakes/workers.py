@@ -2,10 +2,10 @@
 
 The seam is as low as it can be without a process: `Guardians.start`, by which a guardian begins.
 What a guardian is given, it is really given: its order as it is written, and the status pipe, the
-lifeline, the line to the worker and the ends of standard output and error, which are the daemon's
-own descriptors, duplicated as on the way to another process; the kernel's rules hold for them. So
-above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is ever on its way
-in the kernel when all tasks wait, so a mock clock can be used.
+lifeline, the connection to the worker and the ends of standard output and error, which are the
+daemon's own descriptors, duplicated as on the way to another process; the kernel's rules hold for
+them. So above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is ever
+on its way in the kernel when all tasks wait, so a mock clock can be used.
 
 What a guardian does with its tree is played here, and what a worker does in `puppets.py`.
 """
