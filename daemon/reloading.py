@@ -18,7 +18,8 @@ comes while the daemon starts or drains is none, and costs nobody an answer.
 
 Between reloads, crews that cannot run are looked at again, by the settings in force: what was
 missing may be there by now, and who does not know that it was does not reload for it. Those that
-can run then are served, and nothing else is taken up, or told anew. A SIGHUP cuts that short.
+can run then are served; of the others it is told what is wrong with them by now and was not before.
+Nothing else is taken up. A SIGHUP cuts that short.
 
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the incarnation that is gone, and the next one begins with it.
@@ -121,17 +122,20 @@ class Reloader:
         return not waiting.cancelled_caught
 
     async def _look_again(self) -> None:
-        """Serve the crews that could not run and can now. Of the others nothing is told anew."""
-        known = self._catalog.crews
+        """Serve the crews that could not run and can now, and show what is wrong with the others
+        by now."""
+        before = self._catalog
         try:
-            catalog = await on_thread(read_catalog, self._settings, check_cancelled, known)
+            catalog = await on_thread(read_catalog, self._settings, check_cancelled, before.crews)
         except NoThread:
             return  # it was told, and passes
-        mended = [name for name in catalog.crews if name not in known]
-        if mended:
-            await self._take_crews(catalog)
-            # Who may call them is who could before: a broken crew has its users, too.
-            self._takers.front.take(self._settings, catalog)
+        if catalog.broken == before.broken:
+            return
+        await self._take_crews(catalog)
+        # Who may call them is who could before: a broken crew has its users, too.
+        self._takers.front.take(self._settings, catalog)
+        log_broken(catalog, told=before)
+        if mended := [name for name in catalog.crews if name not in before.crews]:
             logger.info("crews that could not run can run now: %s", ", ".join(mended))
 
     async def _reload(self, signals: AsyncIterator[int]) -> None:

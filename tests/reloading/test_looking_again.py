@@ -141,6 +141,28 @@ async def test_what_is_still_wrong_is_not_told_anew_and_is_looked_at_on(
     assert caplog.text.count("a crew cannot run: ") == 2  # at the start, one for each
 
 
+async def test_what_is_wrong_by_now_is_shown_and_told_once(
+    daemon: Daemon, program: Program, clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = "may not execute"
+    other = Program(daemon.folder / "other")
+    daemon.write(program.crew(), other.crew("two"))
+    async with running(daemon):
+        session = (await daemon.login()).json()["token"]
+        assert fault not in (await daemon.get("/api/crews", session)).text
+        program.put()
+        program.path.chmod(0o644)
+        await a_minute_passes(clock)
+        await daemon.hears(fault)
+        assert fault in (await daemon.get("/api/crews", session)).text
+        other.put()
+        await a_minute_passes(clock)
+        await is_served(daemon, "two")
+    assert caplog.text.count(fault) == 1
+    assert caplog.text.count("a crew cannot run: ") == 3
+    assert caplog.text.count("can run now: ") == 1
+
+
 async def test_of_the_crews_that_run_and_of_the_file_nothing_is_taken_up(
     daemon: Daemon, program: Program, clock: MockClock
 ) -> None:

@@ -86,6 +86,10 @@ class Catalog:
         """The broken ones that have no name of their own."""
         return [each for each in self.broken if each.name is None]
 
+    def problems(self) -> list[Problem]:
+        """All that is wrong with the broken ones."""
+        return [problem for each in self.broken for problem in each.problems]
+
     def users(self) -> dict[str, tuple[str, ...]]:
         """The names of each crew's users, of all crews that can be called."""
         return {name: crew.users for name, crew in self._addressable().items()}
@@ -138,10 +142,12 @@ def read_catalog(
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
 
 
-def log_broken(catalog: Catalog) -> None:
-    """Tell the owner what is wrong with the crews that cannot run."""
-    for broken in catalog.broken:
-        for problem in broken.problems:
+def log_broken(catalog: Catalog, told: Catalog | None = None) -> None:
+    """Tell the owner what is wrong with the crews that cannot run, but for what was wrong in the
+    catalog that they were `told` of."""
+    known = told.problems() if told is not None else ()
+    for problem in catalog.problems():
+        if problem not in known:
             logger.error("a crew cannot run: %s", problem)
 
 
