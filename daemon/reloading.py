@@ -44,6 +44,7 @@ from daemon import logs
 from daemon.auth.actor import Auth
 from daemon.background import background
 from daemon.config.changes import Changes, changes
+from daemon.config.checks import out_of_reach
 from daemon.config.problems import ConfigError
 from daemon.config.settings import Settings
 from daemon.crews.reading.catalog import Catalog, log_broken, read_catalog
@@ -52,6 +53,7 @@ from daemon.errors import Unavailable
 from daemon.front import Front
 from daemon.logs import Event
 from daemon.parts import Crews, read_crews, retention
+from daemon.processes.memory import memory_allowed
 from daemon.service_manager.link import Link
 from daemon.supervision.actor import ActorGone
 from daemon.threads import NoThread, on_thread
@@ -184,7 +186,8 @@ class Reloader:
         await self._insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
         self._owed = None
-        for warning in (*settings.warnings, *self._doors.exposed(settings)):
+        unmet = out_of_reach(settings, memory_allowed())
+        for warning in (*settings.warnings, *self._doors.exposed(settings), *unmet):
             logger.warning("%s", warning)
         if self._doors.lent and "server.bind" in found.waiting:
             logger.warning(

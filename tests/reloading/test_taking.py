@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from daemon import tree
+from daemon import reloading, tree
 from daemon.auth.actor import Auth
 from daemon.control import call
 from daemon.crews.executor import Executor
@@ -66,6 +66,16 @@ async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_
         daemon.write(cookie={"open_to": ["0.0.0.0/0"]})
         said = await daemon.hang_up()
         assert "WARNING: cookie.open_to: lets other machines read and replace the cookie" in said
+
+
+async def test_a_limit_that_this_machine_never_lets_be_met_is_warned_of(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloading, "memory_allowed", lambda: 735 * 1024 * 1024)
+    daemon.write()
+    async with running(daemon):
+        daemon.write(crew("new", memory=736 * 1024 * 1024))
+        assert 'WARNING: crew "new": memory: is 736 MiB' in await daemon.hang_up()
 
 
 @pytest.mark.parametrize("lent", [True, False])
