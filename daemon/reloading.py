@@ -19,7 +19,8 @@ comes while the daemon starts or drains is none, and costs nobody an answer.
 Between reloads, crews that cannot run are looked at again, by the settings in force: what was
 missing may be there by now, and who does not know that it was does not reload for it. Those that
 can run then are served; of the others it is told what is wrong with them by now and was not before.
-Nothing else is taken up. A SIGHUP cuts that short.
+Nothing else is taken up, and those whose table has to be edited wait for that, and its reload. A
+SIGHUP cuts a look short.
 
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the incarnation that is gone, and the next one begins with it.
@@ -118,7 +119,7 @@ class Reloader:
     async def _comes_before_a_look(self, signals: AsyncIterator[int]) -> bool:
         """Wait for a SIGHUP; False when it is time to look again at crews that cannot run."""
         # What is owed, after a crash of ours, goes by settings that the crews in force do not.
-        looks = bool(self._catalog.broken) and self._owed is None
+        looks = self._catalog.may_mend() and self._owed is None
         with trio.move_on_after(LOOK_AGAIN_AFTER if looks else math.inf) as waiting:
             await anext(signals)
         return not waiting.cancelled_caught
@@ -128,7 +129,7 @@ class Reloader:
         by now."""
         before = self._catalog
         try:
-            catalog = await on_thread(read_catalog, self._settings, check_cancelled, before.crews)
+            catalog = await on_thread(read_catalog, self._settings, check_cancelled, before)
         except NoThread:
             return  # it was told, and passes
         if catalog.broken == before.broken:

@@ -327,7 +327,7 @@ def test_but_what_the_file_itself_says_of_crews_is_told_all_the_same(
     (tmp_path / "state").rmdir()
     assert main(["check-config", str(path)]) == (2 if before else 1)
     _, err = capsys.readouterr()
-    needs = ("that does not exist", "is not YAML", "is no tool")
+    needs = ("that does not exist", "is not YAML")
     of_the_file = {
         f"{fault}; {remedy}" for fault, remedy in TOLD if not any(need in fault for need in needs)
     }

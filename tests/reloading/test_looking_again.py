@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon import reloading
 from daemon.crews.reading import programs
 from daemon.reloading import LOOK_AGAIN_AFTER
 from tests.reloading.played import DONE, PATIENCE, WAIT, Daemon, crew, running
@@ -177,6 +178,20 @@ async def test_of_the_crews_that_run_and_of_the_file_nothing_is_taken_up(
         await is_served(daemon, "one")
         assert await status_of(daemon, "two") == 200
         assert (await daemon.get("/api/sync-cookie")).status_code == 200
+
+
+async def test_no_look_is_due_for_a_crew_whose_table_has_to_be_edited(
+    daemon: Daemon, clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    monkeypatch.setattr(reloading, "read_catalog", lambda *given: looks.append(given))
+    daemon.write(crew("one", tools=["none"]))
+    async with running(daemon):
+        await a_minute_passes(clock)
+        daemon.write(crew("one"))
+        await daemon.hang_up()  # a look that has begun is over before that begins
+        await is_served(daemon, "one")
+    assert looks == []
 
 
 async def test_a_reload_cuts_a_look_short(

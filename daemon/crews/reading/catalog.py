@@ -8,7 +8,8 @@ The choice: all of it is looked at once, at the start, at each reload, and by `c
 the rights of whoever looks, which for the daemon are those its workers will have. A crew with a
 fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others, and it
 alone is looked at again from time to time: a disk may be mounted late, an interpreter may have been
-slow just then. Where two crews want the same name, address or place at `/`, the one further up in
+slow just then. Not so when its table has to be edited: that comes with a reload, and until then its
+interpreter is started for nothing. Where two crews want the same name, address or place at `/`, the one further up in
 the file has it.
 """
 
@@ -90,6 +91,18 @@ class Catalog:
         """All that is wrong with the broken ones."""
         return [problem for each in self.broken for problem in each.problems]
 
+    def may_mend(self) -> bool:
+        """Whether a broken one may be found otherwise by another look, without an edit."""
+        return any(each.edit_at is None for each in self.broken)
+
+    def still(self, entry: CrewTable) -> Crew | BrokenCrew | None:
+        """What an entry that is the same as at this look still is, without another one: a crew that
+        could run, or one whose table has to be edited."""
+        for each in self.broken:
+            if each.edit_at == entry.place:
+                return each
+        return self.crews.get(entry.name or "")
+
     def users(self) -> dict[str, tuple[str, ...]]:
         """The names of each crew's users, of all crews that can be called."""
         return {name: crew.users for name, crew in self._addressable().items()}
@@ -112,10 +125,10 @@ def longest_look(settings: Settings) -> float:
 def read_catalog(
     settings: Settings,
     go_on: Callable[[], object] = lambda: None,
-    known: Mapping[str, Crew] = MappingProxyType({}),
+    before: Catalog | None = None,
 ) -> Catalog:
-    """Look at every crew of the configuration but those in `known`, which came of the same settings
-    and stay as they are. A fault of one never raises.
+    """Look at every crew of the configuration, or at those that another look may find otherwise
+    than the one `before`, which was by the same settings. A fault of one never raises.
 
     Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
     is started once. While one of them is waited for, `go_on` may raise, which ends it.
@@ -126,19 +139,13 @@ def read_catalog(
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
         clashes = taken.take(entry)
-        stays = None if clashes.problems else known.get(entry.name or "")
-        if stays is not None:
-            crews[stays.name] = stays
-            continue
-        look = _Look(entry, interpreters)
-        crew = look.crew()
-        problems = (*clashes.problems, *entry.problems, *look.problems)
-        if crew is None or clashes.problems:
-            name = None if clashes.name else entry.name
-            bind = None if clashes.bind else entry.bind
-            broken.append(BrokenCrew(name, problems, entry.users, bind, entry.on_restart))
+        found = before.still(entry) if before is not None else None
+        if found is None:
+            found = _looked_at(entry, clashes, interpreters)
+        if isinstance(found, Crew):
+            crews[found.name] = found
         else:
-            crews[crew.name] = crew
+            broken.append(found)
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
 
 
@@ -155,8 +162,34 @@ def told_by_the_file(settings: Settings) -> Iterator[Problem]:
     """What is wrong with the crews by the configuration alone: nothing is looked at."""
     taken = _Taken(settings.server.bind)
     for entry in settings.crews:
-        yield from taken.take(entry).problems
-        yield from entry.problems
+        yield from _of_the_file(entry, taken.take(entry))
+
+
+def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:
+    yield from clashes.problems
+    yield from entry.problems
+    for index, tool in enumerate(entry.section.tools if entry.section is not None else ()):
+        if tool not in TOOL_NAMES:
+            known = ", ".join(sorted(TOOL_NAMES))
+            yield Problem(entry.key(f"tools[{index}]"), "is no tool", f"there is {known}")
+
+
+def _looked_at(
+    entry: CrewTable, clashes: _Clashes, interpreters: Interpreters
+) -> Crew | BrokenCrew:
+    of_file = tuple(_of_the_file(entry, clashes))
+    look = _Look(entry, interpreters)
+    crew = look.crew()
+    if crew is not None and not of_file:
+        return crew
+    return BrokenCrew(
+        None if clashes.name else entry.name,
+        (*of_file, *look.problems),
+        entry.users,
+        None if clashes.bind else entry.bind,
+        entry.on_restart,
+        edit_at=entry.place if of_file else None,
+    )
 
 
 @dataclass
@@ -233,10 +266,6 @@ class _Look:
         section = self._entry.section
         if section is None:
             return None
-        for index, tool in enumerate(section.tools):
-            if tool not in TOOL_NAMES:
-                known = ", ".join(sorted(TOOL_NAMES))
-                self._add(f"tools[{index}]", BadValue("is no tool", f"there is {known}"))
         environment = {k: v.get_secret_value() for k, v in section.environment.items()}
         command, found = section.command, tuple[Input, ...]()
         if section.runner == "crewai":

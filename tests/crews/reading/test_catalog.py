@@ -18,6 +18,7 @@ from daemon.errors import NotFound, Unavailable
 from daemon.networks import Bind
 
 HASH = hash_password("correct horse")
+SERVER = "127.0.0.1:8788"
 
 Table = dict[str, object]
 
@@ -113,7 +114,7 @@ def test_an_interpreter_that_crews_share_is_asked_once(
     assert longest_look(settings) == 2 * PROBE_LIMIT
 
 
-def test_a_crew_that_is_known_is_not_looked_at_but_where_another_has_its_name(
+def test_a_crew_that_could_run_is_not_looked_at_but_where_another_has_its_name(
     tmp_path: Path,
 ) -> None:
     program = tmp_path / "program"
@@ -122,9 +123,35 @@ def test_a_crew_that_is_known_is_not_looked_at_but_where_another_has_its_name(
     settings = build({"auth": {"password_hash": HASH}, "crews": named})
     before = read_catalog(settings)
     program.unlink()
-    again = read_catalog(settings, known=before.crews)
+    again = read_catalog(settings, before=before)
     assert (dict(again.crews), again.broken) == (dict(before.crews), before.broken)
     assert [each.name for each in again.broken] == [None]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"tools": ["none"]}, {"memory": "much"}, {"bind": SERVER}, {"wrong": 1}]
+)
+def test_a_crew_whose_table_has_to_be_edited_is_not_looked_at_again(
+    crewai: Callable[..., Table], tmp_path: Path, fault: Table
+) -> None:
+    asked = tmp_path / "asked"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch {asked}\n")
+    python.chmod(0o755)
+    named = [command("gone", command=["/nowhere"]), crewai(python=str(python), **fault)]
+    tables = {"auth": {"password_hash": HASH}, "server": {"bind": SERVER}, "crews": named}
+    settings = build(tables)
+    before = read_catalog(settings)
+    asked.unlink()
+    again = read_catalog(settings, before=before)
+    assert not asked.exists()
+    assert again.broken == before.broken
+
+
+def test_whether_another_look_may_find_a_crew_mended() -> None:
+    edited = command("edited", tools=["none"])
+    assert not read(command("good"), edited).may_mend()
+    assert read(command("good"), edited, command("gone", command=["/nowhere"])).may_mend()
 
 
 def test_without_crews_there_are_none() -> None:
