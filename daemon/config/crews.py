@@ -5,7 +5,8 @@ than one without that crew. But a fault has to be told as well as any other.
 
 The choice: an entry keeps its problems, in the same form as those of the rest of the file, and what
 could be read nevertheless (its name, users, address), so that the others can go on, those who hold
-a token of it still get an answer, and its other faults are told as well. What needs a look at other
+a token of it still get an answer, and its other faults are told as well. A file of variables may be
+there later than the daemon, so an entry that lacks nothing else can be had again. What needs a look at other
 crews or at the disk is not for here: see `daemon/crews/reading/catalog.py`.
 
 Variables of the environment cannot set crews: there is no telling which of the tables
@@ -14,8 +15,9 @@ Variables of the environment cannot set crews: there is no telling which of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,6 +140,9 @@ class CrewTable:
     bind: Bind | None = None
     default: bool = False
     on_restart: OnRestart = "fail"
+    again: Callable[[], CrewTable] | None = field(default=None, repr=False, compare=False)
+    """What it is when its `environment_file` is read again, where nothing else was wrong than that
+    file. Blocks."""
 
     def key(self, key: str) -> str:
         """What a problem with this key is told under."""
@@ -153,6 +158,8 @@ class CrewDraft:
     is_table: bool = True
     variables: Mapping[str, SecretStr] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    again: Callable[[], CrewDraft] | None = field(default=None, repr=False)
+    """The same one with that file read again, where the file has a fault. Blocks."""
 
     @property
     def name(self) -> str | None:
@@ -197,6 +204,7 @@ def checked(draft: CrewDraft, sections: Sections) -> CrewTable:
     if section is not None:
         section = _with_variables(draft, section) if has_environment else None
     face = _Face.model_validate({key: sound[key] for key in sound.keys() & _Face.model_fields})
+    again = draft.again if len(draft.problems) == 1 else None
     return CrewTable(
         draft.place,
         draft.name,
@@ -206,7 +214,12 @@ def checked(draft: CrewDraft, sections: Sections) -> CrewTable:
         bind=face.bind,
         default=face.default,
         on_restart=face.on_restart,
+        again=None if again is None else partial(_checked_again, again, sections),
     )
+
+
+def _checked_again(again: Callable[[], CrewDraft], sections: Sections) -> CrewTable:
+    return checked(again(), sections)
 
 
 def _draft(place: str, one: object, index: int) -> CrewDraft:

@@ -15,6 +15,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,16 @@ def _read_environment(
         crew.variables = env_file.parse(content)
     except BadValue as fault:
         crew.add("environment_file", fault.fault, fault.remedy)
+        crew.again = partial(_read_again, crew, path, given)
         return
     _warn_if_passed_over(draft, name, source, given)
     _warn_if_open(draft, name, source, mode, given)
+
+
+def _read_again(crew: CrewDraft, path: Path, given: Sequence[Credentials]) -> CrewDraft:
+    again = CrewDraft(crew.place, crew.given)
+    _read_environment(Draft(), again, path, given)  # its warnings are for the next start or reload
+    return again
 
 
 def _source(path: Path, given: Sequence[Credentials]) -> Path:

@@ -334,6 +334,26 @@ def test_a_fault_in_the_file_is_the_crews(
     assert fault in found['crew "greeter": environment_file']
 
 
+def test_where_nothing_else_is_wrong_the_file_can_be_read_again(
+    write: Write, variables: Path
+) -> None:
+    content = variables.read_text()
+    variables.unlink()
+    path = write(with_file(variables) + "\n" + with_file(variables, "memory = 'much'"))
+    lacks, wrong = load(path, {}).crews
+    assert lacks.again is not None
+    assert wrong.again is None
+    assert "does not exist" in "".join(told(lacks).values())
+    variables.write_text("nonsense")
+    faulty = lacks.again()
+    assert "line 1 is no NAME=VALUE" in "".join(told(faulty).values())
+    variables.write_text(content)
+    assert faulty.again is not None
+    good = faulty.again()
+    assert good == load(path, {}).crews[0]
+    assert (good.problems, good.again) == ((), None)
+
+
 def test_a_path_that_is_none_is_the_crews(write: Write) -> None:
     (made,) = load(write(with_file("relative.env")), {}).crews
     assert "absolute path" in told(made)['crew "greeter": environment_file']

@@ -106,6 +106,24 @@ async def test_a_program_that_was_missing_is_found_and_runs_what_waited(
         await is_served(daemon, "one")
 
 
+async def test_a_file_of_variables_that_was_missing_is_read_when_it_is_there(
+    daemon: Daemon, clock: MockClock
+) -> None:
+    variables = daemon.folder / "crew.env"
+    tells = """printf '{"type":"started"}\n{"type":"result","output":"%s"}\n' "$MODEL" >&3"""
+    daemon.write(crew("one", tells, environment_file=str(variables)))
+    async with running(daemon):
+        session = (await daemon.login()).json()["token"]
+        assert "does not exist" in (await daemon.get("/api/crews", session)).text
+        variables.write_text("nonsense")
+        await a_minute_passes(clock)
+        await daemon.hears("line 1 is no NAME=VALUE")
+        variables.write_text("MODEL=small\n")
+        await a_minute_passes(clock)
+        await is_served(daemon, "one")
+        assert (await daemon.end_of("one", *await daemon.kickoff("one")))["result"] == "small"
+
+
 async def test_an_interpreter_that_hung_once_is_asked_again(
     daemon: Daemon,
     project: Path,

@@ -141,7 +141,7 @@ def read_catalog(
         clashes = taken.take(entry)
         found = before.still(entry) if before is not None else None
         if found is None:
-            found = _looked_at(entry, clashes, interpreters)
+            found = _looked_at(entry, clashes, interpreters, again=before is not None)
         if isinstance(found, Crew):
             crews[found.name] = found
         else:
@@ -175,20 +175,24 @@ def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:
 
 
 def _looked_at(
-    entry: CrewTable, clashes: _Clashes, interpreters: Interpreters
+    entry: CrewTable, clashes: _Clashes, interpreters: Interpreters, *, again: bool
 ) -> Crew | BrokenCrew:
+    """What an entry comes to; `again`, with its file of variables read anew if that is at fault."""
+    if again and entry.again is not None:
+        entry = entry.again()
     of_file = tuple(_of_the_file(entry, clashes))
     look = _Look(entry, interpreters)
     crew = look.crew()
     if crew is not None and not of_file:
         return crew
+    needs_edit = clashes.problems if entry.again is not None else of_file
     return BrokenCrew(
         None if clashes.name else entry.name,
         (*of_file, *look.problems),
         entry.users,
         None if clashes.bind else entry.bind,
         entry.on_restart,
-        edit_at=entry.place if of_file else None,
+        edit_at=entry.place if needs_edit else None,
     )
 
 
