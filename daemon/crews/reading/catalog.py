@@ -9,8 +9,8 @@ the rights of whoever looks, which for the daemon are those its workers will hav
 fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others, and it
 alone is looked at again from time to time: a disk may be mounted late, an interpreter may have been
 slow just then. Not so when its table has to be edited: that comes with a reload, and until then its
-interpreter is started for nothing. Where two crews want the same name, address or place at `/`, the one further up in
-the file has it.
+interpreter would be started for nothing. Where two crews want the same name, address or place at
+`/`, the one further up in the file has it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Catalog:
         if any(each.name == name for each in self.broken):
             raise Unavailable(
                 f'the crew "{name}" cannot run, because something about it is wrong; its operator '
-                "sees what with `smartlinkd check-config`. It is looked at again every minute, and "
-                "at once by `systemctl reload`, which a change of the configuration needs",
+                "sees what with `smartlinkd check-config`. What it lacks is looked for every "
+                "minute, and at once by `systemctl reload`, which a change of the configuration "
+                "needs",
                 retry_after=RETRY_BROKEN,
             )
         raise NotFound("there is no crew of this name")

@@ -79,7 +79,7 @@ export function heading(entry, tab) {
     element("h1", {}, entry.name, ...badges(entry)),
     element("nav", { class: "tabs", "aria-label": "Crew" }, ...tabs),
     ...(entry.problems.length
-      ? [problem("This crew cannot run. It is looked at again every minute, and at a reload:"), problems(entry)]
+      ? [problem("This crew cannot run. What it lacks is looked for every minute, and at a reload:"), problems(entry)]
       : []),
   ];
 }
