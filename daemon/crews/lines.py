@@ -13,17 +13,15 @@ cut short, since the next incarnation finds it undone.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from uuid import uuid4
 
 import trio
 
-from daemon.crews.again import INTERRUPTED, Again
+from daemon.crews.again import Again
 from daemon.crews.crew import Caller, CrewLoad, Feedback, Kickoff
 from daemon.crews.ledger import about, begun
 from daemon.crews.line import Line
@@ -31,6 +29,7 @@ from daemon.crews.reading.catalog import Catalog
 from daemon.crews.run import Run
 from daemon.crews.starts import ComingUp, Starts
 from daemon.crews.stopping import Stopping
+from daemon.crews.without_line import NEVER_RUN, WithoutLine
 from daemon.crews.without_worker import WithoutWorker
 from daemon.crews.workplace import LastEntries, Workplace
 from daemon.errors import Invalid, Refused, Unavailable, Unprocessable
@@ -52,9 +51,6 @@ TO_END = 15.0
 TO_SETTLE = 5.0
 """Seconds that a stop waits for what is on its way into a line. Less than it has to begin in
 (`Executor.stop`), so that whoever asks is told what it has waited for."""
-
-NO_CREW = "its crew is no longer in the configuration"
-NEVER_RUN = f"its turn did not come: {NO_CREW}"
 
 
 class Lines:
@@ -80,11 +76,9 @@ class Lines:
             workplace, errands=errands, last_entries=self._last_entries
         )
         self._again = Again(workplace, self._without_worker)
-        self._left: dict[str, str] = {}
-        """Those that wait for a crew which has no line, until it has one: its name, by their id."""
-        self._putting_back: dict[str, trio.Event] = {}
-        """By the name of a broken crew: set when all its interrupted executions are PENDING
-        again."""
+        self._without_line = WithoutLine(
+            workplace, self._without_worker, self._again, errands=errands
+        )
         self._left_off = False
 
     # Beginning and end
@@ -99,7 +93,7 @@ class Lines:
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
             line = self._lines.get(crew)
             if line is None:
-                self._leave(crew, list(executions))
+                self._without_line.leave(self._catalog, crew, list(executions))
             else:
                 await self._errands.start(self._take_up, line, list(executions))
 
@@ -120,7 +114,7 @@ class Lines:
         for line in list(self._lines.values()):
             if line.crew.name not in catalog.crews:
                 await self._close(line)
-        self._errands.start_soon(self._leave_gone)
+        self._errands.start_soon(self._without_line.end_gone, self._is_gone_with_its_line)
 
     def leave_off(self) -> None:
         """Have all workers end; what they worked on stays unfinished in the journal."""
@@ -130,57 +124,6 @@ class Lines:
             line.waiting.clear()
             for run in line.running.values():
                 run.leave_off()
-
-    def _leave(self, crew: str, executions: Sequence[Summary]) -> None:
-        """What becomes of executions whose crew cannot run. If it is broken, those that wait, and
-        interrupted ones that it runs again, stay until a start or a reload finds it mended; other
-        interrupted ones end. If it is gone, all end."""
-        is_gone = self._catalog.is_gone(crew)
-        begun = [each for each in executions if each.state is not State.PENDING]
-        waiting = [each.id for each in executions if each.state is State.PENDING]
-        own = [each for each in self._catalog.broken if each.name == crew]
-        if any(each.on_restart == "rerun" for each in own or self._catalog.nameless()):
-            waiting += [each.id for each in begun]
-            self._putting_back[crew] = trio.Event()
-            self._errands.start_soon(self._put_back, crew, begun)
-        else:
-            why = f"{INTERRUPTED}, and {NO_CREW}" if is_gone else INTERRUPTED
-            ids = [each.id for each in begun]
-            self._without_worker.end_all(ids, Status.INTERRUPTED, why)
-        if is_gone:
-            self._without_worker.end_all(waiting, Status.INTERRUPTED, NEVER_RUN)
-        elif waiting:
-            self._left.update(dict.fromkeys(waiting, crew))
-            logger.warning("%d executions wait until crew %s is mended", len(waiting), crew)
-
-    async def _put_back(self, crew: str, begun: Sequence[Summary]) -> None:
-        """Put these back to their beginning; who looks for what waits for the crew comes after."""
-        for each in begun:
-            if not await self._again.begin("rerun", each):
-                self._left.pop(each.id, None)
-        self._putting_back.pop(crew).set()
-
-    async def _wait_put_back(self, crew: str) -> None:
-        """Wait until nothing of a crew is being put back."""
-        if (under_way := self._putting_back.get(crew)) is not None:
-            await under_way.wait()
-
-    async def _leave_gone(self) -> None:
-        """End what has waited for a crew that had no line, and that is gone by a reload."""
-        for crew in list(self._putting_back):
-            await self._wait_put_back(crew)
-        ending = self._without_worker.ids  # which may be written down by the time that we know
-        found = await self._workplace.insist("a reload", self._journal.unfinished)
-        ending |= self._without_worker.ids
-        waiting = [each for each in found if each.state is State.PENDING and each.id not in ending]
-        gone = [
-            each.id
-            for each in waiting  # or has its turn this moment, in a line that runs on
-            if each.crew not in self._lines and self._catalog.is_gone(each.crew)
-        ]
-        self._without_worker.end_all(gone, Status.INTERRUPTED, NEVER_RUN)
-        for each in gone:
-            self._left.pop(each, None)
 
     async def _take_up(
         self, line: Line, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
@@ -199,15 +142,8 @@ class Lines:
         """Go on with what has waited for this crew since before it had a line. The way in is held
         already, and let go of at the end."""
         try:
-            await self._wait_put_back(line.crew.name)
-            # By a stop, which cannot have come since (see `stop`), or since its crew was gone.
-            ending = self._without_worker.ids
-            found = await self._workplace.insist("going on", self._journal.unfinished)
-            for execution in sorted(found, key=attrgetter("sequence")):
-                waits = execution.state is State.PENDING and execution.id not in ending
-                if waits and execution.crew == line.crew.name:
-                    line.waiting[execution.id] = None
-                    self._left.pop(execution.id, None)
+            found = await self._without_line.take_out(line.crew.name)
+            line.waiting.update(dict.fromkeys(found))
             self._start_more(line)
         finally:
             line.way_in.release()
@@ -230,6 +166,10 @@ class Lines:
         over = not line.running and not line.waiting and line.way_in.value
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
+
+    def _is_gone_with_its_line(self, crew: str) -> bool:
+        # While its line is there, one of its executions may have its turn this moment.
+        return crew not in self._lines and self._catalog.is_gone(crew)
 
     # Questions
 
@@ -260,7 +200,7 @@ class Lines:
         """Begin it, see `Executor.stop`. The execution exists, and the caller may see it."""
         by = f"user {caller.user}" if caller.user else "a holder of the crew's own token"
         line = await self._settled_line(caller.crew)
-        waits = line is None and await self._waits_for_a_crew(kickoff_id)
+        waits = line is None and await self._without_line.has(kickoff_id)
         if waits:  # but for a reload that has mended it meanwhile
             line = await self._settled_line(caller.crew)
             waits = line is None
@@ -273,7 +213,7 @@ class Lines:
             waits = True
         if waits and self._without_worker.ending(kickoff_id) is None:
             self._without_worker.stop(kickoff_id, f"stopped by {by} before its turn came")
-            self._left.pop(kickoff_id, None)
+            self._without_line.forget(kickoff_id)
         ending = self._without_worker.ending(kickoff_id)
         if ending is None:
             raise Invalid("kickoff_id: this execution has ended already")
@@ -295,9 +235,9 @@ class Lines:
 
     def load(self) -> dict[str, CrewLoad]:
         """See `Executor.load`."""
-        left = Counter(self._left.values())
-        return {name: CrewLoad(waiting=count) for name, count in left.items()} | {
-            name: CrewLoad(running=len(line.running), waiting=len(line.waiting) + left[name])
+        others = self._without_line.load()
+        return {name: CrewLoad(waiting=count) for name, count in others.items()} | {
+            name: CrewLoad(running=len(line.running), waiting=len(line.waiting) + others[name])
             for name, line in self._lines.items()
         }
 
@@ -374,7 +314,7 @@ class Lines:
     async def _settled_line(self, crew: str) -> Line | None:
         """A crew's line, when nothing is on its way into it."""
         with trio.move_on_after(TO_SETTLE) as patience:
-            await self._wait_put_back(crew)
+            await self._without_line.wait_put_back(crew)
             if (line := self._lines.get(crew)) is not None:
                 async with line.way_in:
                     pass
@@ -385,12 +325,6 @@ class Lines:
                 retry_after=5,
             )
         return line
-
-    async def _waits_for_a_crew(self, kickoff_id: str) -> bool:
-        """Whether it has yet to run, in a crew that has no line since it is not mended."""
-        ask = partial(self._journal.summary, kickoff_id)
-        found = await self._workplace.insist(f"execution {kickoff_id}", ask)
-        return found is not None and found.state is State.PENDING  # it may be forgotten by now
 
     def _turn(self, line: Line) -> ComingUp | None:
         """The turn of whoever is next in this line, if that is now."""

@@ -10,8 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.crew import BrokenCrew, Crew, CrewLoad
-from daemon.crews.lines import NEVER_RUN
 from daemon.crews.reading.catalog import Catalog
+from daemon.crews.without_line import NEVER_RUN
 from daemon.errors import Invalid, NotFound, Unavailable
 from daemon.journal.model import State, Status, Summary
 

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from daemon.crews import starts
 from daemon.crews.crew import CrewLoad
-from daemon.crews.lines import NEVER_RUN
 from daemon.crews.reading.catalog import Catalog
+from daemon.crews.without_line import NEVER_RUN
 from daemon.errors import Unavailable
 from daemon.journal.model import Created, Execution, State, Status
 from tests.fakes.scrape import observed

@@ -12,9 +12,10 @@ import trio
 
 from daemon.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
 from daemon.crews.crew import BrokenCrew, CrewLoad
-from daemon.crews.lines import NEVER_RUN, NO_CREW, Lines
+from daemon.crews.lines import Lines
 from daemon.crews.reading.catalog import Catalog
 from daemon.crews.run import Run
+from daemon.crews.without_line import NEVER_RUN, NO_CREW
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal
 from daemon.journal.model import Entry, State, Status, WebhookTarget
