@@ -42,7 +42,6 @@ LET_US_READ: Final = "make the daemon's user the owner of it all, or let that us
 
 _SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """What the machine may have none of for a while: processes, memory, descriptors."""
-_LOOKED_AT_AGAIN: Final = "this may pass, and the daemon looks again every minute"
 
 _FOUND = "smartlinkd: crewai is here"
 _MISSING = "smartlinkd: crewai is not here"
@@ -117,13 +116,11 @@ def check_python(
         code, said = _asked(path, environment, go_on)
     except TimeoutError:
         fault = f"did not come to an end within {PROBE_LIMIT:g} s"
-        raise BadValue(fault, f"{_LOOKED_AT_AGAIN}; else see what `{path} -c pass` does") from None
+        raise BadValue(fault, f"this may pass; else see what `{path} -c pass` does") from None
     except OSError as error:
         if error.errno in _SHORTAGES:
             fault = f"cannot be started just now ({error.strerror})"
-            raise BadValue(
-                fault, f"{_LOOKED_AT_AGAIN}; else end what uses up the machine"
-            ) from None
+            raise BadValue(fault, "this may pass; else end what uses up the machine") from None
         fault = f"cannot be started ({error.strerror})"
         raise BadValue(fault, "make the virtual environment anew") from None
     if code != 0 or said not in (_FOUND, _MISSING):

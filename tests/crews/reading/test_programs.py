@@ -238,7 +238,7 @@ def test_that_it_cannot_be_started_for_a_shortage_is_told_as_what_may_pass(
     with shortage(), pytest.raises(BadValue) as raised:
         check_python(path, {})
     assert raised.value.fault == "cannot be started just now (Too many open files)"
-    assert raised.value.remedy.startswith("this may pass, and the daemon looks again every minute")
+    assert raised.value.remedy.startswith("this may pass;")
 
 
 def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: Script) -> None:
