@@ -182,17 +182,19 @@ def free_pages(connection: sqlite3.Connection) -> int:
 
 def give_back_some(connection: sqlite3.Connection, spare: int) -> bool:
     """Cut free pages off the file, for one batch, until no more than `spare` are left. Returns
-    whether there are more. None in a file that was made before pages could be given back.
+    whether another batch can cut more: none can in a file that was made before pages could be given
+    back, however many are free there.
 
     The file on the disk is shorter when the log has come into it.
     """
     give_up_at = time.monotonic() + BATCH_SECONDS
-    for left in range(free_pages(connection) - 1, spare - 1, -1):
+    before = free_pages(connection)
+    for _ in range(before - spare):
         # One at a time: Python does one step of a statement that has no rows.
         connection.execute("PRAGMA incremental_vacuum(1)")
         if time.monotonic() >= give_up_at:
-            return left > spare
-    return False
+            break
+    return spare < free_pages(connection) < before
 
 
 def _crews(connection: sqlite3.Connection, first: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +158,44 @@ def test_a_large_one_is_left_as_it_is(
 ) -> None:
     monkeypatch.setattr(schema, "LARGEST_REWRITTEN", path.stat().st_size - 1)
     stays_as_it_is(open_store, path, before)
+
+
+@pytest.fixture
+def emptied_before(
+    before: list[str],
+    open_store: Open,
+    path: Path,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """One that is left as it is, and has ended executions alone."""
+    monkeypatch.setattr(schema, "LARGEST_REWRITTEN", 0)
+    monkeypatch.setattr(retention, "SPARE_PAGES", 0)
+    monkeypatch.setattr(retention, "BATCH_SECONDS", 0.0)
+    with closing(open_store()) as store:
+        for each in before:
+            store.record(each, Entry(Change(status=Status.STOPPED, finished_at=now)))
+    return path
+
+
+def test_from_one_of_before_nothing_is_given_back_however_much_is_free(
+    emptied_before: Path, now: datetime, open_store: Open
+) -> None:
+    store = open_store()
+    place: retention.Place | None = retention.START
+    while place is not None:
+        place = store.prune_some(now + LATER, KEPT, place, far_keys=False).place
+    assert pragma(emptied_before, "freelist_count") > 2
+    assert not store.give_back_some()
+
+
+async def test_a_round_ends_also_there(
+    emptied_before: Path, now: datetime, handle: Journal, nursery: trio.Nursery
+) -> None:
+    await nursery.start(handle.run)
+    with trio.fail_after(10):
+        await handle.prune(now + 5 * LATER)
+    assert pragma(emptied_before, "freelist_count") > 2
 
 
 def test_one_that_the_disk_cannot_hold_twice_more_is_left_as_it_is(
