@@ -42,8 +42,8 @@ class Reserve:
         self._path = journal.with_name(f"{journal.name}.reserve")
 
     def keep(self) -> None:
-        """Make it, or make it whole, as far as that leaves room beside it."""
-        self._make(beside=ROOM)
+        """Make it, or make it whole, as far as that leaves room beside it, and for the log."""
+        self._make(leaving_room=True)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -55,17 +55,16 @@ class Reserve:
         try:
             yield
         finally:
-            self._make(beside=0)
+            self._make(leaving_room=False)
 
-    def _make(self, *, beside: int) -> None:
+    def _make(self, *, leaving_room: bool) -> None:
         try:
             disk = os.statvfs(self._path.parent)
+            whole = min(SIZE, disk.f_blocks * disk.f_frsize // _SHARE)
+            # Half of it is what the log grows to. Without that, it would soon have no room.
+            beside = ROOM + whole // 2 if leaving_room else 0
             there = self._bytes()
-            size = min(
-                SIZE,
-                disk.f_blocks * disk.f_frsize // _SHARE,
-                there + disk.f_bavail * disk.f_frsize - beside,
-            )
+            size = min(whole, there + disk.f_bavail * disk.f_frsize - beside)
             if size > there:
                 self._allocate(size)
         except OSError as error:

@@ -283,14 +283,15 @@ class Store:
         return has_room(self._path.parent)
 
     def has_room(self) -> bool:
-        """Whether the disk takes more: something is written for that, and the reserve is made."""
+        """Whether the disk takes more, also when something was written for that, and the reserve is
+        made."""
         if not has_room(self._path.parent):
             return False
         with self._writing() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
         self._reserve.keep()
-        return True
+        return has_room(self._path.parent)
 
     def _if_need_be_with_the_reserve(self, work: Callable[[], R]) -> R:
         """What it returns. Only for what ends with more room than there was."""

@@ -173,11 +173,30 @@ def test_one_with_a_hole_is_filled(tmp_path: Path, reserve: Path) -> None:
 def test_it_leaves_room_beside_it(
     tmp_path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = ROOM + 3 * 4096
+    free = ROOM + SIZE // 2 + 3 * 4096
     disk = SimpleNamespace(f_blocks=SIZE, f_bavail=free // 512, f_frsize=512)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
     Reserve(tmp_path / "j").keep()
     assert reserve.stat().st_size == 3 * 4096
+
+
+def test_what_has_room_takes_more_than_the_looking(small: Path, new: New) -> None:
+    """The log is made of what else might be the reserve's."""
+    with closing(open_store(small / "journal.db")) as store:
+        fill(small / "filler")
+        os.truncate(small / "filler", (small / "filler").stat().st_size - ROOM - SHARE // 2)
+        store.end_round()
+        assert store.has_room()
+        for _ in range(2):
+            assert store.create(new(), None).is_new
+
+
+def test_there_is_room_only_if_there_is_when_it_was_looked_for(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_store(small / "journal.db")) as store:
+        monkeypatch.setattr(Reserve, "keep", lambda _: fill(small / "filler"))
+        assert not store.has_room()
 
 
 def test_a_link_in_its_place_is_not_followed(
