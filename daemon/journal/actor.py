@@ -83,6 +83,7 @@ class Journal:
         self._path = path
         self._key = key
         self._retention = retention
+        self._new_rules = trio.Event()
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
         self._recent = Recent()
@@ -114,8 +115,9 @@ class Journal:
                 await on_thread(store.close, limiter=limiter)
 
     def take(self, retention: Retention) -> None:
-        """Forget by these rules from the next round on."""
+        """Forget by these rules, beginning at once."""
         self._retention = retention
+        self._new_rules.set()
 
     async def create(
         self,
@@ -277,8 +279,11 @@ class Journal:
 
     async def _prune_regularly(self) -> None:
         while True:
+            # Before the round: rules that come in its midst are for another one.
+            self._new_rules = trio.Event()
             await self._prune_now()
-            await trio.sleep(PRUNE_EVERY)
+            with trio.move_on_after(PRUNE_EVERY):
+                await self._new_rules.wait()
 
     async def _prune_now(self) -> None:
         try:

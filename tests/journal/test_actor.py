@@ -23,6 +23,7 @@ from daemon.journal.model import (
     NewDelivery,
     NewEvent,
     NewExecution,
+    Retention,
     Status,
     TaskRecord,
     WebhookTarget,
@@ -248,6 +249,21 @@ async def test_the_old_are_forgotten_from_time_to_time(
     with trio.fail_after(5):
         await forgotten.wait()
     assert await handle.execution(given.id) is None
+
+
+async def test_new_rules_are_followed_at_once(
+    journal: Journal, new: New, wall: SimpleNamespace
+) -> None:
+    given = new()
+    await journal.create(given, idempotency=None)
+    await journal.record(given.id, Entry(Change(status=Status.STOPPED, finished_at=wall.now)))
+    wall.now += timedelta(days=2)
+
+    journal.take(Retention(age=timedelta(days=1), count=1000))
+
+    with trio.fail_after(5):
+        while await journal.summary(given.id) is not None:
+            pass  # each look takes real time, on a thread
 
 
 @pytest.mark.usefixtures("often")
