@@ -16,9 +16,9 @@ call until it takes one: what has piled up behind does not take another day each
 
 Attempts take longer than a day where a call waits for a hand, and what is known of a host's silence
 ends with the daemon, or with its answer to another call. So a call has an age, too: one that has
-been due for a day gets one attempt more (`clock.py`: when the clock is believed about that). With
-one hand a silent host may never come to it: when two of its calls running meet silence, what it has
-been owed for as long is given up.
+been due for a day gets one attempt more (`clock.py`: when the clock is believed about that). That
+wears out nothing: the next call may be a new one. With one hand a silent host may never come to
+what it has been owed for as long: once its silence has lasted, that is given up.
 
 Rejected: a queue in memory beside the one on disk, which has to be filled after a start and agree
 with it ever after; a task for each target, for there may be thousands that wait for an hour.
@@ -43,6 +43,7 @@ from daemon.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
 from daemon.crews.webhooks.retrying import (
     LOST_AFTER,
     MAX_ATTEMPTS,
+    SILENT_AFTER,
     Delivered,
     GivenUp,
     Later,
@@ -252,8 +253,8 @@ class Webhooks:
                 about = Event.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
                 await self._insist(lambda: self._journal.done(delivery.id))
-        is_silent = self._hands.silent_for(delivery) > 0
-        if self._is_lost(delivery) or (is_silent and self._clock.is_steady()):
+        is_silent = self._hands.silent_for(delivery) > SILENT_AFTER
+        if is_silent and self._clock.is_steady():
             await self._give_up(origin(delivery.target.url))
 
     async def _give_up(self, host: str) -> None:

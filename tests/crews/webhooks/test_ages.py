@@ -119,6 +119,28 @@ async def test_one_silence_ends_the_call_alone_that_met_it(
     assert receiver.bodies == [b"a", b"b", b"c"]
 
 
+async def test_calls_that_break_in_the_same_moment_are_no_silence_that_lasts(
+    desk: Any, receiver: Any, behave: Any, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver's proxy is restarted, and what is behind is taken then."""
+    monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", 0.0)
+
+    async def break_together(stream: trio.SocketStream) -> None:
+        await receiver.until(4)
+        await behave.reset(stream)
+
+    receiver.behaviours.extend([break_together] * 4)
+    for _ in range(4):
+        await desk.call(receiver.url(), b"first", b"second")
+    mock_clock.jump(10)
+    mock_clock.rate = 1.0  # no two of them are heard of at the very same time
+    await desk.begin()
+    await desk.done()
+
+    assert receiver.bodies == [b"first"] * 4 + [b"second"] * 4
+
+
 async def test_a_clock_is_steady_an_hour_after_it_was_set(desk: Any, mock_clock: MockClock) -> None:
     set_by = timedelta(0)
     tried = SteadyClock(lambda: desk.wall() + set_by)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from daemon.crews.webhooks import actor
+from daemon.crews.webhooks import actor, clock
 from daemon.crews.webhooks.hands import LONGEST_GAP
 from daemon.crews.webhooks.retrying import LOST_AFTER
 from daemon.errors import Unavailable
@@ -88,6 +89,8 @@ async def lost(  # noqa: PLR0917 - fixtures
     """Two executions with three calls each, to a host that will be taken for gone when the call at
     hand is left: the first one's."""
     monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(actor, "SILENT_AFTER", 1.0)
+    monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", sending.DEADLINE + 1)  # from the first silence
     caplog.handler.addFilter(InContext())
     receiver.usual = behave.hang
     executions = [await desk.call(receiver.url(), *[b"%d" % number] * 3) for number in range(2)]
@@ -126,6 +129,24 @@ async def test_what_is_given_up_untried_is_told_of_each_execution_and_counted(
     took = observed(desk.timings.attempt)
     assert {outcome: count for outcome, (count, _) in took.items()} == {"later": 2, "given up": 6}
     assert took["given up"][1] == pytest.approx(sending.DEADLINE)
+
+
+async def test_by_a_clock_that_was_set_nothing_is_given_up_untried(
+    desk: Any,
+    receiver: Any,
+    lost: list[str],
+    mock_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nor after a suspend: what is an hour old would be days old."""
+    desk.ahead = timedelta(days=3)
+    mock_clock.jump(sending.DEADLINE)
+    # The hand is free again when all is given up that is.
+    await desk.until(lambda found: not found or len(receiver.received) == 4)
+
+    assert told(caplog) == {}
+    attempts = {each.execution_id: each.attempts for each in await desk.waiting()}
+    assert attempts == {lost[0]: 0, lost[1]: 1}  # the next one of the first, and the other's
 
 
 async def test_what_was_given_up_until_the_journal_could_not_be_used_is_told(
