@@ -219,18 +219,19 @@ class Webhooks:
         return judge(
             outcome,
             delivery.attempts + 1,
-            most=1 if self._is_given_little(delivery) else MAX_ATTEMPTS,
+            most=1 if self._is_worn_out(delivery) else MAX_ATTEMPTS,
+            too_old=self._is_too_old(delivery),
             now=self._wall(),
             chance=self._chance,
         )
 
-    def _is_given_little(self, delivery: Delivery) -> bool:
-        age = (self._wall() - delivery.due_since).total_seconds()
-        is_old = self._clock.is_steady() and age > LOST_AFTER
-        return is_old or target_of(delivery) in self._worn_out or self._is_lost(delivery)
+    def _is_worn_out(self, delivery: Delivery) -> bool:
+        is_lost = self._hands.silent_for(delivery) > LOST_AFTER
+        return is_lost or target_of(delivery) in self._worn_out
 
-    def _is_lost(self, delivery: Delivery) -> bool:
-        return self._hands.silent_for(delivery) > LOST_AFTER
+    def _is_too_old(self, delivery: Delivery) -> bool:
+        age = (self._wall() - delivery.due_since).total_seconds()
+        return self._clock.is_steady() and age > LOST_AFTER
 
     async def _note(self, delivery: Delivery, verdict: Verdict) -> None:
         """Put it into the journal, however long that cannot be used: it would be made again. Where

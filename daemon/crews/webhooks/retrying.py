@@ -68,10 +68,12 @@ def judge(
     attempt: int,
     *,
     most: int = MAX_ATTEMPTS,
+    too_old: bool = False,
     now: datetime,
     chance: random.Random,
 ) -> Verdict:
-    """What comes of the `attempt`-th attempt (1 for the first) of at most `most`."""
+    """What comes of the `attempt`-th attempt (1 for the first) of at most `most`, and of none
+    further when the call is `too_old`."""
     retry_after = None
     if isinstance(outcome, Silence):
         why, final = outcome.why, outcome.final
@@ -81,8 +83,8 @@ def judge(
         why = f"HTTP {outcome.status}"
         final = outcome.status not in _LATER and not 500 <= outcome.status < 600
         retry_after = outcome.retry_after
-    if final or attempt >= most:
-        return GivenUp(f"{why} (attempt {attempt})", worn_out=not final)
+    if final or too_old or attempt >= most:
+        return GivenUp(f"{why} (attempt {attempt})", worn_out=not final and attempt >= most)
     wait = max(BACKOFF.wait(attempt, chance), _asked_wait(retry_after, now))
     return Later(f"{why} (attempt {attempt})", min(wait, BACKOFF.longest))
 

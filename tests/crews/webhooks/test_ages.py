@@ -13,6 +13,7 @@ from daemon.crews.webhooks import actor, clock
 from daemon.crews.webhooks.clock import JUMP, SteadyClock
 from daemon.crews.webhooks.retrying import LOST_AFTER
 from daemon.journal.actor import CLOCK_SET_WITHIN
+from daemon.journal.model import WebhookTarget
 
 HOUR = 3600.0
 DAY = timedelta(seconds=LOST_AFTER)
@@ -139,6 +140,28 @@ async def test_calls_that_break_in_the_same_moment_are_no_silence_that_lasts(
     await desk.done()
 
     assert receiver.bodies == [b"first"] * 4 + [b"second"] * 4
+
+
+async def test_one_that_was_too_old_leaves_the_next_all_its_attempts(
+    desk: Any, receiver: Any, behave: Any, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", 0.0)
+    receiver.behaviours.extend([behave.answer(500), behave.answer(500), behave.answer(200)])
+    target = WebhookTarget(kind="task", url=receiver.url())
+    execution_id = await desk.execution(target)
+    await desk.queue(execution_id, target, b"old")
+    mock_clock.jump(LOST_AFTER + 1)
+    await desk.begin()
+    await desk.done()
+
+    await desk.queue(execution_id, target, b"new")
+    desk.nudge()
+    await desk.until(lambda found: not found or found[0].attempts == 1)
+    await wait_all_tasks_blocked(0.01)
+    mock_clock.jump(5)
+    await desk.done()
+
+    assert receiver.bodies == [b"old", b"new", b"new"]
 
 
 async def test_a_clock_is_steady_an_hour_after_it_was_set(desk: Any, mock_clock: MockClock) -> None:

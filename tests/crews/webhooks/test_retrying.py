@@ -86,6 +86,14 @@ def test_the_last_attempt_is_the_last() -> None:
     assert judged(Answered(200), MAX_ATTEMPTS) == Delivered()
 
 
+@pytest.mark.parametrize(("attempt", "worn_out"), [(1, False), (MAX_ATTEMPTS, True)])
+def test_the_last_of_one_that_is_too_old_wears_out_nothing_by_itself(
+    attempt: int, worn_out: bool
+) -> None:
+    verdict = judge(Silence("x"), attempt, too_old=True, now=NOW, chance=NoChance())
+    assert verdict == GivenUp(f"x (attempt {attempt})", worn_out=worn_out)
+
+
 @pytest.mark.parametrize(
     ("asked", "waits"),
     [
