@@ -59,6 +59,8 @@ CLOCK_SET_WITHIN: Final = 3600.0
 """Seconds after a start in which a clock that is behind is set right, where there is a network."""
 PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for what may be forgotten."""
+ROOM_WITHIN: Final = 25.0
+"""Seconds for which a start waits for room on a full disk. A part may take 30 for it."""
 
 R = TypeVar("R")
 
@@ -88,6 +90,7 @@ class Journal:
         self._disk = Disk(path.parent, disk_full)
         self._recent = Recent()
         self._began = math.inf  # this incarnation, on trio's clock
+        self._was_open = False  # in any incarnation
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: opens the file, answers, and forgets what is beyond its retention.
@@ -96,13 +99,8 @@ class Journal:
         """
         self._began = trio.current_time()
         limiter = trio.CapacityLimiter(1)
-        # A thread is waited for also when this is cancelled, so an opened file is always closed.
-        open_store = partial(Store, self._path, self._key, self._recent)
-        try:
-            store = await on_thread(open_store, limiter=limiter)
-        except NoRoomToOpen:
-            self._disk.note_full()
-            raise
+        store = await self._open(limiter)
+        self._was_open = True
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
@@ -276,6 +274,25 @@ class Journal:
         except DiskFull:
             self._disk.note_full()
             raise
+
+    async def _open(self, limiter: trio.CapacityLimiter) -> Store:
+        # A thread is waited for also when this is cancelled, so an opened file is always closed.
+        open_store = partial(on_thread, Store, self._path, self._key, self._recent, limiter=limiter)
+        try:
+            return await open_store()
+        except NoRoomToOpen:
+            if self._was_open:
+                self._disk.note_full()
+            else:
+                self._disk.note_full_before_start()
+        give_up_at = trio.current_time() + ROOM_WITHIN
+        while True:
+            await trio.sleep(LOOK_EVERY)
+            try:
+                return await open_store()
+            except NoRoomToOpen:
+                if trio.current_time() + LOOK_EVERY > give_up_at:
+                    raise
 
     async def _prune_regularly(self) -> None:
         while True:

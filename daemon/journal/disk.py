@@ -5,6 +5,9 @@ the first write is refused, a worker's folder finds no room, or a round of forge
 sees it, and once when there is room again.
 For that nobody waits until a client comes: while the disk is full the journal itself looks every
 few seconds, and writes something.
+
+Of a disk that is full before the journal was ever open, the log alone tells: a daemon that ends by
+that is started again and again, and each would tell the owner anew.
 """
 
 from __future__ import annotations
@@ -74,6 +77,11 @@ class Disk:
             text = "the disk of %s is full: nothing new can be kept until there is room"
             logger.error(text, self._folder, extra=Event.DISK_FULL())
             self._tell(True)
+
+    def note_full_before_start(self) -> None:
+        """There is no room to begin with."""
+        text = "the disk of %s is full: the daemon starts when there is room"
+        logger.error(text, self._folder, extra=Event.DISK_FULL())
 
     def note_room(self) -> None:
         """A write was made again, and there is room for more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,14 +16,18 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
+from daemon.journal import actor as actor_module
 from daemon.journal import retention
+from daemon.journal import store as store_module
 from daemon.journal.actor import Journal
 from daemon.journal.disk import ROOM
 from daemon.journal.errors import DiskFull, NoRoomToOpen
 from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
 from daemon.journal.recent import Recent
 from daemon.journal.reserve import SIZE, Reserve
+from daemon.journal.schema import open_database
 from daemon.journal.store import Store
+from daemon.logs import Event
 from tests.fakes.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -128,13 +133,68 @@ def test_where_there_is_none_it_is_the_disk_that_is_full(ended: Path, small: Pat
     open_store(ended).close()
 
 
-async def test_the_owner_is_told_of_a_start_that_failed_for_it(ended: Path, small: Path) -> None:
+@pytest.fixture
+def filled(ended: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same where there is no reserve either."""
     ended.with_name("journal.db.reserve").unlink()
     fill(small / "filler")
-    told: list[bool] = []
-    journal = Journal(ended, key=KEY, retention=WEEK, disk_full=told.append)
+    monkeypatch.setattr(actor_module, "LOOK_EVERY", 0.01)
+    return ended
+
+
+@pytest.fixture
+def told() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def unopened(filled: Path, told: list[bool]) -> Journal:
+    return Journal(filled, key=KEY, retention=WEEK, disk_full=told.append)
+
+
+async def test_a_start_that_fails_for_it_is_told_in_the_log_alone(
+    unopened: Journal,
+    told: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The daemon is started again every few seconds then."""
+    monkeypatch.setattr(actor_module, "ROOM_WITHIN", 0.05)
     with pytest.raises(NoRoomToOpen):
-        await journal.run(trio.TASK_STATUS_IGNORED)
+        await unopened.run(trio.TASK_STATUS_IGNORED)
+    assert told == []
+    assert [getattr(each, "event", None) for each in caplog.records] == [Event.DISK_FULL]
+
+
+async def test_a_start_waits_for_room(
+    unopened: Journal, filled: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def failing(path: Path) -> sqlite3.Connection:
+        tried.append(path)
+        if len(tried) > 4:
+            filled.with_name("filler").unlink(missing_ok=True)
+        return open_database(path)
+
+    monkeypatch.setattr(store_module, "open_database", failing)
+    with trio.fail_after(10):
+        await nursery.start(unopened.run)
+        assert await unopened.unfinished() == []
+
+
+async def test_a_restart_that_fails_for_it_is_told(
+    unopened: Journal, filled: Path, small: Path, told: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small / "filler").unlink()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(unopened.run)
+        nursery.cancel_scope.cancel()
+    filled.with_name("journal.db.reserve").unlink(missing_ok=True)
+    fill(small / "filler")
+    monkeypatch.setattr(actor_module, "ROOM_WITHIN", 0.05)
+    with pytest.raises(NoRoomToOpen):
+        await unopened.run(trio.TASK_STATUS_IGNORED)
     assert told == [True]
 
 
