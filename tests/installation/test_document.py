@@ -7,10 +7,13 @@ its own, as PAM has it do on some.
 from __future__ import annotations
 
 import re
+import shutil
+import sqlite3
 import stat
 import subprocess
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,7 +116,7 @@ def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
     for folder in ("etc/smartlinkd", "etc/systemd/system", "var/lib/private/smartlinkd"):
         (machine / folder).mkdir(parents=True)
     (machine / "etc/systemd/system/smartlinkd-research.socket").touch()
-    block = commands("sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh")
+    block = commands("sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh -c")
     assert run(block.replace("-C /", f"-C {machine}").replace("cd /", f"cd {machine}"), "") == 0
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     with tarfile.open(archive) as backup:
@@ -122,3 +125,24 @@ def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
             "etc/systemd/system/smartlinkd-research.socket",
             "var/lib/private/smartlinkd",
         }
+
+
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="takes the sqlite3 shell")
+def test_a_journal_that_is_written_anew_can_give_back_and_is_nobody_elses(
+    run: Run, tmp_path: Path
+) -> None:
+    state, disk = tmp_path / "state", tmp_path / "mnt"
+    journal = state / "journal.sqlite3"
+    for folder in (state, disk):
+        folder.mkdir()
+    with closing(sqlite3.connect(journal)) as connection:
+        connection.executescript("CREATE TABLE t (x); INSERT INTO t VALUES (7)")
+    journal.chmod(0o600)
+    block = commands("sudo systemctl stop smartlinkd.socket smartlinkd.service\nsudo sh -eu")
+    there = block.replace("/var/lib/private/smartlinkd", str(state)).replace("/mnt", str(disk))
+    assert run(there, "") == 0
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+    with closing(sqlite3.connect(journal)) as connection:
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+        assert connection.execute("SELECT x FROM t").fetchall() == [(7,)]
+    assert [*state.iterdir(), *disk.iterdir()] == [journal]
