@@ -45,9 +45,6 @@ millisecond."""
 SIGN_DEADLINE = 2.0
 """Seconds for a sign of life: one line of script, as the canary's."""
 
-MOST_LEFT_AT = 64
-"""Keys of which is known where a tab was left: of all that have failed lately."""
-
 DISPOSE_PATIENCE = 2.0
 """Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
 
@@ -59,8 +56,7 @@ class Place:
     `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a tab ready
     for all the work it will see, until it shows another document than it does then; that makes no
     difference to work that takes the tab `elsewhere` itself. `was_at` is told the URL of a tab that
-    has crashed or hangs, or whose work was given up, before another one takes its place, and raises
-    what speaks against that.
+    has crashed or hangs, before another one takes its place, and raises what speaks against that.
     `at_once` pieces of work may use the tab at the same time.
     """
 
@@ -116,7 +112,6 @@ class Contexts:
         self._warm: dict[str, _Warm] = {}
         self._starts = trio.Semaphore(STARTS_AT_ONCE)
         self._clearing: dict[str, set[trio.Event]] = {}  # by key: set when it is cleared away
-        self._left_at: dict[str, str] = {}  # by key: a URL that no work has had a look at
         self._left_behind = trio.Event()
 
     def __len__(self) -> int:
@@ -133,7 +128,7 @@ class Contexts:
                 async with tab.hands:
                     page = await self._page(warm, tab, place)
                     if page is not None:
-                        with self._spoiling(warm, page):
+                        with self._spoiling(warm):
                             done = await job(page)
                         tab.well_at = trio.current_time()
                         return done
@@ -160,8 +155,6 @@ class Contexts:
             if warm.context is None:
                 for cleared in tuple(self._clearing.get(warm.key, ())):
                     await cleared.wait()
-                if (url := self._left_at.pop(warm.key, None)) is not None:
-                    place.was_at(url)
                 async with self._starts:
                     with self._spoiling(warm):
                         cookies = place.cookies()
@@ -187,7 +180,7 @@ class Contexts:
                         # The tab's from now on: who gives up its opening has it closed.
                         tab.page = await context.new_page()
             if not tab.is_open(place, tab.page):
-                with self._spoiling(warm, tab.page):
+                with self._spoiling(warm):
                     await place.open_tab(tab.page)
                 tab.opened = tab.page.documents
                 tab.well_at = trio.current_time()
@@ -211,17 +204,11 @@ class Contexts:
         return self._warm.get(warm.key) is not warm
 
     @contextmanager
-    def _spoiling(self, warm: _Warm, page: Page | None = None) -> Iterator[None]:
+    def _spoiling(self, warm: _Warm) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:
+        except BaseException:
             self._spoil(warm)
-            # Any other error is what the work itself has seen.
-            if page is not None and isinstance(error, BrowserFailed | trio.Cancelled):
-                self._left_at.pop(warm.key, None)
-                self._left_at[warm.key] = page.last_url
-                if len(self._left_at) > MOST_LEFT_AT:
-                    del self._left_at[next(iter(self._left_at))]
             raise
 
     def _spoil(self, warm: _Warm) -> None:

@@ -9,13 +9,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.contexts import (
-    MOST_LEFT_AT,
     SIGN_DEADLINE,
     TRUSTED_FOR,
     Contexts,
 )
-from daemon.browser.errors import BrowserFailed, NavigationFailed, SessionGone
-from daemon.errors import UpstreamFailed
+from daemon.browser.errors import BrowserFailed, NavigationFailed
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -54,53 +52,6 @@ async def test_where_a_tab_was_may_speak_against_another_one(
     assert job.error is found
     assert job.page is None
     assert played.pages == []
-
-
-@pytest.mark.parametrize("end", ["given up", "crashed", "refused"])
-async def test_where_a_tab_was_left_may_speak_against_another_one(
-    end: str, desk: Desk, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    """Unless the work itself has seen it, and said so."""
-    left: list[str] = []
-    found = BrowserFailed("a check")
-
-    def was_at(url: str) -> None:
-        left.append(url)
-        raise found
-
-    job = await desk.begin(place(was_at=was_at))
-    assert job.page is not None
-    job.page.last_url = "https://portal.test/verify"
-    if end == "given up":
-        await cancel(job)
-    elif end == "crashed":
-        await finish(job, SessionGone("it crashed"))
-    else:
-        await finish(job, Seen("a check"))
-    again = Job(desk.contexts, place(was_at=was_at))
-    again.end.set()
-    await again.run()
-    if end == "refused":
-        assert (left, again.error) == ([], None)
-        return
-    assert (left, again.error) == (["https://portal.test/verify"], found)
-    assert (again.page, played.pages) == (None, [])
-    assert (await desk.do(place(was_at=was_at))).opened == 1
-
-
-async def test_it_is_known_of_so_many_and_no_more(
-    desk: Desk, contexts: Contexts, autojump_clock: MockClock
-) -> None:
-    left: list[str] = []
-    for number in range(MOST_LEFT_AT + 2):
-        await cancel(await desk.begin(place(str(number), was_at=left.append)))
-    for number in range(MOST_LEFT_AT + 2):
-        await desk.do(place(str(number), was_at=left.append))
-    assert len(left) == MOST_LEFT_AT
-
-
-class Seen(UpstreamFailed):
-    """Work has looked at what its tab shows."""
 
 
 async def test_a_tab_that_was_led_elsewhere_is_opened_again_and_no_other_one(
