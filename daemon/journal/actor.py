@@ -59,8 +59,9 @@ CLOCK_SET_WITHIN: Final = 3600.0
 """Seconds after a start in which a clock that is behind is set right, where there is a network."""
 PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for what may be forgotten."""
-ROOM_WITHIN: Final = 25.0
-"""Seconds for which a start waits for room on a full disk. A part may take 30 for it."""
+ROOM_WITHIN: Final = 15.0
+"""Seconds after which a start waits no longer for room on a full disk. All that it is part of may
+take 30."""
 
 R = TypeVar("R")
 
@@ -285,14 +286,17 @@ class Journal:
                 self._disk.note_full()
             else:
                 self._disk.note_full_before_start()
-        give_up_at = trio.current_time() + ROOM_WITHIN
         while True:
             await trio.sleep(LOOK_EVERY)
             try:
-                return await open_store()
+                store = await open_store()
             except NoRoomToOpen:
-                if trio.current_time() + LOOK_EVERY > give_up_at:
+                if trio.current_time() + LOOK_EVERY > self._began + ROOM_WITHIN:
                     raise
+            else:
+                if not self._was_open:
+                    self._disk.note_room_at_start()
+                return store
 
     async def _prune_regularly(self) -> None:
         while True:
@@ -318,5 +322,8 @@ class Journal:
                 await trio.sleep(LOOK_EVERY)
                 with suppress(Unavailable):
                     await self._do(Store.end_round)  # what runs may have written since the last one
-                    if await self._do(Store.has_room):
+                    # Once more: what was written together with that is on the disk only now.
+                    if await self._do(Store.has_room) and await on_thread(
+                        has_room, self._path.parent
+                    ):
                         self._disk.note_room()

@@ -104,11 +104,11 @@ def _refusal(kind: type[Unavailable], why: str) -> Unavailable:
 
 
 def _is_full(error: sqlite3.Error, path: Path) -> bool:
-    """Where the file that the readers share cannot grow, SQLite calls that an I/O error."""
+    """Where the file that the readers share cannot grow, SQLite calls that an I/O error, and where
+    it cannot be made, that something cannot be opened."""
     code = _code(error)
-    return code == sqlite3.SQLITE_FULL or (
-        code == sqlite3.SQLITE_IOERR and not has_room(path.parent)
-    )
+    may_be_it = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+    return code == sqlite3.SQLITE_FULL or (may_be_it and not has_room(path.parent))
 
 
 def _code(error: sqlite3.Error) -> int:

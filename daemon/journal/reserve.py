@@ -61,10 +61,10 @@ class Reserve:
         try:
             disk = os.statvfs(self._path.parent)
             whole = min(SIZE, disk.f_blocks * disk.f_frsize // _SHARE)
-            # Half of it is what the log grows to. Without that, it would soon have no room.
-            beside = ROOM + whole // 2 if leaving_room else 0
             there = self._bytes()
-            size = min(whole, there + disk.f_bavail * disk.f_frsize - beside)
+            free = there + disk.f_bavail * disk.f_frsize
+            # A third is for the log, which grows to half of what this is when it is whole.
+            size = min(whole, (free - ROOM) * 2 // 3 if leaving_room else free)
             if size > there:
                 self._allocate(size)
         except OSError as error:

@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -167,7 +168,11 @@ async def test_a_start_that_fails_for_it_is_told_in_the_log_alone(
 
 
 async def test_a_start_waits_for_room(
-    unopened: Journal, filled: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    unopened: Journal,
+    filled: Path,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     tried = []
 
@@ -181,6 +186,8 @@ async def test_a_start_waits_for_room(
     with trio.fail_after(10):
         await nursery.start(unopened.run)
         assert await unopened.unfinished() == []
+    events = [getattr(each, "event", None) for each in caplog.records]
+    assert [each for each in events if each] == [Event.DISK_FULL, Event.DISK_HAS_ROOM]
 
 
 async def test_a_restart_that_fails_for_it_is_told(
@@ -230,14 +237,26 @@ def test_one_with_a_hole_is_filled(tmp_path: Path, reserve: Path) -> None:
     assert bytes_of(reserve) == SIZE
 
 
+@pytest.mark.parametrize(
+    ("beyond", "size"), [(0, 0), (3 * 4096, 2 * 4096), (SIZE * 3 // 2, SIZE), (2 * SIZE, SIZE)]
+)
 def test_it_leaves_room_beside_it(
-    tmp_path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+    beyond: int, size: int, tmp_path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = ROOM + SIZE // 2 + 3 * 4096
-    disk = SimpleNamespace(f_blocks=SIZE, f_bavail=free // 512, f_frsize=512)
+    disk = SimpleNamespace(f_blocks=SIZE, f_bavail=(ROOM + beyond) // 512, f_frsize=512)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
     Reserve(tmp_path / "j").keep()
-    assert reserve.stat().st_size == 3 * 4096
+    assert (reserve.stat().st_size if reserve.exists() else 0) == size
+
+
+def test_a_disk_without_inodes_is_a_full_one(ended: Path, small: Path) -> None:
+    """What is made beside it to open it cannot be made."""
+    ended.with_name("journal.db.reserve").unlink()
+    disk = os.statvfs(small)
+    all_in_use = f"remount,nr_inodes={disk.f_files - disk.f_ffree}"
+    subprocess.run(["mount", "-o", all_in_use, small], check=True)
+    with pytest.raises(NoRoomToOpen):
+        open_store(ended)
 
 
 def test_what_has_room_takes_more_than_the_looking(small: Path, new: New) -> None:
