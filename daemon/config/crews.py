@@ -141,8 +141,8 @@ class CrewTable:
     default: bool = False
     on_restart: OnRestart = "fail"
     again: Callable[[], CrewTable] | None = field(default=None, repr=False, compare=False)
-    """What it is when its `environment_file` is read again, where nothing else was wrong than that
-    file. Blocks."""
+    """What it is when its `environment_file` is read again, where its table is right otherwise;
+    None for one without. Blocks."""
 
     def key(self, key: str) -> str:
         """What a problem with this key is told under."""
@@ -159,7 +159,7 @@ class CrewDraft:
     variables: Mapping[str, SecretStr] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     again: Callable[[], CrewDraft] | None = field(default=None, repr=False)
-    """The same one with that file read again, where the file has a fault. Blocks."""
+    """The same one with that file read again. Blocks."""
 
     @property
     def name(self) -> str | None:
@@ -201,10 +201,11 @@ def checked(draft: CrewDraft, sections: Sections) -> CrewTable:
     sound = {key: value for key, value in draft.given.items() if key not in faulty}
     if faulty and not faulty & _NEEDED_TO_LOOK_ON:
         section = CrewSection.model_validate(sound)
+    own = [each for each in draft.problems if each.key != draft.key("environment_file")]
     if section is not None:
         section = _with_variables(draft, section) if has_environment else None
     face = _Face.model_validate({key: sound[key] for key in sound.keys() & _Face.model_fields})
-    again = draft.again if len(draft.problems) == 1 else None
+    again = None if own else draft.again  # else its table has to be edited
     return CrewTable(
         draft.place,
         draft.name,

@@ -105,6 +105,7 @@ def _read_environment(
     draft: Draft, crew: CrewDraft, path: Path, given: Sequence[Credentials]
 ) -> None:
     name = crew.key("environment_file")
+    crew.again = partial(_read_again, crew, path, given)
     try:
         source = _source(path, given)
         if any(each.encrypted and source.parent == each.folder for each in given):
@@ -113,7 +114,6 @@ def _read_environment(
         crew.variables = env_file.parse(content)
     except BadValue as fault:
         crew.add("environment_file", fault.fault, fault.remedy)
-        crew.again = partial(_read_again, crew, path, given)
         return
     _warn_if_passed_over(draft, name, source, given)
     _warn_if_open(draft, name, source, mode, given)

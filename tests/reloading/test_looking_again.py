@@ -124,6 +124,24 @@ async def test_a_file_of_variables_that_was_missing_is_read_when_it_is_there(
         assert (await daemon.end_of("one", *await daemon.kickoff("one")))["result"] == "small"
 
 
+async def test_nor_is_one_that_does_not_go_with_its_table_or_its_program_the_last_word(
+    daemon: Daemon, clock: MockClock
+) -> None:
+    variables = daemon.folder / "crew.env"
+    variables.write_text("MODEL=small\nPATH=/nowhere\n")
+    table = crew("one", environment_file=str(variables), environment={"MODEL": "large"})
+    daemon.write({**table, "command": ["sh", "-c", DONE]})
+    async with running(daemon):
+        session = (await daemon.login()).json()["token"]
+        assert "stands in environment_file, too" in (await daemon.get("/api/crews", session)).text
+        variables.write_text("PATH=/nowhere\n")
+        await a_minute_passes(clock)
+        await daemon.hears("is not on the worker's PATH")
+        variables.write_text("PATH=/usr/bin:/bin\n")
+        await a_minute_passes(clock)
+        await is_served(daemon, "one")
+
+
 async def test_an_interpreter_that_hung_once_is_asked_again(
     daemon: Daemon,
     project: Path,

@@ -64,9 +64,8 @@ class Catalog:
         if any(each.name == name for each in self.broken):
             raise Unavailable(
                 f'the crew "{name}" cannot run, because something about it is wrong; its operator '
-                "sees what with `smartlinkd check-config`. What it lacks is looked for every "
-                "minute, and at once by `systemctl reload`, which a change of the configuration "
-                "needs",
+                "sees what with `smartlinkd check-config`. What is missing on its disk is looked "
+                "for every minute; what has to be edited counts with a `systemctl reload`",
                 retry_after=RETRY_BROKEN,
             )
         raise NotFound("there is no crew of this name")
@@ -169,6 +168,10 @@ def told_by_the_file(settings: Settings) -> Iterator[Problem]:
 def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:
     yield from clashes.problems
     yield from entry.problems
+    yield from _unknown_tools(entry)
+
+
+def _unknown_tools(entry: CrewTable) -> Iterator[Problem]:
     for index, tool in enumerate(entry.section.tools if entry.section is not None else ()):
         if tool not in TOOL_NAMES:
             known = ", ".join(sorted(TOOL_NAMES))
@@ -178,7 +181,8 @@ def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:
 def _looked_at(
     entry: CrewTable, clashes: _Clashes, interpreters: Interpreters, *, again: bool
 ) -> Crew | BrokenCrew:
-    """What an entry comes to; `again`, with its file of variables read anew if that is at fault."""
+    """What an entry comes to; `again`, with its file of variables read anew if it has one, and
+    nothing else is wrong with its table."""
     if again and entry.again is not None:
         entry = entry.again()
     of_file = tuple(_of_the_file(entry, clashes))
@@ -186,7 +190,9 @@ def _looked_at(
     crew = look.crew()
     if crew is not None and not of_file:
         return crew
-    needs_edit = clashes.problems if entry.again is not None else of_file
+    needs_edit = bool(of_file)
+    if entry.again is not None:  # what its file of variables is at fault for, needs none
+        needs_edit = bool(clashes.problems or any(_unknown_tools(entry)))
     return BrokenCrew(
         None if clashes.name else entry.name,
         (*of_file, *look.problems),

@@ -79,7 +79,7 @@ export function heading(entry, tab) {
     element("h1", {}, entry.name, ...badges(entry)),
     element("nav", { class: "tabs", "aria-label": "Crew" }, ...tabs),
     ...(entry.problems.length
-      ? [problem("This crew cannot run. What it lacks is looked for every minute, and at a reload:"), problems(entry)]
+      ? [problem("This crew cannot run. What is missing on its disk is looked for every minute; what has to be edited waits for a reload:"), problems(entry)]
       : []),
   ];
 }
