@@ -29,7 +29,7 @@ def test_the_client_of_an_open_page_leaves(strike_world: StrikeWorld) -> None:
         await world.is_served(world.account)  # at once, while the portal may be at the other one
         await world.is_well()
 
-    assert strike_world(scenario, stride=4) > 200
+    assert strike_world(scenario, stride=4) > 180
 
 
 def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:

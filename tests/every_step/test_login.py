@@ -234,7 +234,7 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
             await answered(owner.enable(own, secret, owner.next_code()))
         await answered(owner.disable(own, owner.next_code()))
 
-    assert strike_world(scenario) > 20
+    assert strike_world(scenario) > 15
 
 
 @pytest.mark.parametrize("death", ["the client leaves", "auth fails"])

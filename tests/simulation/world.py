@@ -55,6 +55,7 @@ GONE = 1.0
 """Seconds in which the machine has ended what a daemon left to it."""
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
+    "the daemon starts when there is room",
     "the server of guardians does not answer and is killed",
     "its guardian was killed",
     ": nothing new can be kept until there is room",
