@@ -153,7 +153,7 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     token = crew["token"]
     token.add_argument("name", metavar="NAME", help="of the crew")
-    token.add_argument("--user", metavar="USER", help="its token, not the crew's own")
+    token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
 

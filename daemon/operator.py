@@ -250,7 +250,7 @@ class Operator:
 
     async def _crew_token(self, wanted: CrewTokenArguments) -> Answer:
         if wanted.user == "":  # an empty variable in a script, say; not everybody's token for that
-            raise Invalid("user: is empty; name one, or leave it out for the crew's own token")
+            raise Invalid("user: is empty; name one, or leave it out for the organization token")
         ask = self._tokens.rotate if wanted.rotate else self._tokens.show
         token = await ask(wanted.name, wanted.user or "")
         return {

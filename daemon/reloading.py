@@ -9,7 +9,7 @@ which a crew could not run that can run now, is told in the log and changes noth
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
 takes what is its own, in one step. While a step waits, for the disk say, another SIGHUP is read:
-whom that shuts out is out at once, and the steps begin again with the newer file. What needs a
+whoever the newer file shuts out is shut out at once, and the steps begin again with it. What needs a
 restart (`daemon/config/changes.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
@@ -118,7 +118,8 @@ class Reloader:
 
     async def _comes_before_a_look(self, signals: AsyncIterator[int]) -> bool:
         """Wait for a SIGHUP; False when it is time to look again at crews that cannot run."""
-        # What is owed, after a crash of ours, goes by settings that the crews in force do not.
+        # While a reload is half taken up (we crashed in it), the settings are newer than the crews
+        # in force, which are not to be judged by them.
         looks = self._catalog.may_mend() and self._owed is None
         with trio.move_on_after(LOOK_AGAIN_AFTER if looks else math.inf) as waiting:
             await anext(signals)

@@ -148,8 +148,8 @@ class Session:
     def sifted(
         self, sieves: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, behind: int
     ) -> Iterator[Events[T]]:
-        """The same, of what the sieve for an event makes of it. The reader calls it, as `on` says,
-        so what is of no interest wakes nobody.
+        """The same, but a sieve makes of each event the items to hand out, perhaps none: so what is
+        of no interest wakes nobody. The reader calls the sieves, which must not wait (see `on`).
         """
         events = Events[T](behind, self._gone_error)
 

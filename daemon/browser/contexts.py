@@ -54,8 +54,8 @@ class Place:
     """Where a piece of work is done: which cookie's context, and which of its tabs.
 
     `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a tab ready
-    for all the work it will see, until it shows another document than it does then; that makes no
-    difference to work that takes the tab `elsewhere` itself. `was_at` is told the URL of a tab that
+    for all the work it will see. Once the tab shows another document it is called again, unless
+    the work itself takes the tab `elsewhere`. `was_at` is told the URL of a tab that
     has crashed or hangs, before another one takes its place, and raises what speaks against that.
     `at_once` pieces of work may use the tab at the same time.
     """

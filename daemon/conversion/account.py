@@ -62,7 +62,7 @@ class AccountState:
 
     @property
     def event(self) -> Event:
-        """That it came to stand so."""
+        """What the log calls it when an account has come to stand like this."""
         return _EVENTS[self.standing]
 
 

@@ -171,7 +171,7 @@ def _why(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate does not convince: {cause.verify_message}"
+            return f"its certificate is not trusted: {cause.verify_message}"
         cause = cause.__context__
     # The type alone: messages may repeat what was sent.
     return f"the connection failed ({type(error).__name__})"

@@ -351,7 +351,7 @@ async def test_tls_is_for_the_name_and_not_the_address(tls_port: int, asked: lis
 async def test_a_certificate_for_another_name(tls_port: int) -> None:
     outcome = await post(f"https://127.0.0.1:{tls_port}{SECRET_PATH}")
     assert isinstance(outcome, Silence)
-    assert outcome.why.startswith("its certificate does not convince: IP address mismatch")
+    assert outcome.why.startswith("its certificate is not trusted: IP address mismatch")
     assert "swordfish" not in outcome.why
 
 
@@ -362,4 +362,4 @@ async def test_a_certificate_of_an_unknown_authority(
     url = f"https://hooks.example:{tls_port}/"
     outcome = await post(url, resolve=leads_to("127.0.0.1"))
     assert isinstance(outcome, Silence)
-    assert outcome.why == "its certificate does not convince: self-signed certificate"
+    assert outcome.why == "its certificate is not trusted: self-signed certificate"

@@ -138,7 +138,7 @@ class _Book:
         if holder is None or holder.crew != crew:
             raise WrongCredential(
                 "the bearer token is not valid here: it may be another crew's, or was rotated, or "
-                "its crew or user is in the configuration no more; the crew's owner has the "
+                "its crew or user is no longer in the configuration; the crew's owner has the "
                 "current one"
             )
         return holder

@@ -138,7 +138,7 @@ async def test_what_is_no_token_is_just_wrong(
             await tokens.caller(crew, wrong)
         assert str(refused.value) == (
             "the bearer token is not valid here: it may be another crew's, or was rotated, or its "
-            "crew or user is in the configuration no more; the crew's owner has the current one"
+            "crew or user is no longer in the configuration; the crew's owner has the current one"
         )
 
 
