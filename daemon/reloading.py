@@ -9,8 +9,8 @@ which a crew could not run that can run now, is told in the log and changes noth
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
 takes what is its own, in one step. While a step waits, for the disk say, another SIGHUP is read:
-whoever the newer file shuts out is shut out at once, and the steps begin again with it. What needs a
-restart (`daemon/config/changes.py`) is named.
+whoever the newer file shuts out is shut out at once, and the steps begin again with it. What needs
+a restart (`daemon/config/changes.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that

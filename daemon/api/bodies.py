@@ -3,11 +3,15 @@
 Quart's own `get_json` answers 500 to bytes that are not UTF-8 and to deep nesting, so the bytes go
 to pydantic's JSON parser as they are. What it finds wrong is told in our words, and never with the
 value that is wrong: it may be a password.
+
+A byte order mark is ignored (RFC 8259, section 8.1): some editors and shells write one. What others
+of them write, UTF-16, and what is compressed, begins with bytes that say so, and is told as that.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+import codecs
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from quart import request
@@ -16,6 +20,14 @@ from daemon.errors import Invalid
 from daemon.validation_text import described
 
 B = TypeVar("B", bound=BaseModel)
+
+_UTF_16: Final = "is UTF-16; send it as UTF-8"
+_NOT_AS_IT_IS: Final = {
+    codecs.BOM_UTF16_LE: _UTF_16,
+    codecs.BOM_UTF16_BE: _UTF_16,
+    b"\x1f\x8b": "is compressed; send it as it is, without Content-Encoding",  # RFC 1952
+}
+"""What a body is that begins so."""
 
 
 async def read(model: type[B], *, any_type: bool = False) -> B:
@@ -34,8 +46,11 @@ async def read(model: type[B], *, any_type: bool = False) -> B:
 
 def parse(model: type[B], data: bytes, *, by_name: bool = False) -> B:
     """JSON as a `model`; with `by_name` fields may have our own names, too. Raises `Invalid`."""
+    data = data.removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise Invalid("the body is empty; send a JSON object")
+    if fault := _NOT_AS_IT_IS.get(data[:2]):
+        raise Invalid(f"the body {fault}")
     try:
         return model.model_validate_json(data, by_alias=True, by_name=by_name)
     except ValidationError as error:

@@ -55,10 +55,11 @@ class PortalChanged(MarketplaceFailed):
 
 
 class PortalDown(MarketplaceFailed):
-    """The portal answered with a fault of its own, or with nothing that can be read."""
+    """The portal answered with a fault of its own, or with nothing that can be read; or whoever is
+    asked in its place did so."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the affiliate portal failed: {what}; try again later")
+    def __init__(self, what: str, *, who: str = "the affiliate portal") -> None:
+        super().__init__(f"{who} failed: {what}; try again later")
 
 
 class PortalSilent(MarketplaceFailed):

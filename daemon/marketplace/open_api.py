@@ -158,7 +158,8 @@ def read_answer(reply: Reply) -> dict[str, Any]:
     if reply.status in (401, 403):
         raise OpenApiRefused(f"HTTP {reply.status}")
     if reply.status != 200 or answer is None:
-        raise PortalDown(f"the Affiliate Open API gave no answer to read (HTTP {reply.status})")
+        what = f"it gave no answer to read (HTTP {reply.status})"
+        raise PortalDown(what, who="the Affiliate Open API")
     return to_dict(answer.get("data"))
 
 

@@ -87,7 +87,8 @@ class ThirdParty:
             raise NotThere
         answer = json_object(reply.text)
         if reply.status != 200 or answer is None:
-            raise PortalDown(f"the estimate service gave no answer to read (HTTP {reply.status})")
+            what = f"it gave no answer to read (HTTP {reply.status})"
+            raise PortalDown(what, who="the estimate service")
         found = {name: _at(answer, place) for name, place in self._places.items()}
         read = {name: reader(found[name]) for name, reader in _READERS.items()}
         link = link_of(found["productLink"], product.shop_id, product.item_id, self._market)

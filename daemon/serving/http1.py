@@ -54,6 +54,9 @@ class Http1(H11Protocol):
     _bodiless = False  # the answer to a HEAD
     _head = b""  # the beginning of what has not become a request, for how its refusal looks
     _held = b""  # the head of an answer whose body is on its way
+    _refusing = (
+        False  # what came is no request to the end, and we answer in the application's place
+    )
 
     async def handle(self, event: Event) -> None:
         """Remember what is asked for: of what is no request, the parser tells nothing."""
@@ -64,8 +67,11 @@ class Http1(H11Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         """Say the request's id, and `Connection: close` on the connection's last answer.
 
-        Guard 10: with the reason phrase, which hypercorn leaves empty.
+        Guard 10: with the reason phrase, which hypercorn leaves empty. An application that answers
+        without its body while that is being refused would end the connection before we have.
         """
+        if self._refusing:
+            return
         if isinstance(event, Response):
             await self._send_h11_event(self._head_of(event))
             return
@@ -151,6 +157,7 @@ class Http1(H11Protocol):
         await self.send(Closed())
 
     async def _send_error_response(self, status_code: int, path: str = "") -> None:
+        self._refusing = True
         headers, body = _failure(self.app, status_code, path or self._path())
         said = header_of(self._id or request_id(()))
         headers += [said, *self.config.response_headers("h11"), CLOSE]

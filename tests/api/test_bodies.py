@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 from typing import Annotated
 
 import pytest
@@ -37,6 +39,12 @@ class Order(BaseModel):
     ("body", "fault"),
     [
         (b"", "the body is empty; send a JSON object"),
+        (codecs.BOM_UTF8, "the body is empty; send a JSON object"),
+        (codecs.BOM_UTF8 + b"[]", "the body must be an object"),
+        ("\ufeff{}".encode("utf-16-le"), "the body is UTF-16; send it as UTF-8"),
+        ("\ufeff{}".encode("utf-16-be"), "the body is UTF-16; send it as UTF-8"),
+        (gzip.compress(b"{}", mtime=0),
+         "the body is compressed; send it as it is, without Content-Encoding"),
         (b"[]", "the body must be an object"),
         (b'"x"', "the body must be an object"),
         (b"null", "the body must be an object"),
@@ -71,11 +79,15 @@ def test_the_fault_is_told(body: bytes, fault: str) -> None:
     "body",
     [b"{", b'{"links": [""],}', b"{'links': []}", b'"\xff"', b'{"links": ["\\ud800"]}',
      b'{"links": ["\\ude00"]}', b'{"\\ud83d": 1}', b'{"links": ["\xed\xa0\xbd"]}',
-     b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}", b'{"links": [""]} x', b"\0"],
+     b"[" * 100_000, b'{"a":' * 100_000, b"\xfe{}", b'{"links": [""]} x', b"\0"],
 )  # fmt: skip
 def test_what_is_not_json_is_said_to_be(body: bytes) -> None:
     with pytest.raises(Invalid, match=r"^the body is not valid JSON: "):
         bodies.parse(Order, body)
+
+
+def test_a_byte_order_mark_is_ignored() -> None:
+    assert bodies.parse(Order, codecs.BOM_UTF8 + b'{"links": ["a"]}').links == ["a"]
 
 
 def test_unknown_fields_duplicates_and_nan_are_taken() -> None:

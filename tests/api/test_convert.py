@@ -403,7 +403,7 @@ async def test_a_browser_that_is_not_ready_is_503(with_browser: Daemon) -> None:
         ("open_api_10020", "check the app id and the secret"),
         ("open_api_10035", "check the app id and the secret"),
         ("open_api_10030", "allowance"),
-        ("open_api_500", "try again later"),
+        ("open_api_500", "the Affiliate Open API failed: it gave no answer to read (HTTP 500)"),
     ],
 )
 async def test_the_open_api_refuses(

@@ -22,7 +22,7 @@ DUE = {
     "open_api_10020": "the Affiliate Open API refused the call",
     "open_api_10030": "the Affiliate Open API has had its allowance of calls",
     "open_api_10035": "the Affiliate Open API refused the call",
-    "open_api_500": "the affiliate portal failed",
+    "open_api_500": "the Affiliate Open API failed",
     "open_api_slow": "the marketplace did not answer in time",
 }
 BY_API = [fault for fault in FAULTS if fault.point is Point.OPEN_API]

@@ -97,6 +97,18 @@ async def test_a_hostile_client_that_leaves_at_once_hurts_nobody(
     assert "was ended by" not in caplog.text
 
 
+@pytest.mark.parametrize("asked", ["POST /nowhere", "POST /small", "GET /small", "POST /echo"])
+async def test_a_malformed_chunk_is_answered_whether_or_not_the_body_is_read(
+    serving: Serving, asked: str
+) -> None:
+    request = f"{asked} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    async with serving() as server:
+        # Whose turn it is, the refusal's or the application's, is trio's dice.
+        for _ in range(20):
+            said = await server.send_and_read(request.encode())
+            assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
 @pytest.mark.parametrize("name", ENDS_THE_PROCESS)
 async def test_as_shipped_the_same_request_ends_the_server(
     client_of: ClientOf, name: str, caplog: pytest.LogCaptureFixture
