@@ -273,7 +273,8 @@ class Line:
             except Refused as refusal:
                 self._refused(refusal, tickets, cookie, is_held=batch.is_held)
             else:
-                self.account.made_links(cookie)
+                if any(row.short_link for row in rows):  # rows alone may tell of a refusal
+                    self.account.made_links(cookie)
                 for ticket, row in zip(tickets, rows, strict=True):
                     self._settle(ticket, row=row)
 

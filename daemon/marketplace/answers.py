@@ -3,11 +3,13 @@
 Rows come in the order of the request. One that is missing is an unknown error, and one too many
 means that the portal answered another question than ours. A row earns only with a real short link:
 a success without one, or with a long link in its place (which pays less), is no success, nor is one
-whose long link leads to another product than was asked for.
+whose long link leads to another product than was asked for, or has a sale counted under other
+sub-ids: it may be the answer to an earlier submit, which the page has tried again by itself.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,8 @@ from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import PageResponse
 from daemon.marketplace.session import NO_PERMISSION, RISK_CONTROL, read_json
 from daemon.marketplace.values import is_web_address, to_dict, to_int
+
+logger = logging.getLogger(__name__)
 
 # Sends the reader to a landing page instead of the product.
 _LANDING = "lp=aff"
@@ -51,9 +55,14 @@ UNKNOWN_ROW = Row(None, None, FailCode.UNKNOWN)
 
 
 def parse_links_answer(
-    response: PageResponse, *, asked: Sequence[links.Product], market: Market
+    response: PageResponse,
+    *,
+    asked: Sequence[links.Product],
+    sub_ids: Sequence[str],
+    market: Market,
 ) -> list[Row]:
-    """A row for each of `asked` out of the portal's answer to a submit of their links.
+    """A row for each of `asked` out of the portal's answer to a submit of their links with these
+    sub-ids.
 
     Raises `SessionLost`, `HumanCheck`, `PortalDown`; `PortalError` when GraphQL refused the whole
     call, and `PortalChanged` for more rows than links.
@@ -68,7 +77,10 @@ def parse_links_answer(
         rows = []  # null data: it took the call and has nothing to say of any link
     if len(rows) > len(asked):
         raise PortalChanged(f"it answered for {len(rows)} links, and was asked for {len(asked)}")
-    read = [_row(row, product, market) for row, product in zip(rows, asked, strict=False)]
+    read = [_row(row, product, sub_ids, market) for row, product in zip(rows, asked, strict=False)]
+    made_none = not any(row.short_link for row in read)
+    if made_none and any(row.portal_code == RISK_CONTROL for row in read):
+        raise HumanCheck
     return read + [UNKNOWN_ROW] * (len(asked) - len(read))
 
 
@@ -82,9 +94,8 @@ def graphql_error(errors: object) -> tuple[int | None, str]:
 
 
 def _refusal(code: int | None, message: str) -> MarketplaceFailed:
-    """GraphQL carries the portal's own refusals too, under their usual numbers."""
-    if code == RISK_CONTROL:
-        return HumanCheck()
+    """GraphQL carries the portal's own refusals too, under their usual numbers (risk control's was
+    seen by `read_json`)."""
     return SessionLost() if code in NO_PERMISSION else PortalError(message, code)
 
 
@@ -100,7 +111,7 @@ def clean_short_link(value: object, market: Market) -> str | None:
     return path + (f"?{kept}" if kept else "") + hash_mark + fragment
 
 
-def _row(row: object, asked: links.Product, market: Market) -> Row:
+def _row(row: object, asked: links.Product, sub_ids: Sequence[str], market: Market) -> Row:
     if not isinstance(row, dict):
         return UNKNOWN_ROW
     portal_code, fail_code = _code(row)
@@ -110,11 +121,24 @@ def _row(row: object, asked: links.Product, market: Market) -> Row:
     long_link = row.get("longLink")
     if not isinstance(long_link, str) or not is_web_address(long_link):
         long_link = None
-    leads_to = links.parse(long_link, market) if long_link else None
-    astray = isinstance(leads_to, links.Product) and leads_to.item_id != asked.item_id
-    if short_link is None or short_link == long_link or astray:
+    if short_link is None or short_link == long_link:
+        return Row(None, None, FailCode.UNKNOWN, portal_code)
+    if long_link is not None and not _answers(long_link, asked, sub_ids, market):
         return Row(None, None, FailCode.UNKNOWN, portal_code)
     return Row(short_link, long_link, fail_code, portal_code)
+
+
+def _answers(long_link: str, asked: links.Product, sub_ids: Sequence[str], market: Market) -> bool:
+    """Whether it is to the product that was asked for, with these sub-ids, as far as it says so."""
+    leads_to = links.parse(long_link, market)
+    if isinstance(leads_to, links.Product) and leads_to.item_id != asked.item_id:
+        return False
+    if links.counted_under(long_link) in (None, links.as_counted(sub_ids)):
+        return True
+    logger.warning(
+        "the portal gave a link of other sub-ids than were asked for: it is not given out"
+    )
+    return False
 
 
 def _code(row: dict[str, Any]) -> tuple[int | None, FailCode]:

@@ -15,6 +15,7 @@ and takes a backslash for an ordinary character, where browsers do something els
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
@@ -80,6 +81,7 @@ _SHORT_PATH = re.compile(r"/([A-Za-z0-9_-]{1,64})/?")
 # shp.ee/dlink… signs a phone in: whoever opens it has used it up.
 _LOGIN_PATH = re.compile(r"(?:^|/)dlink", re.IGNORECASE)
 _EARNER = re.compile(r"[?&]utm_source=(an_[0-9]{1,20})(?=[&#]|$)")
+_SUB_IDS = re.compile(r"[?&]utm_content=([A-Za-z0-9-]*)(?=[&#]|$)")
 
 # Where the real link is a parameter: path → its name.
 _WRAPPERS = {"/universal-link": "redir", "/an_redir": "origin_link"}
@@ -130,6 +132,18 @@ def earner(long_link: str) -> str | None:
     """By which name the account that earns is known (`an_…`), as an affiliate long link says."""
     found = _EARNER.search(long_link)
     return found[1] if found else None
+
+
+def counted_under(long_link: str) -> str | None:
+    """The sub-ids that a sale is counted under, as `as_counted` writes them; None where an
+    affiliate long link does not say."""
+    found = _SUB_IDS.search(long_link)
+    return as_counted(found[1].split("-")) if found else None
+
+
+def as_counted(sub_ids: Sequence[str]) -> str:
+    """How a long link has them, without the empty ones at the end."""
+    return "-".join(sub_ids).rstrip("-").lower()
 
 
 def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | NotALink:

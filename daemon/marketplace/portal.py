@@ -139,7 +139,7 @@ async def submit_form(
         response = await seen_through(await _answer(page, responses), detours)
     if response.lost:
         raise await _broken_off(page, response, "to a submit")
-    return _rows(response, products, market)
+    return _rows(response, products, sub_ids, market)
 
 
 async def submit_fetch(
@@ -149,7 +149,7 @@ async def submit_fetch(
     answer = await _call(
         page, "POST", market.portal_url + _LINKS_CALL, _body(products, sub_ids, market), ANSWER_WAIT
     )
-    return _rows(answer, products, market)
+    return _rows(answer, products, sub_ids, market)
 
 
 async def read_product_fetch(
@@ -390,9 +390,14 @@ def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Mar
     )
 
 
-def _rows(response: PageResponse, products: Sequence[links.Product], market: Market) -> list[Row]:
+def _rows(
+    response: PageResponse,
+    products: Sequence[links.Product],
+    sub_ids: Sequence[str],
+    market: Market,
+) -> list[Row]:
     try:
-        rows = parse_links_answer(response, asked=products, market=market)
+        rows = parse_links_answer(response, asked=products, sub_ids=sub_ids, market=market)
     except PortalError as error:
         logger.warning(
             "the portal refused a submit of %d links: %s (code %s)",

@@ -12,7 +12,7 @@ from typing import Any
 
 from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
 from daemon.marketplace.portal_page import PageResponse
-from daemon.marketplace.values import json_object, parts_of
+from daemon.marketplace.values import json_object, parts_of, to_dict
 
 # The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
 # whether it takes the caller for logged in.
@@ -53,8 +53,13 @@ def sign_of_url(url: str) -> Sign | None:
 
 
 def sign_of_json(answer: dict[str, Any]) -> Sign | None:
-    """What a JSON answer says of the session, if anything."""
-    risky = any(_is_risk_control(value) for value in answer.values())
+    """What a JSON answer says of the session, if anything: GraphQL's answers in one of their
+    errors, or in the place of what they were asked for."""
+    data = to_dict(answer.get("data"))
+    said = [*answer.values(), *data.values()]
+    if not _gives(data):
+        said += _codes(answer.get("errors"))
+    risky = any(_is_risk_control(value) for value in said)
     logged_out = answer.get("is_login") is False
     if risky:
         logged_out = logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
@@ -90,6 +95,20 @@ def _is_page(response: PageResponse) -> bool:
 
 def _below(path: str, roots: tuple[str, ...]) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in roots)
+
+
+def _gives(data: dict[str, Any]) -> bool:
+    """Whether there is anything in it: a call that was refused may give `[null]`."""
+    return any(
+        any(item is not None for item in each) if isinstance(each, list) else each is not None
+        for each in data.values()
+    )
+
+
+def _codes(errors: object) -> list[object]:
+    """The codes of GraphQL's errors (`extensions.code`)."""
+    found = errors if isinstance(errors, list) else []
+    return [to_dict(to_dict(error).get("extensions")).get("code") for error in found]
 
 
 def _is_risk_control(value: object) -> bool:

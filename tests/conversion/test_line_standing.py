@@ -15,7 +15,7 @@ from daemon.conversion.line import Line
 from daemon.conversion.pauses import Pause
 from daemon.conversion.sources import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
-from daemon.marketplace.answers import Row
+from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.marketplace.links import Product
 from daemon.vault.cookie import Cookie, parse_cookie
@@ -280,6 +280,18 @@ async def test_a_lost_session_is_shown_and_may_be_tried_again(
     await trio.sleep(5)
     assert asked.at == 6
     assert line.account.state.standing is Standing.ACTIVE
+
+
+async def test_an_answer_without_a_link_is_no_session(
+    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+) -> None:
+    links.script = [SessionLost(), [UNKNOWN_ROW]]
+    take(1)
+    await trio.sleep(5)
+    asked = take(2)
+    await trio.sleep(5)
+    assert asked.at == 6
+    assert line.account.state.standing is Standing.SESSION_LOST
 
 
 async def test_a_new_cookie_ends_a_lost_session(

@@ -43,7 +43,7 @@ def read(rows: Any, *, asked: list[Product] = ASKED) -> list[Row]:
 
 def read_answer(answer: Any, *, asked: list[Product] = ASKED) -> list[Row]:
     response = Answer(200, CALL, "application/json", json.dumps(answer))
-    return parse_links_answer(response, asked=asked, market=VN)
+    return parse_links_answer(response, asked=asked, sub_ids=("a", "b"), market=VN)
 
 
 def only(row: Any) -> Row:
@@ -145,6 +145,21 @@ def test_a_long_link_to_another_item_is_no_success() -> None:
     assert [row.fail_code for row in rows] == [0, -1, 0]
 
 
+@pytest.mark.parametrize("counted", ["a", "a-b-c--", "b-a---", "----", ""])
+def test_a_link_that_counts_under_other_sub_ids_is_no_success(
+    counted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = long_link(101).replace("=a-b---", f"={counted}")
+    assert only(good(101, longLink=other)) == Row(None, None, FailCode.UNKNOWN, 0)
+    assert "other sub-ids" in caplog.text
+
+
+@pytest.mark.parametrize("counted", ["=a-b", "=A-b---", "s=none", "=a_b"])
+def test_sub_ids_are_the_same_as_far_as_can_be_told(counted: str) -> None:
+    same = long_link(101).replace("=a-b---", counted)
+    assert only(good(101, longLink=same)) == Row(SHORT, same, FailCode.SUCCESS, 0)
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -201,6 +216,26 @@ def test_rows_count_more_than_errors_beside_them() -> None:
 def test_graphql_can_carry_the_portals_refusals(code: int, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_answer({"errors": [{"message": "x", "extensions": {"code": code}}], "data": None})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"errors": [{"extensions": {"code": 90309999}}], "data": {"batchCustomLink": [None, None]}},
+        {"errors": [{"message": "x"}, {"extensions": {"code": "90309999"}}], "data": None},
+        {"data": {"batchCustomLink": [{"failCode": 90309999}]}},
+        {"data": {"error": 90309999}},
+    ],
+)
+def test_risk_control_is_seen_wherever_it_is_told(answer: Any) -> None:
+    with pytest.raises(HumanCheck):
+        read_answer(answer)
+
+
+def test_links_that_were_made_are_not_lost_to_it() -> None:
+    made = {"data": {"batchCustomLink": [good(101), {"failCode": 90309999}]}}
+    beside = {"errors": [{"extensions": {"code": 90309999}}]}
+    assert [row.fail_code for row in read_answer(made | beside)] == [0, -1, -1]
 
 
 def test_neither_data_nor_errors_is_a_fault_of_the_portal() -> None:

@@ -71,6 +71,8 @@ def test_a_lost_session_in_json(status: int, body: object) -> None:
         (200, {"error": "90309999"}),
         (200, {"1": False, "2": True, "5": 90309999}),
         (429, {"error": 90309999}),
+        (403, {"errors": [{"extensions": {"code": 90309999}}], "data": None}),
+        (403, {"errors": [{"message": "x"}, {"extensions": {"code": 90309999}}]}),
     ],
 )
 def test_a_human_check_in_json(status: int, body: object) -> None:
