@@ -54,7 +54,7 @@ from daemon.journal.model import (
     WebhookTarget,
 )
 from daemon.patience import patience
-from daemon.processes.guardian import empty_folder
+from daemon.processes.removing import empty_folder
 from daemon.state import StateUnusable
 from daemon.supervision.actor import Mailbox
 from daemon.supervision.groups import sole_error

@@ -33,8 +33,9 @@ from pathlib import Path
 import trio
 
 from daemon.background import background
-from daemon.processes.guardian import Order, remove_folder
+from daemon.processes.guardian import Order
 from daemon.processes.guardians import Guardian, Guardians, guardians
+from daemon.processes.removing import remove_folder
 from daemon.processes.tail import Tail
 from daemon.threads import NoThread, on_thread
 

@@ -50,12 +50,12 @@ import select
 import time
 
 from .children import children, drain, kill, prctl, read_all, reap
+from .removing import is_removed_empty, remove_folder
 from .usage import memory_used, until_full
 
 TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
 else:
     # All that is needed of it, without its enumerations, which take longer than the rest together.
     import _signal as signal
@@ -337,77 +337,6 @@ def end_tree(wake: int) -> str:
         if poll.poll(LOOK_AGAIN_MS):
             drain(wake)
     return f"processes {children()} do not end"
-
-
-def remove_folder(folder: bytes) -> str:
-    """Remove `folder` and what it holds, following no symbolic link. What is left; mostly empty.
-
-    One thing that cannot be removed does not keep the others.
-    """
-    if is_removed_empty(folder):
-        return ""
-    why = empty_folder(folder)
-    try:
-        os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
-    except FileNotFoundError:
-        return ""  # it was removed by who was in it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
-    except OSError as fault:
-        why = why or str(fault)
-    return why and f"the folder cannot be removed: {why}"
-
-
-def empty_folder(folder: bytes) -> str:
-    """Remove what it holds, in the same way. Why something is left; mostly empty."""
-    faults: list[str] = []
-    try:
-        let_us_change(folder)
-        for _, folders, _, here in os.fwalk(folder):
-            faults += [why for name in folders if (why := fault_of(let_us_change, name, here))]
-        for _, folders, files, here in os.fwalk(folder, topdown=False):
-            faults += [why for name in files + folders if (why := fault_of(remove, name, here))]
-    except (OSError, RecursionError) as fault:  # the latter where it is too deep for fwalk()
-        faults.append(str(fault))
-    return faults[0] if faults else ""
-
-
-def is_removed_empty(folder: bytes) -> bool:
-    """Remove it if there is nothing in it; whether it is gone. This takes no descriptor: that there
-    is none left may be why nothing was started in it."""
-    try:
-        os.rmdir(folder)  # noqa: PTH106 - pathlib costs 10 ms here
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return True
-
-
-def fault_of(change: Callable[[bytes, int], None], name: bytes, above: int) -> str:
-    """Why a change was refused; mostly empty."""
-    try:
-        change(name, above)
-    except OSError as fault:
-        return str(fault)
-    return ""
-
-
-def let_us_change(folder: bytes, above: int | None = None) -> None:
-    """Take its write-protection from a folder: some programs protect what they keep."""
-    try:
-        here = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-    except NotADirectoryError:
-        return  # a symbolic link to one
-    try:
-        os.chmod(b"/proc/self/fd/%d" % here, 0o700)  # noqa: PTH101 - pathlib costs 10 ms here
-    finally:
-        os.close(here)
-
-
-def remove(name: bytes, above: int) -> None:
-    try:
-        os.unlink(name, dir_fd=above)
-    except IsADirectoryError:
-        os.rmdir(name, dir_fd=above)
 
 
 def report(status: int, line: str) -> None:

@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 import daemon
 from daemon.processes import guarded as guarded_module
 from daemon.processes.guarded import Guarded, _see_removed, guarded, user_named
-from daemon.processes.guardian import remove_folder
+from daemon.processes.removing import remove_folder
 from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
 
@@ -23,7 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a u
 
 AS_NOBODY = """
 import os, sys
-from daemon.processes.guardian import remove_folder
+from daemon.processes.removing import remove_folder
 
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
