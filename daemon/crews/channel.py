@@ -49,17 +49,19 @@ MOST_DROPPED = 16 * 1024 * 1024
 
 
 class Channel:
-    """Iterate over it for the messages, in one task at a time. Does not own `line`.
+    """Iterate over it for the messages, in one task at a time. Does not own its `connection`.
 
     `inputs` are what is sent first: what goes at once, by `begin()`; `deliver()` sends the rest, or
     else whoever sends something.
     `max_output` is how many bytes the worker may say in all.
     """
 
-    def __init__(self, line: trio.socket.SocketType, inputs: Inputs, *, max_output: int) -> None:
+    def __init__(
+        self, connection: trio.socket.SocketType, inputs: Inputs, *, max_output: int
+    ) -> None:
         self.fault: ProtocolFault | None = None
         self._warned = False
-        self._line = line
+        self._connection = connection
         self._conversation = Conversation(max_output=max_output)
         self._received = bytearray()
         self._sending = trio.Lock()
@@ -100,7 +102,7 @@ class Channel:
     def begin(self) -> bool:
         """Send what of the inputs there is room for. Whether that was all, as it mostly is."""
         with suppress(BlockingIOError):
-            del self._unsent[: os.write(self._line.fileno(), self._unsent)]
+            del self._unsent[: os.write(self._connection.fileno(), self._unsent)]
         return not self._unsent
 
     async def deliver(self) -> None:
@@ -140,7 +142,7 @@ class Channel:
 
     def close(self) -> None:
         """Send and receive no more. What has arrived can still be taken."""
-        self._line.shutdown(socket.SHUT_RDWR)
+        self._connection.shutdown(socket.SHUT_RDWR)
 
     async def _next_line(self) -> bytes | None:
         """What `_take_line` has, or None at the end."""
@@ -171,7 +173,7 @@ class Channel:
             self._break(heard)
             return None
         if heard is self.final:
-            self._line.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
+            self._connection.shutdown(socket.SHUT_WR)  # one who reads on sees that it may go
             return None
         return heard
 
@@ -182,14 +184,14 @@ class Channel:
 
     async def _receive(self) -> bytes:
         try:
-            return await self._line.recv(CHUNK)
+            return await self._connection.recv(CHUNK)
         except ConnectionResetError:  # its end was closed with something unread in it
             return b""
 
     async def _flush(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: await self._line.send(self._unsent)]
+                del self._unsent[: await self._connection.send(self._unsent)]
         except (BrokenPipeError, ConnectionResetError):  # its end, or ours, was closed
             self._unsent.clear()
 

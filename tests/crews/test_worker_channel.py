@@ -1,4 +1,4 @@
-"""The line to a worker, with a plain socket in the worker's place."""
+"""The connection to a worker, with a plain socket in the worker's place."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def theirs(ends: tuple[socket.socket, socket.socket]) -> socket.socket:
 
 @pytest.fixture
 async def channel(ends: tuple[socket.socket, socket.socket]) -> Channel:
-    line = trio.socket.from_stdlib_socket(ends[0])
-    return Channel(line, LARGE, max_output=MAX_OUTPUT)
+    connection = trio.socket.from_stdlib_socket(ends[0])
+    return Channel(connection, LARGE, max_output=MAX_OUTPUT)
 
 
 async def lines(theirs: socket.socket, count: int) -> list[bytes]:
@@ -117,8 +117,8 @@ async def test_at_hand_is_nothing_after_the_last_message(
 async def test_at_hand_is_what_came_before_a_broken_line(
     channel: Channel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
 ) -> None:
-    line = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
-    nursery.start_soon(line.send_all, STARTED + CALL + broken + LOG)
+    connection = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+    nursery.start_soon(connection.send_all, STARTED + CALL + broken + LOG)
     await anext(channel)
     heard = channel.at_hand(9)
     async for message in channel:
