@@ -88,12 +88,12 @@ class ProtocolBroken:
         return f"{text}. It sent: {self.quote}" if self.quote else text
 
 
-End: TypeAlias = (
+WorkerEnd: TypeAlias = (
     Result | Failed | ExitedWithoutResult | KilledBySignal | OutOfMemory | ProtocolBroken
 )
 
 
-def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit: int) -> End:
+def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit: int) -> WorkerEnd:
     """The end of a worker that said nothing of its end.
 
     `unfinished` is the part of a line that it sent last, without a newline.

@@ -11,27 +11,25 @@ happens to an execution that has no worker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
+from daemon.crews.ending import About, Ending
 from daemon.crews.protocol import (
     FromWorker,
     HumanInput,
     Log,
-    Result,
     Started,
     Step,
     TaskCompleted,
     TaskStarted,
     ToolCall,
 )
-from daemon.crews.webhooks.calls import About, Ending, calls_for
+from daemon.crews.webhooks.calls import calls_for
 from daemon.journal.model import (
     Change,
     Entry,
@@ -71,24 +69,6 @@ class _OpenTask:
 def about(execution: Execution | NewExecution) -> About:
     """What every webhook call about an execution says of it, and where they go."""
     return About(execution.id, execution.meta, execution.webhooks)
-
-
-def failure(status: Status, error: str) -> Ending:
-    """The end of an execution that has no result."""
-    return Ending(status=status, result=None, result_json=None, error=error, token_usage=None)
-
-
-def success(result: Result) -> Ending:
-    """The good end. `result_json` is an object or nothing (contract, section 2): clients declare
-    it as one. A text that is a JSON object counts as one."""
-    usage, parsed = result.token_usage, result.output_json
-    return Ending(
-        status=Status.COMPLETED,
-        result=result.output,
-        result_json=parsed if isinstance(parsed, dict) else _object(result.output),
-        error=None,
-        token_usage=None if usage is None else usage.model_dump(),
-    )
 
 
 def ended(subject: About, ending: Ending, now: datetime) -> Entry:
@@ -262,13 +242,3 @@ def _entry(
 def _fields(message: FromWorker) -> JsonValue:
     fields: JsonValue = message.model_dump(mode="json", exclude={"type"}, exclude_none=True)
     return fields
-
-
-def _object(text: str) -> JsonValue:
-    """The JSON object that a text is, else None."""
-    try:
-        value: JsonValue = from_json(text, allow_inf_nan=False, cache_strings="keys")
-        json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -33,19 +33,17 @@ import trio
 from pydantic import JsonValue
 
 from daemon.crews.crew import Crew, Feedback
-from daemon.crews.ends import End
-from daemon.crews.ledger import Ledger, about, begun, failure, requeued, success
+from daemon.crews.ending import Ending, ending_of, failure
+from daemon.crews.ledger import Ledger, about, begun, requeued
 from daemon.crews.protocol import (
     FromWorker,
     HumanFeedback,
     HumanInput,
     Inputs,
-    Result,
     ToolCall,
     ToolResult,
 )
 from daemon.crews.starts import ComingUp
-from daemon.crews.webhooks.calls import Ending
 from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from daemon.crews.workplace import LAST_ENTRY, Workplace
 from daemon.errors import BUG, Invalid, Refused
@@ -318,7 +316,7 @@ class Run:
     async def _send_away(self, worker: Worker) -> None:
         """It is cut short, be it before its end or after that, while its program is leaving."""
         if worker.final is not None:  # it stands, also when it came just now
-            self._comes_to(_ending_of(worker.final))
+            self._comes_to(ending_of(worker.final))
             await worker.hurry()
             return
         how = await worker.stop()
@@ -351,7 +349,7 @@ class Run:
             finally:
                 self._hands = None  # before the nursery closes: it takes nobody from then on
             hands.cancel_scope.cancel()  # nobody is there who would hear an answer
-        self._comes_to(_ending_of(await worker.end()))
+        self._comes_to(ending_of(await worker.end()))
         self._talk.deadline = inf
         await worker.leave()
 
@@ -448,7 +446,3 @@ class Run:
 def _so(ending: Ending | None, how: str) -> Ending | None:
     """The same, with what became of the worker."""
     return None if ending is None else replace(ending, error=f"{ending.error}; {how}")
-
-
-def _ending_of(end: End) -> Ending:
-    return success(end) if isinstance(end, Result) else failure(Status.ERROR, end.error)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import trio
 
-from daemon.crews.ledger import about, failure
+from daemon.crews.ending import failure
+from daemon.crews.ledger import about
 from daemon.crews.workplace import LastEntries, Workplace
 from daemon.journal.errors import AlreadyFinished
 from daemon.journal.model import Status

@@ -40,7 +40,7 @@ import trio
 
 from daemon.background import background
 from daemon.crews.channel import Channel
-from daemon.crews.ends import End, ProtocolBroken, silent_end
+from daemon.crews.ends import ProtocolBroken, WorkerEnd, silent_end
 from daemon.crews.protocol import (
     MAX_OUTPUT,
     Failed,
@@ -132,7 +132,7 @@ class Worker:
         """
         await self._channel.send(answer)
 
-    async def end(self) -> End:
+    async def end(self) -> WorkerEnd:
         """Wait for its end and tell it. Messages that were not taken by then are dropped.
 
         Its last message is its end, though its processes are still there then: see `leave`. What is

@@ -19,11 +19,11 @@ from typing import ParamSpec, TypeVar
 import trio
 from prometheus_client import Histogram
 
+from daemon.crews.ending import About, Ending
 from daemon.crews.following import Bells
 from daemon.crews.ledger import ended, together
 from daemon.crews.protocol import quoted
 from daemon.crews.tools import Tool
-from daemon.crews.webhooks.calls import About, Ending
 from daemon.crews.worker import NoRoom
 from daemon.errors import Invalid, Unavailable
 from daemon.journal.actor import Journal

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.protocol import FromWorker, Inputs
 from daemon.crews.reading.catalog import ADAPTER
 from daemon.crews.worker import Worker, WorkerSettings, start_worker
@@ -229,7 +229,7 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
 def run(start: Start) -> Callable[..., Any]:
     """`messages, end = await run(project, …)`: a run in which nobody asks for anything."""
 
-    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], End]:
+    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], WorkerEnd]:
         with trio.fail_after(60):
             async with start(project, **how) as worker:
                 return [message async for message in worker.messages], await worker.end()

@@ -12,7 +12,7 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.protocol import (
     Failed,
     FromWorker,
@@ -28,7 +28,7 @@ from daemon.crews.protocol import (
 from daemon.crews.worker import Stopped, Worker
 
 Start = Callable[..., AbstractAsyncContextManager[Worker]]
-Run = Callable[..., Awaitable[tuple[list[FromWorker], End]]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], WorkerEnd]]]
 Project = Callable[[dict[str, str]], Path]
 
 LINK = "https://shopee.vn/product/1/2"
@@ -76,7 +76,7 @@ CLASSIC_CREW = crew(
 
 async def play(
     start: Start, folder: Path, answer: Callable[[FromWorker], Any], **how: Any
-) -> tuple[list[FromWorker], End]:
+) -> tuple[list[FromWorker], WorkerEnd]:
     """A run in which what the crew asks is answered."""
     messages = []
     with trio.fail_after(60):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.protocol import (
     FromWorker,
     Result,
@@ -19,7 +19,7 @@ from daemon.crews.protocol import (
     TokenUsage,
 )
 
-Run = Callable[..., Awaitable[tuple[list[FromWorker], End]]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], WorkerEnd]]]
 Project = Callable[[dict[str, str]], Path]
 
 CLASSIC = {

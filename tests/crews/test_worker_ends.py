@@ -12,11 +12,11 @@ import pytest
 import trio
 
 from daemon.crews.ends import (
-    End,
     ExitedWithoutResult,
     KilledBySignal,
     OutOfMemory,
     ProtocolBroken,
+    WorkerEnd,
     silent_end,
 )
 from daemon.crews.protocol import MAX_LINE, Failed, Result
@@ -46,7 +46,7 @@ def python(program: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", program)
 
 
-async def end(worker: Worker) -> End:
+async def end(worker: Worker) -> WorkerEnd:
     with trio.fail_after(10):
         return await worker.end()
 

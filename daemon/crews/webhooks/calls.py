@@ -17,12 +17,12 @@ gets a call twice can tell by the id of an event, or of the call (see `signing.p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from uuid import uuid4
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from daemon.crews.ending import About, Ending
 from daemon.crews.protocol import HumanInput, Step
 from daemon.journal.model import (
     NewDelivery,
@@ -39,26 +39,6 @@ SUMMARY_WORDS = 10
 """CrewAI's summary of a task is so many words of its description."""
 
 Body = dict[str, JsonValue]
-
-
-@dataclass(frozen=True)
-class About:
-    """The execution that calls are about, and the targets that are in force."""
-
-    execution_id: str
-    meta: JsonValue = field(repr=False)
-    webhooks: tuple[WebhookTarget, ...] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How an execution ended. `result` is None for a bad end, `error` for a good one."""
-
-    status: Status
-    result: str | None = field(repr=False)
-    result_json: JsonValue = field(repr=False)
-    error: str | None
-    token_usage: dict[str, JsonValue] | None
 
 
 What = Step | TaskRecord | HumanInput | Ending

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.protocol import FromWorker, Step
 from daemon.crews.worker import Worker
 
@@ -142,7 +142,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-async def whole(worker: Worker) -> tuple[list[FromWorker], End]:
+async def whole(worker: Worker) -> tuple[list[FromWorker], WorkerEnd]:
     """What it says, to its program's end."""
     said = [message async for message in worker.messages], await worker.end()
     await worker.leave()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.protocol import (
     Failed,
     FromWorker,
@@ -76,7 +76,7 @@ class Run:
     """What an execution said, and its end."""
 
     said: list[FromWorker]
-    end: End
+    end: WorkerEnd
 
     @property
     def result(self) -> Result:

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
+from daemon.crews.ending import About, failure, success
 from daemon.crews.ledger import (
     Ledger,
     about,
     begun,
     ended,
-    failure,
     requeued,
-    success,
     together,
 )
 from daemon.crews.protocol import (
@@ -32,7 +31,6 @@ from daemon.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
-from daemon.crews.webhooks.calls import About
 from daemon.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -252,27 +250,6 @@ def test_a_bad_end(status: Status) -> None:
         "crew_kickoff_failed",
         {"status": status.value, "error": "no luck"},
     )
-
-
-@pytest.mark.parametrize(
-    ("output", "value"),
-    [
-        ('{"a": 1}', {"a": 1}),
-        (' {"a": 1}\n', {"a": 1}),
-        ("{}", {}),
-        ("[]", None),
-        ('"text"', None),
-        ("null", None),
-        ('{"a": Infinity}', None),
-        ('{"a": 1e400}', None),
-        ('{"a": ' + "9" * 5000 + "}", None),
-        ('{"a":' * 300 + "1" + "}" * 300, None),
-        ("plain text", None),
-    ],
-    ids=lambda value: str(value)[:12],
-)
-def test_which_text_counts_as_an_object(output: str, value: Any) -> None:
-    assert success(Result(output=output)).result_json == value
 
 
 def test_beginning_again_forgets_the_run_before() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.crews.ledger import about, ended, failure
+from daemon.crews.ending import failure
+from daemon.crews.ledger import about, ended
 from daemon.journal import executions
 from daemon.journal.model import State, Status
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.worker import Worker
 from daemon.errors import Invalid, NotFound
 from daemon.journal.model import Entry, State, Status, WebhookTarget
@@ -125,7 +125,7 @@ async def test_an_answer_to_a_worker_that_says_no_more_and_has_not_ended(
     says_no_more = trio.Event()
     end = Worker.end
 
-    async def noting(self: Worker) -> End:
+    async def noting(self: Worker) -> WorkerEnd:
         says_no_more.set()
         return await end(self)
 

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 from pydantic import JsonValue
 
+from daemon.crews.ending import About, Ending
 from daemon.crews.protocol import HumanInput, Step
-from daemon.crews.webhooks.calls import About, Ending, What, calls_for
+from daemon.crews.webhooks.calls import What, calls_for
 from daemon.journal.model import NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

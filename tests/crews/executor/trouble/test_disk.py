@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews import lines, workplace
 from daemon.crews.again import MAX_RERUNS
-from daemon.crews.ends import End
+from daemon.crews.ends import WorkerEnd
 from daemon.crews.run import Run
 from daemon.crews.worker import Worker
 from daemon.errors import Invalid, Unavailable
@@ -521,7 +521,7 @@ async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_poss
     end, leave_off = Worker.end, Run.leave_off
     left = trio.Event()
 
-    async def end_with_the_daemon(self: Worker) -> End:
+    async def end_with_the_daemon(self: Worker) -> WorkerEnd:
         how = await end(self)
         disk.refusing = refusing
         house.executor.stop_all()
