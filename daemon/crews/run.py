@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -32,17 +32,11 @@ from math import inf
 import trio
 from pydantic import JsonValue
 
+from daemon.crews.asking import Answer, Question
 from daemon.crews.crew import Crew, Feedback
 from daemon.crews.ending import Ending, ending_of, failure
 from daemon.crews.ledger import Ledger, about, begun, requeued
-from daemon.crews.protocol import (
-    FromWorker,
-    HumanFeedback,
-    HumanInput,
-    Inputs,
-    ToolCall,
-    ToolResult,
-)
+from daemon.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
 from daemon.crews.starts import ComingUp
 from daemon.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from daemon.crews.workplace import LAST_ENTRY, Workplace
@@ -64,36 +58,6 @@ not wait long for the journal, whose visit takes those of all crews."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What a human is asked; `seconds_left` are those of the deadline, which stands still."""
-
-    task_id: str
-    worker: Worker
-    seconds_left: float
-
-
-@dataclass
-class _Answer:
-    """What a human says to it, and whether that was recorded: it was when `refusal` is None."""
-
-    feedback: Feedback
-    webhooks: tuple[WebhookTarget, ...]
-    taken: trio.Event = field(default_factory=trio.Event, compare=False)
-    refusal: Invalid | None = field(
-        default_factory=lambda: Invalid(
-            "execution_id: this execution ended before the answer came"
-        ),
-        compare=False,
-    )
-
-    async def wait_taken(self) -> None:
-        """Return when it is recorded. Raises its refusal."""
-        await self.taken.wait()
-        if self.refusal is not None:
-            raise self.refusal.with_traceback(None)
 
 
 class Run:
@@ -141,8 +105,8 @@ class Run:
         self._cut: Ending | None = None
         self._left_off = False
         self._hands: trio.Nursery | None = None
-        self._question: _Question | None = None
-        self._answer: _Answer | None = None  # the latest
+        self._question: Question | None = None
+        self._answer: Answer | None = None  # the latest
         self._book: Ledger
         self._kicked_off: datetime
 
@@ -176,27 +140,20 @@ class Run:
         An asker that gives up takes nothing back, and may send the same again: it is one answer,
         until the same task is asked about again.
         """
-        answer, asked = _Answer(feedback, tuple(webhooks)), self._question
-        if answer == self._answer and (asked is None or asked.task_id != feedback.task_id):
-            answer = self._answer
+        answer, latest = Answer(feedback, tuple(webhooks)), self._answer
+        if latest is not None and latest.is_repeated_by(answer, self._question):
+            answer = latest
         else:
             self._take_answer(answer)
         await answer.wait_taken()
 
-    def _take_answer(self, answer: _Answer) -> None:
+    def _take_answer(self, answer: Answer) -> None:
         question, latest = self._question, self._answer
-        if question is None and latest is not None and not latest.taken.is_set():
-            raise Invalid(
-                "execution_id: another answer is being recorded already; see what becomes of it "
-                "in /status"
-            )
+        if question is None and latest is not None:
+            latest.check_taken()
         if question is None or self._hands is None:
             raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
-        if answer.feedback.task_id != question.task_id:
-            raise Invalid(
-                "task_id: is not the task about which a human is asked; that one is current_task "
-                "in the answer of /status"
-            )
+        question.check_is_answered_by(answer)
         self._question, self._answer = None, answer
         self._hands.start_soon(self._pass_on, question, answer)
 
@@ -210,7 +167,7 @@ class Run:
                 self._book = Ledger(about(execution))
                 self._kicked_off = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
-                    await self._run(execution)
+                    await self._to_an_end(execution)
             self._coming_up.up()
         finally:
             self.ended.set()
@@ -240,15 +197,15 @@ class Run:
             await self._workplace.end(self._crew.name, self._book.subject, ending)
         self.outcome = ending.status
 
-    async def _run(self, execution: Execution | NewExecution) -> None:
-        """Let a worker do it. It comes to an end, unless it is left off."""
+    async def _to_an_end(self, execution: Execution | NewExecution) -> None:
+        """Have it done, and make an end of whatever goes wrong. It has none when it is left off."""
         if self._left_off and self._cut is None and self._entered is None:
             return  # its beginning is not recorded, and need not be
         try:
             if self._entered is None:
                 await self._record(begun(self._book.subject, self._turn))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
-            await self._work(execution)
+            await self._unless_cut_short(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
             self._comes_to(failure(Status.ERROR, f"the worker could not be started: {fault}"))
@@ -259,16 +216,21 @@ class Run:
             logger.exception("execution %s met a fault of the daemon's own", self.id)
             self._comes_to(failure(Status.ERROR, BUG))
 
-    async def _work(self, execution: Execution | NewExecution) -> None:
+    async def _unless_cut_short(self, execution: Execution | NewExecution) -> None:
+        """Have it done as soon as there is room for its worker. What cuts it short before its
+        worker is there is its end. Raises `CannotStart`."""
         if self._start.cancel_called:  # before its worker was there
             self._cut_off_before_its_worker(self._cut_ending())
             return
         try:
             with self._start:
-                await self._employ(execution)
+                given = self._crew.complete(execution.inputs)
+                inputs = Inputs(inputs=given, tools=self._crew.tools)
+                try_it = partial(self._try_with_worker, inputs)
+                await self._workplace.with_room(f"execution {self.id}", try_it)
                 return
             logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
-            ending = _so(self._cut_ending(), NOT_STARTED)
+            ending = self._cut_ending(NOT_STARTED)
             if self._held_up:
                 self._cut_off_before_its_worker(ending)
             else:
@@ -283,13 +245,9 @@ class Run:
         if ending is None:
             self._recording.start_soon(self._put_back)
 
-    async def _employ(self, execution: Execution | NewExecution) -> None:
-        """Have a worker do it, as soon as there is room for one."""
-        inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
-        await self._workplace.with_room(f"execution {self.id}", partial(self._let_work, inputs))
-
-    async def _let_work(self, inputs: Inputs) -> None:
-        """Have a worker do it, if there is room for one. Raises `CannotStart`."""
+    async def _try_with_worker(self, inputs: Inputs) -> None:
+        """Have a worker do it within the deadline, which begins now, and anew with the next try
+        after `NoRoom`. Raises `CannotStart`."""
         deadline = self._start.deadline = trio.current_time() + self._crew.deadline
         self._has_worker, self._held_up = True, False
         try:
@@ -300,6 +258,7 @@ class Run:
             raise
 
     async def _with_worker(self, inputs: Inputs, deadline: float) -> None:
+        """Start one, and listen to it until that ends, or is cut short. Nothing of it is left."""
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
@@ -308,7 +267,7 @@ class Run:
             self._stage = self._talk
             self._talk.deadline, self._start.deadline = deadline, inf
             with self._talk:
-                await self._converse(worker)
+                await self._listen(worker)
             if self._talk.cancelled_caught:
                 await self._send_away(worker)
             self._tell_last_words(worker)
@@ -321,13 +280,15 @@ class Run:
             return
         how = await worker.stop()
         logger.info("execution %s was cut short: %s", self.id, how.value)
-        self._comes_to(_so(self._cut_ending(), how.value))  # by a stop that has come meanwhile, too
+        self._comes_to(self._cut_ending(how.value))  # by a stop that has come meanwhile, too
 
-    def _cut_ending(self) -> Ending | None:
-        """The end of one that is not let come to its own; none when it is left off."""
+    def _cut_ending(self, detail: str = "") -> Ending | None:
+        """The end of one that is not let come to its own; none when it is left off. `detail` is
+        what became of its worker."""
         if self._left_off and self._cut is None:
             return None
-        return self._cut or failure(Status.TIMED_OUT, self._too_late())
+        ending = self._cut or failure(Status.TIMED_OUT, self._too_late())
+        return replace(ending, error=f"{ending.error}; {detail}") if detail else ending
 
     def _too_late(self) -> str:
         crew = self._crew
@@ -338,7 +299,7 @@ class Run:
             )
         return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
 
-    async def _converse(self, worker: Worker) -> None:
+    async def _listen(self, worker: Worker) -> None:
         """Listen to it until its end, and let it go."""
         async with sole_error(), trio.open_nursery() as hands:
             self._hands = hands
@@ -383,17 +344,16 @@ class Run:
 
     def _ask_human(self, message: HumanInput, worker: Worker) -> None:
         now = trio.current_time()
-        self._question = _Question(message.task_id, worker, self._talk.deadline - now)
+        self._question = Question(message.task_id, worker, self._talk.deadline - now)
         self._talk.deadline = now + self._crew.human_deadline
 
-    async def _pass_on(self, question: _Question, answer: _Answer) -> None:
+    async def _pass_on(self, question: Question, answer: Answer) -> None:
         answers_until = self._talk.deadline
         self._talk.deadline = trio.current_time() + question.seconds_left
-        feedback = answer.feedback
+        approved = answer.feedback.approved
         try:
-            await self._record(
-                self._book.answered(answer.webhooks, approved=feedback.approved, now=self._now())
-            )
+            answered = self._book.answered(answer.webhooks, approved=approved, now=self._now())
+            await self._record(answered)
         except Invalid as fault:  # its webhooks are too many; it may be answered without them
             answer.refusal = fault
             self._question, self._talk.deadline = question, answers_until
@@ -405,11 +365,7 @@ class Run:
             answer.refusal = None
         finally:
             answer.taken.set()
-        await question.worker.send(
-            HumanFeedback(
-                task_id=question.task_id, feedback=feedback.text, approved=feedback.approved
-            )
-        )
+        await question.pass_on(answer)
 
     async def _use_tool(self, call: ToolCall, worker: Worker) -> None:
         result, error = await self._tool_result(call)
@@ -441,8 +397,3 @@ class Run:
 
     def _now(self) -> datetime:
         return self._workplace.wall()
-
-
-def _so(ending: Ending | None, how: str) -> Ending | None:
-    """The same, with what became of the worker."""
-    return None if ending is None else replace(ending, error=f"{ending.error}; {how}")
