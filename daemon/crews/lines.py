@@ -350,11 +350,16 @@ class Lines:
         line: Line,
         kickoff_id: str,
         turn: ComingUp,
-        now: datetime,
+        begun_at: datetime,
         entered: NewExecution | None = None,
     ) -> None:
         run = line.running[kickoff_id] = Run(
-            kickoff_id, line.crew, self._workplace, coming_up=turn, turn=now, entered=entered
+            kickoff_id,
+            line.crew,
+            self._workplace,
+            coming_up=turn,
+            begun_at=begun_at,
+            entered=entered,
         )
         if self._left_off:  # while its beginning was recorded
             run.leave_off()

@@ -70,10 +70,10 @@ class Run:
         workplace: Workplace,
         *,
         coming_up: ComingUp,
-        turn: datetime,
+        begun_at: datetime,
         entered: NewExecution | None,
     ) -> None:
-        """`coming_up` is its worker's turn to do so, and `turn` when that came. `entered` is what
+        """`coming_up` is its worker's turn to do so, which came at `begun_at`. `entered` is what
         was recorded of it just now, with its beginning. Without it that is still to be read, and
         the beginning to be recorded."""
         self.id = execution_id
@@ -85,7 +85,7 @@ class Run:
         """What its end is recorded as, from then on; its worker may still be there."""
         self._crew = crew
         self._workplace = workplace
-        self._turn = turn
+        self._begun_at = begun_at
         self._coming_up = coming_up
         self._entered = entered
         self._life = trio.CancelScope()
@@ -203,7 +203,7 @@ class Run:
             return  # its beginning is not recorded, and need not be
         try:
             if self._entered is None:
-                await self._record(begun(self._book.subject, self._turn))
+                await self._record(begun(self._book.subject, self._begun_at))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             await self._unless_cut_short(execution)
         except CannotStart as fault:
