@@ -93,7 +93,7 @@ class Lines:
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
             line = self._lines.get(crew)
             if line is None:
-                self._without_line.leave(self._catalog, crew, list(executions))
+                self._without_line.keep_or_end(self._catalog, crew, list(executions))
             else:
                 await self._errands.start(self._take_up, line, list(executions))
 

@@ -312,7 +312,7 @@ class Run:
             hands.cancel_scope.cancel()  # nobody is there who would hear an answer
         self._comes_to(ending_of(await worker.end()))
         self._talk.deadline = inf
-        await worker.leave()
+        await worker.see_out()
 
     def _tell_last_words(self, worker: Worker) -> None:
         """For its owner: the error tells the last line at the most, and nothing of what a worker

@@ -57,10 +57,13 @@ class WithoutLine:
         """How many wait for each crew."""
         return Counter(self._waiting.values())
 
-    def leave(self, catalog: Catalog, crew: str, executions: Sequence[Summary]) -> None:
-        """What becomes of executions whose crew cannot run. If it is broken, those that wait, and
-        interrupted ones that it runs again, stay until a start, a reload, or a look in between
-        finds it mended; other interrupted ones end. If it is gone, all end."""
+    def keep_or_end(self, catalog: Catalog, crew: str, executions: Sequence[Summary]) -> None:
+        """Decide which executions of a crew that cannot run wait on, and end the others.
+
+        If the crew is broken, those whose turn has not come wait until it is mended, which a start,
+        a reload, or a look in between may find. So do interrupted ones, if the crew runs such
+        again; else they end. If the crew is gone, all end.
+        """
         is_gone = catalog.is_gone(crew)
         begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]

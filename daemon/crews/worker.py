@@ -135,8 +135,8 @@ class Worker:
     async def end(self) -> WorkerEnd:
         """Wait for its end and tell it. Messages that were not taken by then are dropped.
 
-        Its last message is its end, though its processes are still there then: see `leave`. What is
-        left of it, if anything, is killed when the block is left.
+        Its last message is its end, though its processes are still there then: see `see_out`. What
+        is left of it, if anything, is killed when the block is left.
         """
         async for _ in self._channel:
             pass
@@ -157,9 +157,9 @@ class Worker:
             memory_limit=self._settings.memory,
         )
 
-    async def leave(self) -> None:
-        """After its end: let its program come to its own, within the grace. What that says is not
-        heard. One that said nothing of its end has had its time."""
+    async def see_out(self) -> None:
+        """After its end: wait for that of its program, for the grace at most. What it still says is
+        not heard. One that said nothing of its end has had its time."""
         if self._channel.final is None:
             return
         grace = self._settings.grace
@@ -178,7 +178,7 @@ class Worker:
     async def hurry(self) -> None:
         """Have it leave sooner: SIGTERM to its process group. It has what is left of the grace."""
         self._process.terminate()
-        await self.leave()
+        await self.see_out()
 
     @property
     def final(self) -> Result | Failed | None:

@@ -64,7 +64,7 @@ async def output(worker: Worker) -> str:
     """What one that ends well writes to standard output."""
     with trio.fail_after(10):
         assert await worker.end() == DONE
-        await worker.leave()
+        await worker.see_out()
     return worker.stdout_tail
 
 

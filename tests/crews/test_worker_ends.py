@@ -81,7 +81,7 @@ async def test_one_that_lingers_has_its_grace_to_leave(
     async with begin(*shell('say "$done"; sleep 1000'), grace=0.1) as worker:
         await end(worker)
         with trio.fail_after(10):
-            await worker.leave()
+            await worker.see_out()
     assert "does not end within 0.1 s of its last message, and is killed" in caplog.text
 
 
@@ -92,13 +92,13 @@ async def test_one_that_has_said_nothing_of_its_end_is_given_no_more_time(
     async with begin(*shell(script), grace=0.1) as worker:
         assert isinstance(await end(worker), ProtocolBroken)
         with trio.fail_after(0):
-            await worker.leave()
+            await worker.see_out()
 
 
 async def test_one_that_reads_on_after_its_result_sees_that_it_may_go(begin: Begin) -> None:
     async with begin(*shell('say "$done"; cat <&3 >/dev/null; echo bye'), grace=5) as worker:
         assert await end(worker) == Result(output="done")
-        await worker.leave()
+        await worker.see_out()
         assert worker.stdout_tail == "bye\n"
 
 
@@ -110,7 +110,7 @@ async def test_a_result_stands_with_more_after_it(
 ) -> None:
     async with begin(*shell(f'say "$done"; {more}')) as worker:
         assert await end(worker) == Result(output="done")
-        await worker.leave()
+        await worker.see_out()
         assert await end(worker) == Result(output="done")
     assert "says more after its last message" in caplog.text
 

@@ -145,7 +145,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 async def whole(worker: Worker) -> tuple[list[FromWorker], WorkerEnd]:
     """What it says, to its program's end."""
     said = [message async for message in worker.messages], await worker.end()
-    await worker.leave()
+    await worker.see_out()
     return said
 
 
