@@ -198,7 +198,7 @@ class Lines:
 
     async def stop(self, caller: Caller, kickoff_id: str) -> Stopping:
         """Begin it, see `Executor.stop`. The execution exists, and the caller may see it."""
-        by = f"user {caller.user}" if caller.user else "a holder of the crew's own token"
+        by = f"user {caller.user}" if caller.user else "a holder of the organization token"
         line = await self._settled_line(caller.crew)
         waits = line is None and await self._without_line.has(kickoff_id)
         if waits:  # but for a reload that has mended it meanwhile

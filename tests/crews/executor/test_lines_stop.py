@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
 
 WAITS = ("started", "call gate", "hear", "result ok")
-BY = "stopped by a holder of the crew's own token"
+BY = "stopped by a holder of the organization token"
 
 
 async def test_one_that_waits_for_its_turn(open_house: OpenHouse, crew: MakeCrew) -> None:

@@ -84,7 +84,7 @@ async def test_a_stop_cuts_it_short(
     await house.stop_one(kickoff_id)
     end = await house.look(kickoff_id)
     assert end.status is Status.STOPPED
-    assert end.error == f"stopped by a holder of the crew's own token; {NOT_STARTED}"
+    assert end.error == f"stopped by a holder of the organization token; {NOT_STARTED}"
     await has_a_place(house, monkeypatch)
 
 

@@ -119,7 +119,7 @@ Meet = Callable[..., Awaitable[Client]]
 
 
 async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
-    """A holder of the crew's own token, or of a user's. The token is no secret to be told."""
+    """Who holds the crew's organization token, or a user's. The token is no secret to be told."""
     body = {"crew": crew, "user": user or None}
     answer = await daemon.ask("POST", "/api/crews/token", body, token=await daemon.login())
     assert answer.status_code == 200, answer.text

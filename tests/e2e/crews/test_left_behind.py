@@ -211,7 +211,7 @@ async def test_clients_that_do_not_wait_for_a_stop(
         end = await crew.ended(kickoff_id)
     assert (end["status"], end["error"].partition(";")[0]) == (
         "stopped",
-        "stopped by a holder of the crew's own token",
+        "stopped by a holder of the organization token",
     )
 
 
