@@ -6,8 +6,8 @@ So an execution is in the journal before its kickoff is answered, every change i
 anybody hears of it, and each incarnation begins by reading what has not ended.
 
 A crew's executions wait in its own line and never for another crew's. What an incarnation has in
-hand is a task in its nursery: an asker that goes away leaves it alone, and with the actor all of
-it ends, workers first. Reading goes straight to the journal, so that statuses are told while
+hand is a task in its nursery: it goes on when whoever asked for it goes away, and ends with the
+actor, workers first. Reading goes straight to the journal, so that statuses are told while
 executions are being stopped.
 """
 
@@ -143,8 +143,9 @@ class Executor:
     async def created_by(
         self, caller: Caller, *, idempotency_key: str | None, body: JsonValue
     ) -> str | None:
-        """The kickoff_id that the same request was answered with before, else None. For what is
-        refused only when it is new. Raises `Unprocessable` for a key used for another body."""
+        """The kickoff_id that the same request was answered with before, else None. For a request
+        that is refused unless it is a repetition. Raises `Unprocessable` for a key used for another
+        body."""
         if idempotency_key is None:
             return None
         key = IdempotencyKey(idempotency_key, body)
@@ -192,8 +193,8 @@ class Executor:
         return _there(found, field)
 
     def has_surely_ended(self, caller: Caller, kickoff_id: str) -> bool:
-        """Whether that is known without looking at the disk, as of what has just ended: then
-        `execution` answers at once. A wait does so, too, but takes two tasks."""
+        """Whether it is known to have ended without looking at the disk, as just after its end.
+        Then `execution` answers at once. A wait would, too, but takes two tasks."""
         found = self._journal.at_hand(kickoff_id, crew=caller.crew, owner=caller.sees_only)
         return found is not None and found.state.ended
 
@@ -234,8 +235,8 @@ class Executor:
         """All crews of the configuration: first those that can run, then the broken ones, each in
         the configuration's order.
 
-        What waits under a name that none of them has, waits for one whose name is wrong: it is told
-        of the first one without a name.
+        What waits under a name that none of them has is counted with the first one without a name:
+        that may be the crew it waits for, by a slip.
         """
         catalog, loads = self._catalog, self.load()
         crews: list[Crew | BrokenCrew] = [*catalog.crews.values(), *catalog.broken]
@@ -292,8 +293,8 @@ def _there(found: S | None, field: str) -> S:
 
 
 def _make_empty(runs: Path) -> None:
-    """Folders of workers are removed with them; what a loss of power left behind goes now. Their
-    own folder stays: a disk that is full would not let it be made again."""
+    """A worker's folder is removed with it; what a loss of power left behind goes now. The folder
+    `runs` itself stays: a disk that is full would not let it be made again."""
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         why = empty_folder(os.fsencode(runs))

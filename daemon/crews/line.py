@@ -40,17 +40,18 @@ class Line:
         """Raise `Unavailable` when no more can come in."""
         if self.full:
             free = self._to_be_had
-            more = f", besides {free} for a place that is free, or about to be" if free else ""
+            more = f", and {free} more whose turn is about to come" if free else ""
             raise Unavailable(
-                f"the queue of crew {self.crew.name} is full: {len(self.waiting)} executions wait, "
-                f"and {self.crew.queue} may{more}; try again later",
+                f"the queue of crew {self.crew.name} is full, with {len(self.waiting)} waiting: it "
+                f"takes {self.crew.queue} (queue){more}; try again later",
                 retry_after=FULL_RETRY_AFTER,
             )
 
     @property
     def _to_be_had(self) -> int:
-        """Places that newcomers get besides those of the queue. They are free, though a worker may
-        have to wait until it can come up; or their execution has ended, and its worker has yet to
-        go. Otherwise a client that kicks off one after the other would find the queue full."""
+        """How many may wait besides those of the queue: one for each place in which no execution is
+        under way. Such a place is free, though its next worker may have to wait until it can come
+        up; or its execution has ended, and only the worker has yet to go. Otherwise a client that
+        kicks off one after the other would find the queue full."""
         busy = sum(not run.is_leaving for run in self.running.values())
         return max(0, self.crew.max_running - busy)

@@ -5,9 +5,9 @@ An execution has its turn when its crew has a place for it, and its worker may c
 near a turn should the daemon end.
 
 This is the state of one incarnation of the executor. Everything in hand is a task in one of two
-nurseries: `running` has the executions, which are let end in order, and kickoffs and stops that are
-being written down, which are let through; `errands` has what else is only written down, and can be
-cut short, since the next incarnation finds it undone.
+nurseries. `running` has the executions, which are let end in order, and the kickoffs and stops that
+are being written down, which have a little time to finish. `errands` has the rest, which can be cut
+short at any moment, since the next incarnation finds it undone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 TO_END = 15.0
 """Seconds for what is left of a worker to be killed, and for its end to be recorded."""
 TO_SETTLE = 5.0
-"""Seconds that a stop waits for what is on its way into a line. Less than it has to begin in
+"""Seconds that a stop waits for what is on its way into a line. Less than a stop may take to begin
 (`Executor.stop`), so that whoever asks is told what it has waited for."""
 
 
@@ -98,10 +98,13 @@ class Lines:
                 await self._errands.start(self._take_up, line, list(executions))
 
     async def take(self, catalog: Catalog) -> None:
-        """Go by another catalog from now on. What runs, runs on as it was started; what waits, is
-        run as its crew is then. Of a crew that is broken now, or may be, it waits until that is
-        mended, and of one that is gone it ends."""
-        # In one go: an end or a kickoff in between would find the one without the other.
+        """Go by another catalog from now on.
+
+        What runs goes on as it was started. What waits runs as its crew is by then. It waits on if
+        its crew is broken now, or may be an entry without a name; it ends if its crew is gone.
+        """
+        # Without an await, in which an end or a kickoff would find some lines as they are now, and
+        # others as they were.
         for name, crew in catalog.crews.items():
             line = self._lines.get(name)
             if line is None:
@@ -160,9 +163,9 @@ class Lines:
         self._drop_if_over(line)
 
     def _drop_if_over(self, line: Line) -> None:
-        """Let go of the line of a crew that is gone, when nobody is in it, or on the way in.
-        Forgotten earlier, it would be a line that nobody finds, with executions in it, if a reload
-        brings the crew back."""
+        """Let go of the line of a crew that is gone, when nobody is in it, or on the way in. If it
+        went earlier, nobody would find its executions when a reload has brought the crew back, for
+        that has a new line then."""
         over = not line.running and not line.waiting and line.way_in.value
         if over and self._catalog.is_gone(line.crew.name):
             self._lines.pop(line.crew.name, None)
@@ -187,9 +190,9 @@ class Lines:
             )
         line = self._lines[crew.name]
         await line.way_in.acquire()
-        # A task of ours does it, so that a client who leaves between the journal's write and the
-        # line's entry loses nothing, nor an end of ours that comes there. A shield would wait for
-        # ever on a journal that restarts.
+        # A task of ours does it: nothing is lost when the client leaves, or we end, after the write
+        # to the journal and before the entry into the line. A shield would do that, too, but wait
+        # for ever on a journal that restarts.
         entering = Request[Lines, str](
             "executor", lambda lines: lines._enter(line, caller, kickoff, key)
         )
@@ -201,7 +204,7 @@ class Lines:
         by = f"user {caller.user}" if caller.user else "a holder of the organization token"
         line = await self._settled_line(caller.crew)
         waits = line is None and await self._without_line.has(kickoff_id)
-        if waits:  # but for a reload that has mended it meanwhile
+        if waits:  # unless a reload has mended its crew meanwhile
             line = await self._settled_line(caller.crew)
             waits = line is None
         run = None if line is None else line.running.get(kickoff_id)
@@ -244,9 +247,10 @@ class Lines:
     # Work
 
     def _goes_straight_in(self, crew: str, kickoff: Kickoff) -> bool:
-        """Nothing is in its way to the journal, which looks up there what its key stands for: to
-        ask before could be a second wait for the disk. What is to be refused, or to wait, is asked
-        for first: it may not be new."""
+        """Whether to go to the journal without asking first what the key stands for. Writing it
+        down looks that up as well, and to ask before could be a second wait for the disk. But one
+        that would be refused, or has to wait for the way in, is asked about first: it may be a
+        repetition, and is then answered as before."""
         found = self._catalog.crews.get(crew)
         if found is None or found.missing(kickoff.inputs):
             return False
@@ -284,8 +288,8 @@ class Lines:
             self._drop_if_over(line)
 
     async def _enter_new(self, line: Line, new: NewExecution, key: IdempotencyKey | None) -> str:
-        # Its turn is now, or nobody's who is not in the line: the way in is ours. One write for
-        # both, for each of them is a wait for the disk.
+        # Its turn is now if nobody waits: nobody else can come in, since the way in is ours. Then
+        # it is entered, and begins, in one write, for each write is a wait for the disk.
         turn = None if line.waiting else self._turn(line)
         entry = None if turn is None else begun(about(new), new.created_at)
         try:
@@ -320,8 +324,8 @@ class Lines:
                     pass
         if patience.cancelled_caught:
             raise Unavailable(
-                "what this crew has in hand is being taken up, which waits for the disk; nothing "
-                "was stopped, try again",
+                "this crew's executions are still being loaded or recorded, which waits for the "
+                "disk; nothing was stopped; try again",
                 retry_after=5,
             )
         return line
@@ -340,7 +344,7 @@ class Lines:
             self._start(line, kickoff_id, turn, self._workplace.wall())
 
     def _start_more_of_any(self) -> None:
-        """Somebody has come up: those may who have the fewest that do."""
+        """Somebody has come up, so others may: those of crews with the fewest that do, first."""
         waiting = [line for line in self._lines.values() if line.waiting]
         for line in sorted(waiting, key=lambda line: self._starts.of(line.crew.name)):
             self._start_more(line)

@@ -7,12 +7,14 @@ the others out of the processor's caches.
 
 The choice: twice as many as there are processors come up at a time, so that one goes on while
 another waits for the disk. The next begins when one is up: it has said something, which is
-`started`, or has ended. Who is silent since it waits for something else than a processor is let be,
-and who has not said a word after `SILENCE` as well. And no crew waits for another: each may always
-have one that comes up. Of sixteen that need half a second of a processor each, the first is there
-after 1.04 s and not after 3.9, all of them after 2.7 s and not 4.15 on average, and the last no
-later (two processors). Those whose end takes a processor, too, pay for that: of twelve that import
-CrewAI the last is there a tenth later, and the average three tenths sooner.
+`started`, or has ended. One that uses no processor waits for something else, and counts as up; so
+does one that has said nothing for `SILENCE`. And no crew waits for another: each may always have
+one that comes up.
+
+Measured on two processors, with sixteen that need half a second of one each: the first is there
+after 1.04 s instead of 3.9, on average they are after 2.7 s instead of 4.15, and the last is no
+later. Those whose end takes a processor, too, pay for that: of twelve that import CrewAI the last
+is there a tenth later, and the average three tenths sooner.
 
 Rejected: to let fewer run, since one that waits for a model's answer needs no processor; and to
 have the kernel give each more time in one go (sched_setattr(2), since Linux 6.12), which brings the
@@ -31,7 +33,8 @@ from daemon.processes.activity import Activity
 
 MOST: Final = 2 * len(os.sched_getaffinity(0))
 LOOK_EVERY: Final = 0.25
-"""Seconds between two looks at whether a worker is idle. Only while as many come up as may."""
+"""Seconds between two looks at whether a worker is idle. There are none while one more may come up
+anyway."""
 SILENCE: Final = 10.0
 """Seconds from its turn. One with CrewAI takes three when it is alone, and six among as many as may
 come up."""

@@ -18,9 +18,10 @@ from daemon.journal.model import Status
 
 @dataclass(frozen=True)
 class Stopping:
-    """`ended` is set within so many seconds; `outcome` is what it has ended as, from when that is
-    recorded: its worker's folder may still be being removed. It is None to the end when the
-    executor has ended before."""
+    """`ended` is set when it has ended and nothing is left of its worker, or when the executor has
+    ended before that. `within` is how many seconds whoever has asked waits for it. `outcome` is
+    what it has ended as: None until that is recorded, which may be while its worker's folder is
+    still being removed, and for good when the executor has ended before."""
 
     ended: trio.Event
     within: float

@@ -91,7 +91,8 @@ class WithoutLine:
         """Those that have waited for this crew, which has a line now, in their order. From the
         return on they are not counted here."""
         await self.wait_put_back(crew)
-        # By a stop, which cannot have come since (see `Lines.stop`), or since its crew was gone.
+        # They were stopped, or their crew was gone. No more of them come while the journal is read:
+        # their crew is there, and a stop waits for its line's way in (see `Lines.stop`).
         ending = self._without_worker.ids
         found = await self._workplace.insist("going on", self._journal.unfinished)
         ids = [

@@ -58,7 +58,7 @@ P = ParamSpec("P")
 
 class LastEntries:
     """What is recorded by tasks in `running`, and has `LAST_ENTRY` for it when all is left off. Cut
-    short at once it may be on the disk all the same, and nobody here would go by that."""
+    short at once, it might be on the disk, and nobody here would know."""
 
     def __init__(self, running: trio.Nursery) -> None:
         self._running = running
@@ -73,7 +73,7 @@ class LastEntries:
         self._running.start_soon(self._within, scope, partial(record, *args, **kwargs))
 
     def leave_off(self) -> None:
-        """What is not recorded soon, is not any more."""
+        """What is not recorded within `LAST_ENTRY` from now on is given up."""
         for each in self._scopes:
             each.deadline = trio.current_time() + LAST_ENTRY
 
@@ -188,7 +188,7 @@ class Workplace:
                 return await do()
             except NoRoom as fault:
                 logger.warning("%s is held up: %s", what, fault)
-            with suppress(NoThread):  # a look that cannot be had now either is no reason to end it
+            with suppress(NoThread):  # to have none for the look is no reason to end it
                 await self.journal.look_at_disk()
             await self.journal.wait_for_room(pause)
             pause = min(LONGEST_RETRY, pause * 2)

@@ -29,11 +29,11 @@ MAX_ATTEMPTS: Final = 35
 
 LOST_AFTER: Final = 25 * 3600.0
 """Seconds of silence after which a host counts as gone, and each call for it is tried once more. So
-is a call that has been due for as long. What a silent host is owed for as long is dropped untried,
-since one hand could never make it all."""
+is a call that has been due for as long. What a silent host has been owed for as long is dropped
+untried, since one hand could never make it all."""
 SILENT_AFTER: Final = 60.0
-"""Seconds after which silence counts as such in that: calls that break together, when a receiver's
-proxy is restarted, are none."""
+"""A host counts as silent in that once its silence has lasted so many seconds. Calls that break
+together, when a receiver's proxy is restarted, are no silence."""
 
 _LATER: Final = (302, 303, 307, 408, 425, 429)
 _DIGITS: Final = 9  # of a number of seconds; a century has fewer

@@ -93,7 +93,7 @@ async def test_a_full_queue_says_so_and_has_room_again(
 ) -> None:
     house = await open_house(crew(max_running=1, queue=2))
     running, next_one, _ = [await house.kickoff(*WAITS) for _ in range(3)]
-    with pytest.raises(Unavailable, match="the queue of crew c is full: 2") as refusal:
+    with pytest.raises(Unavailable, match="the queue of crew c is full, with 2 waiting") as refusal:
         await house.kickoff(*WAITS)
     assert refusal.value.retry_after == FULL_RETRY_AFTER
     assert len(await house.journal.unfinished()) == 3

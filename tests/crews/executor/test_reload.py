@@ -76,7 +76,7 @@ async def test_with_less_room_nothing_that_runs_is_ended(
     await house.executor.take(having(crew(max_running=1, queue=2)))
     assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
     ids.append(await house.kickoff(*WAITS))
-    with pytest.raises(Unavailable, match="2 executions wait, and 2 may; try again later"):
+    with pytest.raises(Unavailable, match=r"2 waiting: it takes 2 \(queue\); try"):
         await house.kickoff()
     house.gate.open()
     assert {(await house.end_of(each)).state for each in ids} == {State.SUCCESS}

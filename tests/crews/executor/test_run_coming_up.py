@@ -203,7 +203,7 @@ async def test_who_waits_to_come_up_has_a_place_and_takes_none_in_the_queue(
     await house.kickoff("hang")
     for _ in range(3):
         await one_that_waits(house)
-    with pytest.raises(Unavailable, match="3 executions wait, and 1 may, besides 2 for a place"):
+    with pytest.raises(Unavailable, match=r"3 waiting: it takes 1 \(queue\), and 2 more"):
         await house.kickoff()
 
 

@@ -56,8 +56,8 @@ async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queu
     with pytest.raises(Unavailable) as refusal:
         await house.kickoff()
     assert str(refusal.value) == (
-        "the queue of crew c is full: 1 executions wait, and 0 may, besides 1 for a place that "
-        "is free, or about to be; try again later"
+        "the queue of crew c is full, with 1 waiting: it takes 0 (queue), and 1 more whose turn is "
+        "about to come; try again later"
     )
     assert (await house.end_of(next_one)).state is State.SUCCESS
 
@@ -70,7 +70,7 @@ async def test_places_that_a_reload_took_away_are_nobodys(
         await house.end_of(await house.kickoff(*LINGERS))
     await house.executor.take(Catalog({"c": crew(max_running=1, queue=0)}, ()))
     await house.kickoff()
-    with pytest.raises(Unavailable, match="besides 1 for a place that is free, or about to be"):
+    with pytest.raises(Unavailable, match="and 1 more whose turn is about to come"):
         await house.kickoff()
 
 

@@ -394,7 +394,7 @@ async def test_nor_is_who_stops_one_that_is_being_taken_up(
     house = await open_house(one)
     await disk.has_refused(1)
     for each in (running, waiting):
-        with pytest.raises(Unavailable, match="nothing was stopped, try again"):
+        with pytest.raises(Unavailable, match="nothing was stopped; try again"):
             await house.stop_one(each)
     disk.refusing = False
     assert (await house.end_of(running)).status is Status.INTERRUPTED

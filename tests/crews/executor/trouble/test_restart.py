@@ -372,7 +372,7 @@ async def test_a_kickoff_finds_the_queue_as_full_as_it_was(
     await house.stop()
 
     house = await open_house(one)
-    with pytest.raises(Exception, match="is full: 2 executions wait"):
+    with pytest.raises(Exception, match="is full, with 2 waiting"):
         await house.kickoff()
     house.gate.open()
     for each in left:
