@@ -56,7 +56,7 @@ class Answer:
     taken: trio.Event = field(default_factory=trio.Event, compare=False)
     refusal: Invalid | None = field(
         default_factory=lambda: Invalid(
-            "execution_id: this execution ended before the answer came"
+            "execution_id: this execution has ended; /events tells whether the answer was taken"
         ),
         compare=False,
     )

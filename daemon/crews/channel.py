@@ -41,6 +41,8 @@ from daemon.crews.protocol import (
 logger = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
+MOST_UNHEARD = 16 * CHUNK
+"""Bytes; more than the socket holds."""
 # Seconds. Who waits for an answer reads at once, and for one who does not the socket holds some
 # 200 KiB. So this is for answers larger than that, to a worker that is busy with something else.
 SEND_LIMIT = 30.0
@@ -98,6 +100,16 @@ class Channel:
                 break
             heard.append(message)
         return heard
+
+    def catch_up(self) -> list[FromWorker]:
+        """What has been sent by now and nobody has come to hear, up to `MOST_UNHEARD` bytes of it.
+
+        Not for the time in which somebody takes messages.
+        """
+        with suppress(BlockingIOError, ConnectionResetError):
+            for _ in range(MOST_UNHEARD // CHUNK):
+                self._received += os.read(self._connection.fileno(), CHUNK)
+        return self.at_hand(len(self._received))
 
     def begin(self) -> bool:
         """Send what of the inputs there is room for. Whether that was all, as it mostly is."""

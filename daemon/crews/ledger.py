@@ -63,7 +63,7 @@ def together(entries: Sequence[Entry]) -> Entry:
 @dataclass(frozen=True)
 class _OpenTask:
     task: TaskStarted
-    since: datetime
+    since: float
 
 
 def about(execution: Execution | NewExecution) -> About:
@@ -121,15 +121,18 @@ class Ledger:
     _asked: str | None = None
     """The task about which a human is asked."""
 
-    def heard(self, message: FromWorker, now: datetime) -> Entry:  # noqa: PLR0911 - one a message
-        """Its worker has said something; not its end."""
+    def heard(  # noqa: PLR0911 - one a message
+        self, message: FromWorker, now: datetime, clock: float
+    ) -> Entry:
+        """Its worker has said something; not its end. `clock` is trio's, by which tasks are timed:
+        the one of `now` may be set meanwhile."""
         match message:
             case Started():
                 return Entry(Change(total_tasks=message.total_tasks))
             case TaskStarted():
-                return self._task_started(message, now)
+                return self._task_started(message, now, clock)
             case TaskCompleted():
-                return self._task_completed(message, now)
+                return self._task_completed(message, now, clock)
             case Step():
                 data = _fields(message)
                 return self._note(Change(last_step=data), "agent_step", now, data, message)
@@ -176,12 +179,12 @@ class Ledger:
         self._asked = task_id
         return Entry(Change(current_task=task_id))
 
-    def _task_started(self, task: TaskStarted, now: datetime) -> Entry:
-        self._open[task.task_id] = _OpenTask(task, now)
+    def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> Entry:
+        self._open[task.task_id] = _OpenTask(task, clock)
         change = Change(current_task=self._current())
         return self._note(change, "task_started", now, _fields(task))
 
-    def _task_completed(self, done: TaskCompleted, now: datetime) -> Entry:
+    def _task_completed(self, done: TaskCompleted, now: datetime, clock: float) -> Entry:
         opened = self._open.pop(done.task_id)
         record = TaskRecord(
             task_id=done.task_id,
@@ -191,7 +194,7 @@ class Ledger:
             expected_output=opened.task.expected_output,
             output=done.output,
             output_json=done.output_json,
-            execution_time=max(0.0, (now - opened.since).total_seconds()),
+            execution_time=clock - opened.since,
         )
         change = Change(new_tasks=[record], current_task=self._current())
         data: JsonValue = {

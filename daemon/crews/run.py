@@ -100,6 +100,8 @@ class Run:
         self._recording: trio.Nursery
         self._ending: Ending | None = None
         """What it has come to."""
+        self._is_recording = False
+        """What its worker has said; it is still so when that was cut short."""
         self._last_said: Sequence[Entry] = ()
         """Of what came together with its worker's last message: is recorded with the end."""
         self._cut: Ending | None = None
@@ -274,6 +276,8 @@ class Run:
 
     async def _send_away(self, worker: Worker) -> None:
         """It is cut short, be it before its end or after that, while its program is leaving."""
+        if worker.final is None and self._cut is None and not self._left_off:
+            self._hear_what_came_in_time(worker)
         if worker.final is not None:  # it stands, also when it came just now
             self._comes_to(ending_of(worker.final))
             await worker.hurry()
@@ -281,6 +285,16 @@ class Run:
         how = await worker.stop()
         logger.info("execution %s was cut short: %s", self.id, how.value)
         self._comes_to(self._cut_ending(how.value))  # by a stop that has come meanwhile, too
+
+    def _hear_what_came_in_time(self, worker: Worker) -> None:
+        """Its deadline is over, and we may have been held up ourselves (by a SIGSTOP, say): an end
+        that it has told meanwhile stands. Not so when it was the journal that held us up: whether
+        what was said before is recorded, nobody knows."""
+        if self._is_recording:
+            return
+        said = self._heard(worker.catch_up())
+        if worker.final is not None:
+            self._last_said = said
 
     def _cut_ending(self, detail: str = "") -> Ending | None:
         """The end of one that is not let come to its own; none when it is left off. `detail` is
@@ -329,18 +343,23 @@ class Run:
     async def _take(self, messages: Sequence[FromWorker], worker: Worker) -> None:
         """Record what came together, and then do what it asks for."""
         assert self._hands is not None  # noqa: S101 - for the type checker
-        now = self._now()
-        entries = [self._book.heard(message, now) for message in messages]
+        entries = self._heard(messages)
         if worker.final is not None:
             self._last_said = entries  # nobody is there any more who would hear an answer
             return
+        self._is_recording = True
         await self._record(*entries)
+        self._is_recording = False
         for message in messages:
             match message:
                 case ToolCall():
                     self._hands.start_soon(self._use_tool, message, worker)
                 case HumanInput():
                     self._ask_human(message, worker)
+
+    def _heard(self, messages: Sequence[FromWorker]) -> list[Entry]:
+        now, clock = self._now(), trio.current_time()
+        return [self._book.heard(message, now, clock) for message in messages]
 
     def _ask_human(self, message: HumanInput, worker: Worker) -> None:
         now = trio.current_time()

@@ -99,6 +99,19 @@ async def test_at_hand_is_what_has_been_received(channel: Channel, theirs: socke
     assert await anext(channel) == Log(text="3")
 
 
+async def test_who_catches_up_hears_what_nobody_came_to_hear(
+    channel: Channel, theirs: socket.socket
+) -> None:
+    assert channel.catch_up() == []
+    theirs.send(STARTED + LOG + b'{"type"')
+    assert [message.type for message in channel.catch_up()] == ["started", "log"]
+    theirs.send(b':"log","text":"3"}\n' + RESULT + LOG)
+    theirs.close()
+    assert channel.catch_up() == [Log(text="3")]
+    assert channel.final == Result(output="done")
+    assert channel.catch_up() == []
+
+
 async def test_at_hand_is_nothing_after_the_last_message(
     channel: Channel, theirs: socket.socket
 ) -> None:

@@ -6,6 +6,7 @@ they take.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.crews import run
+from daemon.crews.channel import CHUNK, Channel
 from daemon.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from daemon.crews.worker import Worker, start_worker
 from daemon.errors import Invalid
@@ -192,6 +194,36 @@ async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     await wait_all_tasks_blocked()
     await timed.resume(kickoff_id)
     assert (await timed.end_of(kickoff_id)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_an_end_that_nobody_came_to_hear_in_time_stands(
+    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
+) -> None:
+    """We were stopped ourselves, say, until the deadline was over. A stop is another matter."""
+    receive, unheard = Channel._receive, trio.Event()
+
+    async def receive_in_time(channel: Channel) -> bytes:
+        await trio.lowlevel.wait_readable(channel._connection)
+        if timed.gate.most_waiting == 0:
+            return await receive(channel)
+        while b'"result"' not in await channel._connection.recv(CHUNK, socket.MSG_PEEK):
+            pass
+        unheard.set()
+        return await trio.sleep_forever()
+
+    monkeypatch.setattr(Channel, "_receive", receive_in_time)
+    kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", *ENDS, "hear")
+    await timed.gate.reaches(1)
+    timed.gate.open()
+    await unheard.wait()
+    if stopped:
+        await timed.stop_one(kickoff_id)
+    else:
+        mock_clock.jump(101)
+    end = await timed.end_of(kickoff_id)
+    assert end.result == (None if stopped else "ok")
+    assert ("task_completed" in await timed.story(kickoff_id)) is not stopped
 
 
 async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
