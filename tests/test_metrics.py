@@ -78,7 +78,7 @@ def a_browser() -> Browser:
     settings = GenerationSettings(
         launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
     )
-    return Browser(settings, queue=1, backoff=Backoff())
+    return Browser(settings, queue=1, backoff=Backoff(), down=lambda _why: None)
 
 
 def test_a_daemon_without_a_browser_tells_of_none() -> None:

@@ -23,7 +23,7 @@ import trio
 from daemon.browser.contexts import Place
 from daemon.browser.generation import End, EndKind, Generation, GenerationSettings
 from daemon.browser.page import Page
-from daemon.browser.upkeep import Down, Upkeep, tell_nobody
+from daemon.browser.upkeep import TellDown, Upkeep
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Event
 from daemon.supervision.actor import Mailbox
@@ -92,8 +92,8 @@ class Browser:
         *,
         queue: int,
         backoff: Backoff,
+        down: TellDown,
         chance: random.Random | None = None,
-        down: Down = tell_nobody,
     ) -> None:
         """`queue` pieces of work may wait, but never fewer than `LEAST_QUEUE`. `down` is told when
         Chromium cannot be kept up, and when it can be again."""

@@ -19,20 +19,16 @@ TOO_MANY: Final = 5
 """Ends in a row, each before a healthy time was over, after which it counts as one that cannot be
 kept up. With the waits between them that is a quarter of a minute at least."""
 
-Down = Callable[[str | None], None]
+TellDown = Callable[[str | None], None]
 """Called with why Chromium cannot be kept up, or with None when it can be again."""
-
-
-def tell_nobody(_why: str | None) -> None:
-    """For an owner who wants to be told of nothing."""
 
 
 class Upkeep:
     """Counts ends in a row; says once that there are too many, and once that it is over."""
 
-    def __init__(self, down: Down) -> None:
+    def __init__(self, tell: TellDown) -> None:
         self.failures = 0
-        self._tell = down
+        self._tell = tell
         self._is_down = False
 
     def failed(self, why: str, *, another_serves: bool) -> None:

@@ -20,7 +20,7 @@ from prometheus_client import Counter, Histogram
 
 from daemon.conversion.account import Account, AccountChanged, AccountState
 from daemon.conversion.line import Line, Lines
-from daemon.conversion.missing import Missing, MissingCookie
+from daemon.conversion.missing import MissingCookie, TellMissing
 from daemon.conversion.order import (
     Converted,
     Entry,
@@ -61,10 +61,10 @@ QUESTIONS = 8
 GATHER = 0.5
 """Seconds that a request's products wait for its short links, so that all share their submits."""
 
-Tell = Callable[[str, AccountState], None]
+TellAccount = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
 
-Keep = Callable[[Sequence[Pause]], None]
+KeepPauses = Callable[[Sequence[Pause]], None]
 """Called with all pauses that there are now."""
 
 OWN_ACCOUNT = "open api"
@@ -108,10 +108,10 @@ class DeskSetup:
     products: ProductSource | None
     resolver: Resolver
     limits: DeskLimits
-    account_changed: Tell | None = None
-    cookie_missing: Missing | None = None
+    account_changed: TellAccount | None = None
+    cookie_missing: TellMissing | None = None
     paused: Sequence[Pause] = ()
-    keep: Keep | None = None
+    keep: KeepPauses | None = None
 
 
 class Timings:

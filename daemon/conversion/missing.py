@@ -15,7 +15,7 @@ from daemon.logs import Event
 
 logger = logging.getLogger(__name__)
 
-Missing = Callable[[bool], None]
+TellMissing = Callable[[bool], None]
 """Called with True when links are wanted without a cookie, with False when there is one."""
 
 
@@ -23,7 +23,7 @@ class MissingCookie:
     """What is known of it; outlives the desk's incarnations. The stored cookie is only replaced, so
     once there was one none is missing: who says so then has looked before."""
 
-    def __init__(self, tell: Missing | None) -> None:
+    def __init__(self, tell: TellMissing | None) -> None:
         self._tell = tell
         self._missing = False
         self._synced = False

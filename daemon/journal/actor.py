@@ -27,7 +27,7 @@ import trio
 from pydantic import SecretBytes
 
 from daemon.errors import Unavailable
-from daemon.journal.disk import LOOK_EVERY, Disk, Full, has_room, tell_nobody
+from daemon.journal.disk import LOOK_EVERY, Disk, TellFull, has_room, tell_nobody
 from daemon.journal.errors import DiskFull, NoRoomToOpen
 from daemon.journal.model import (
     Created,
@@ -78,7 +78,7 @@ class Journal:
         key: SecretBytes,
         retention: Retention,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        disk_full: Full = tell_nobody,
+        disk_full: TellFull = tell_nobody,
     ) -> None:
         """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials.
         `disk_full` is told when its disk takes no more, and when it does again."""

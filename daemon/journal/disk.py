@@ -31,7 +31,7 @@ ROOM: Final = 1024 * 1024
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks while it is full."""
 
-Full = Callable[[bool], None]
+TellFull = Callable[[bool], None]
 """Called with True when the disk is full, with False when there is room again."""
 
 
@@ -53,7 +53,7 @@ def has_room(folder: Path, beyond: int = 0) -> bool:
 class Disk:
     """What is known of it; outlives the journal's incarnations."""
 
-    def __init__(self, folder: Path, tell: Full) -> None:
+    def __init__(self, folder: Path, tell: TellFull) -> None:
         self._folder = folder
         self._tell = tell
         self._full = trio.Event()

@@ -64,7 +64,7 @@ def a_browser(queue: int = QUEUE) -> Browser:
         recycle_after=RECYCLE_AFTER,
         recycle_memory=1 << 30,
     )
-    return Browser(settings, queue=queue, backoff=BACKOFF)
+    return Browser(settings, queue=queue, backoff=BACKOFF, down=lambda _why: None)
 
 
 @asynccontextmanager

@@ -40,7 +40,7 @@ def kept_up(settings: LaunchSettings) -> GenerationSettings:
 @asynccontextmanager
 async def running(settings: GenerationSettings) -> AsyncIterator[Browser]:
     """The actor for the length of the block, with a browser that is ready."""
-    browser = Browser(settings, queue=8, backoff=Backoff(first=0.05))
+    browser = Browser(settings, queue=8, backoff=Backoff(first=0.05), down=lambda _why: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(browser.run)
         await until_ready(browser)

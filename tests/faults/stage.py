@@ -295,7 +295,11 @@ class Stage:
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []
         self.browser = Browser(
-            _generation(self.machine), queue=8, backoff=Backoff(jitter=0.0), chance=self._chance()
+            _generation(self.machine),
+            queue=8,
+            backoff=Backoff(jitter=0.0),
+            down=lambda _why: None,
+            chance=self._chance(),
         )
         http = PlainHttp(httpx.MockTransport(lambda _: httpx.Response(404)))
         doors = SimpleNamespace(
