@@ -118,7 +118,7 @@ class Doorkeeper:
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
         with slot(self._logins, "logins or changes"):
-            await self._throttle.verdicts(address)
+            await self._throttle.wait_for_verdicts(address)
             with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
                 right = await passwords.is_right(password)

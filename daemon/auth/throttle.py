@@ -77,12 +77,12 @@ class Tries:
     def wait(self, now: float, *, code: bool) -> float:
         """Seconds until the next try; none when not positive. Codes are checked one at a time, and
         so need not wait for what may come of passwords."""
-        if self.hang_on_verdicts and not code:
+        if self.depends_on_verdicts and not code:
             return _WAIT_FOR_VERDICT
         return self.next_at - now if self.failures >= FREE_FAILURES else 0.0
 
     @property
-    def hang_on_verdicts(self) -> bool:
+    def depends_on_verdicts(self) -> bool:
         """Whether those under way decide if there may be another."""
         return self.under_way > 0 and self.failures + self.under_way >= FREE_FAILURES
 
@@ -95,9 +95,9 @@ class Throttle:
         self._by_network: dict[str, Tries] = {}  # the one unused for longest comes first
         self._wrong_codes: deque[float] = deque(maxlen=WRONG_CODES)
 
-    async def verdicts(self, address: str) -> None:
+    async def wait_for_verdicts(self, address: str) -> None:
         """Wait for those that are under way, while they alone may keep `address` from a try."""
-        while (tries := self._tries(address)).hang_on_verdicts:
+        while (tries := self._tries(address)).depends_on_verdicts:
             await tries.judged.park()
 
     @contextmanager
