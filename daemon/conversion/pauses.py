@@ -10,7 +10,7 @@ not take it is tried again. Only pauses are kept: an account that has merely los
 that out at its next submit, and does no harm by it.
 
 An older daemon refuses unknown fields, so the format must not grow. Therefore a pause with several
-cookies is several lines (an older daemon goes by the last), and which pauses the owner was not told
+cookies is several rows (an older daemon goes by the last), and which pauses the owner was not told
 of is in a second file, written first.
 """
 
@@ -40,7 +40,7 @@ UNTOLD_FILE: Final = "pauses-untold.json"
 MOST_COOKIES: Final = 8
 """Of a pause. Those that came into it meanwhile; of more, the last."""
 MAX_FILE: Final = 16 * 1024 * 1024
-"""Bytes read of each. A line has some 200, or 4300 with the longest name that an account can have,
+"""Bytes read of each. A row has some 200, or 4300 with the longest name that an account can have,
 and there are `MOST_COOKIES` of as many accounts as are known."""
 
 RETRY: Final = 30.0
@@ -61,19 +61,19 @@ class Pause:
 
 
 @model(frozen=True, config=_STRICT)
-class _Line:
+class _Row:
     account: str
     cookie: str | None
     since: AwareDatetime
 
 
-_Lines = tuple[_Line, ...]
+_Rows = tuple[_Row, ...]
 
 
 @model(frozen=True, config=_STRICT)
 class _Saved:
     version: Literal[1]
-    pauses: _Lines
+    pauses: _Rows
 
 
 _SAVED = TypeAdapter(_Saved)
@@ -152,29 +152,29 @@ class Pauses:
     def _replace(self, wanted: Sequence[Pause]) -> None:
         untold = [pause for pause in wanted if not pause.told]
         for name, pauses in {UNTOLD_FILE: untold, FILE: wanted}.items():
-            lines = _lines(pauses)
-            if lines != self._on_disk[name]:
-                replace_file(self._directory / name, _SAVED.dump_json(_Saved(1, lines)) + b"\n")
-                self._on_disk[name] = lines
+            rows = _rows(pauses)
+            if rows != self._on_disk[name]:
+                replace_file(self._directory / name, _SAVED.dump_json(_Saved(1, rows)) + b"\n")
+                self._on_disk[name] = rows
 
 
-def _lines(pauses: Sequence[Pause]) -> _Lines:
-    return tuple(_Line(p.account, cookie, p.since) for p in pauses for cookie in p.cookies)
+def _rows(pauses: Sequence[Pause]) -> _Rows:
+    return tuple(_Row(p.account, cookie, p.since) for p in pauses for cookie in p.cookies)
 
 
-def _pauses(lines: _Lines, untold: _Lines) -> tuple[Pause, ...]:
+def _pauses(rows: _Rows, untold: _Rows) -> tuple[Pause, ...]:
     """A pause that is in no second file is one of a daemon that had none, and counts as told."""
     cookies: dict[tuple[str, datetime], list[str | None]] = {}
-    for line in lines:
-        cookies.setdefault((line.account, line.since), []).append(line.cookie)
-    told_not = {(line.account, line.since) for line in untold}
+    for row in rows:
+        cookies.setdefault((row.account, row.since), []).append(row.cookie)
+    told_not = {(row.account, row.since) for row in untold}
     return tuple(
         Pause(account, tuple(own), since, told=(account, since) not in told_not)
         for (account, since), own in cookies.items()
     )
 
 
-def _load(path: Path) -> _Lines:
+def _load(path: Path) -> _Rows:
     content = read_private(path, most=MAX_FILE)
     if content is None:
         return ()

@@ -315,9 +315,9 @@ async def test_an_upgrade_can_be_taken_back(tmp_path: Path) -> None:
     two = Pause("1001", ("digest", "another"), ONE.since)
     pauses.keep([two])
     await write_out(pauses)
-    line = {"account": "1001", "since": "2026-11-21T03:00:00Z"}
-    lines = [line | {"cookie": cookie} for cookie in ("digest", "another")]
-    assert json.loads((tmp_path / FILE).read_text()) == {"version": 1, "pauses": lines}
+    row = {"account": "1001", "since": "2026-11-21T03:00:00Z"}
+    rows = [row | {"cookie": cookie} for cookie in ("digest", "another")]
+    assert json.loads((tmp_path / FILE).read_text()) == {"version": 1, "pauses": rows}
     (tmp_path / UNTOLD_FILE).unlink()
     assert Pauses(tmp_path).kept == (replace(two, told=True),)
 
