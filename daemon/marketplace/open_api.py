@@ -71,7 +71,7 @@ def signature(app_id: str, timestamp: int, body: str, secret: str) -> str:
 
 
 class OpenApi:
-    """One owner's access to the API of one market. `clock` gives Unix seconds."""
+    """One owner's access to the API of one market. `wall_clock` gives Unix seconds."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class OpenApi:
         app_id: str,
         secret: SecretStr,
         *,
-        clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._http = http
         self._market = market
         self._app_id = app_id
         self._secret = secret
-        self._clock = clock
+        self._wall_clock = wall_clock
 
     async def short_link(self, product: links.Product, sub_ids: Sequence[str]) -> Row:
         """An affiliate link for one product. The API gives no long link, so both are the same.
@@ -126,7 +126,7 @@ class OpenApi:
 
     async def _ask(self, query: str, *, deadline: float) -> dict[str, Any]:
         body = json.dumps({"query": query}, separators=(",", ":"))
-        timestamp = int(self._clock())
+        timestamp = int(self._wall_clock())
         signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
         try:
             reply = await self._http.call(

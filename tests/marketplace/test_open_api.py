@@ -80,7 +80,7 @@ class Api:
 
 
 def open_api(client: PlainHttp) -> OpenApi:
-    return OpenApi(client, VN, "123456", SecretStr(SECRET), clock=lambda: 1577836800.9)
+    return OpenApi(client, VN, "123456", SecretStr(SECRET), wall_clock=lambda: 1577836800.9)
 
 
 def errors(code: object, message: str = "no") -> dict[str, Any]:
