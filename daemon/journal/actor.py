@@ -43,7 +43,7 @@ from daemon.journal.model import (
     Summary,
 )
 from daemon.journal.recent import Recent
-from daemon.journal.retention import START, Place
+from daemon.journal.retention import START, Mark
 from daemon.journal.store import Store
 from daemon.supervision.blocking import BlockingMailbox
 from daemon.supervision.groups import sole_error
@@ -256,13 +256,13 @@ class Journal:
         """
         far_keys = trio.current_time() - self._began >= CLOCK_SET_WITHIN
         forgotten = 0
-        place: Place | None = START
-        while place is not None:
+        mark: Mark | None = START
+        while mark is not None:
             ask = partial(
-                Store.prune_some, now=now, kept=self._retention, place=place, far_keys=far_keys
+                Store.prune_some, now=now, kept=self._retention, mark=mark, far_keys=far_keys
             )
             batch = await self._do(ask)
-            forgotten, place = forgotten + batch.forgotten, batch.place
+            forgotten, mark = forgotten + batch.forgotten, batch.mark
         while await self._do(Store.give_back_some):
             pass
         if not await self._do(Store.end_round):  # whoever has filled it

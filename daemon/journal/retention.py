@@ -36,9 +36,10 @@ SPARE_PAGES: Final = 4096
 
 
 @dataclass(frozen=True)
-class Place:
-    """How far a round has come: to an execution of a crew, with when it ended, or, `through`, past
-    all. What may be forgotten are executions of that crew that ended before `cut`."""
+class Mark:
+    """How far a round has come. `crew`, `finished_at` and `sequence` name the execution it looked
+    at last; `cut` is the time before which that crew's executions may be forgotten; `through` says
+    that all crews are done."""
 
     crew: str = ""
     cut: int = 0
@@ -47,8 +48,8 @@ class Place:
     through: bool = False
 
 
-START: Final = Place()
-_THROUGH: Final = Place(through=True)
+START: Final = Mark()
+_THROUGH: Final = Mark(through=True)
 
 
 @dataclass(frozen=True)
@@ -56,25 +57,25 @@ class Batch:
     """What one batch did, and where the next one goes on; None when it was its round's last."""
 
     forgotten: int
-    place: Place | None
+    mark: Mark | None
 
 
 def forget_some(
     connection: sqlite3.Connection,
     now: datetime,
     retention: Retention,
-    place: Place,
+    mark: Mark,
     *,
     far_keys: bool,
 ) -> Batch:
-    """Look and delete for one batch from `place` on, one row at the least, so that rounds end.
+    """Look and delete for one batch from `mark` on, one row at the least, so that rounds end.
 
     With `far_keys` also the keys that a clock far ahead has made, which would stand for as long as
     it was. To a clock that is behind, all keys look like that.
     """
     give_up_at = time.monotonic() + BATCH_SECONDS
     forgotten = 0
-    for executions, here in _steps(connection, now, retention, place, far_keys):
+    for executions, here in _steps(connection, now, retention, mark, far_keys):
         forgotten += executions
         if time.monotonic() >= give_up_at:
             return Batch(forgotten, here)
@@ -85,14 +86,14 @@ def _steps(
     connection: sqlite3.Connection,
     now: datetime,
     retention: Retention,
-    place: Place,
+    mark: Mark,
     far_keys: bool,
-) -> Iterator[tuple[int, Place]]:
-    """A row each; how many executions that was, and the place behind it."""
+) -> Iterator[tuple[int, Mark]]:
+    """A row each; how many executions that was, and the mark behind it."""
     for _ in _expired_keys(connection, now, far_keys):
-        yield 0, place
-    if not place.through:
-        yield from _executions(connection, now, retention, place)
+        yield 0, mark
+    if not mark.through:
+        yield from _executions(connection, now, retention, mark)
     for _ in _parts(connection):
         yield 0, _THROUGH
 
@@ -112,11 +113,11 @@ def _expired_keys(connection: sqlite3.Connection, now: datetime, far_keys: bool)
 
 
 def _executions(
-    connection: sqlite3.Connection, now: datetime, retention: Retention, place: Place
-) -> Iterator[tuple[int, Place]]:
-    for crew in _crews(connection, place.crew):
-        if crew != place.crew:
-            place = Place(crew, _cut(connection, now, retention, crew))
+    connection: sqlite3.Connection, now: datetime, retention: Retention, mark: Mark
+) -> Iterator[tuple[int, Mark]]:
+    for crew in _crews(connection, mark.crew):
+        if crew != mark.crew:
+            mark = Mark(crew, _cut(connection, now, retention, crew))
         while rows := connection.execute(
             """
             SELECT sequence, finished_at,
@@ -127,15 +128,15 @@ def _executions(
             AND (finished_at, sequence) > (?, ?)
             ORDER BY finished_at, sequence LIMIT ?
             """,
-            (crew, place.cut, place.finished_at, place.sequence, _ROWS_AT_ONCE),
+            (crew, mark.cut, mark.finished_at, mark.sequence, _ROWS_AT_ONCE),
         ).fetchall():
             for row in rows:
                 sequence = row["sequence"]
                 if not row["is_needed"]:
                     connection.execute("DELETE FROM executions WHERE sequence = ?", (sequence,))
                     connection.execute("INSERT INTO forgotten VALUES (?)", (sequence,))
-                place = replace(place, finished_at=row["finished_at"], sequence=sequence)
-                yield int(not row["is_needed"]), place
+                mark = replace(mark, finished_at=row["finished_at"], sequence=sequence)
+                yield int(not row["is_needed"]), mark
 
 
 def _cut(connection: sqlite3.Connection, now: datetime, retention: Retention, crew: str) -> int:

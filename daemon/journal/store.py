@@ -248,14 +248,14 @@ class Store:
             return deliveries.give_up(connection, origin, before, except_ids)
 
     def prune_some(
-        self, now: datetime, kept: Retention, place: retention.Place, *, far_keys: bool
+        self, now: datetime, kept: Retention, mark: retention.Mark, *, far_keys: bool
     ) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
         self._recent.clear()
 
         def forget() -> retention.Batch:
             with self._writing() as connection:
-                return retention.forget_some(connection, now, kept, place, far_keys=far_keys)
+                return retention.forget_some(connection, now, kept, mark, far_keys=far_keys)
 
         return self._if_need_be_with_the_reserve(forget)
 

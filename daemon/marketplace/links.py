@@ -96,7 +96,7 @@ class _Address:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PageAddress:
     """An address of the market that is no product; `code` is set when it is a short link."""
 
     address: _Address
@@ -111,7 +111,7 @@ def parse(text: str, market: Market) -> Product | Short | NotALink:
     sharer's app puts there can change where it leads.
     """
     found = _find(text, market, _MAX_WRAPPERS)
-    if not isinstance(found, _Place):
+    if not isinstance(found, _PageAddress):
         return found
     if found.code is None:
         return NotALink("a page of the marketplace that is no product")
@@ -125,7 +125,7 @@ def follow(url: str, market: Market) -> Product | Page | NotALink:
     is that of the market's own origin, and the query is kept, since here the market wrote it.
     """
     found = _find(url, market, _MAX_WRAPPERS)
-    return Page(_url_of(found)) if isinstance(found, _Place) else found
+    return Page(_url_of(found)) if isinstance(found, _PageAddress) else found
 
 
 def earner(long_link: str) -> str | None:
@@ -146,7 +146,7 @@ def as_counted(sub_ids: Sequence[str]) -> str:
     return "-".join(sub_ids).rstrip("-").lower()
 
 
-def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | NotALink:
+def _find(text: str, market: Market, wrappers_left: int) -> Product | _PageAddress | NotALink:
     address = _take_apart(text)
     if isinstance(address, NotALink):
         return address
@@ -164,17 +164,17 @@ def _find(text: str, market: Market, wrappers_left: int) -> Product | _Place | N
     if short_origin is not None:
         both = own_host_and_port(market.shop_url) == here
         return _on_short_host(address, short_origin, also_shop=both)
-    return _Place(address, market.shop_url, code=None)
+    return _PageAddress(address, market.shop_url, code=None)
 
 
-def _on_short_host(address: _Address, origin: str, *, also_shop: bool) -> _Place | NotALink:
+def _on_short_host(address: _Address, origin: str, *, also_shop: bool) -> _PageAddress | NotALink:
     """Short hosts serve codes and nothing else, unless one address is configured for both."""
     if _LOGIN_PATH.search(unquote(address.path)):
         return NotALink("it signs somebody in, and is never opened")
     code = None if _is_wrapper(address) else _SHORT_PATH.fullmatch(address.path)
     if code is None and not also_shop:
         return NotALink("it is on a short host, but no short link")
-    return _Place(address, origin, code[1] if code else None)
+    return _PageAddress(address, origin, code[1] if code else None)
 
 
 def _take_apart(text: str) -> _Address | NotALink:
@@ -222,9 +222,9 @@ def _wrapped(address: _Address) -> str | None:
     return next((value for key, value in fields if key == name), None)
 
 
-def _url_of(place: _Place) -> str:
-    address = place.address
-    scheme = place.origin.partition("://")[0]
+def _url_of(page: _PageAddress) -> str:
+    address = page.address
+    scheme = page.origin.partition("://")[0]
     host = f"[{address.host}]" if ":" in address.host else address.host
     port = f":{address.port}" if address.port is not None else ""
     query = f"?{address.query}" if address.query else ""

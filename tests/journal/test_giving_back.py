@@ -182,9 +182,9 @@ def test_from_one_of_before_nothing_is_given_back_however_much_is_free(
     emptied_before: Path, now: datetime, open_store: Open
 ) -> None:
     store = open_store()
-    place: retention.Place | None = retention.START
-    while place is not None:
-        place = store.prune_some(now + LATER, KEPT, place, far_keys=False).place
+    mark: retention.Mark | None = retention.START
+    while mark is not None:
+        mark = store.prune_some(now + LATER, KEPT, mark, far_keys=False).mark
     assert pragma(emptied_before, "freelist_count") > 2
     assert not store.give_back_some()
 

@@ -79,9 +79,9 @@ def bytes_of(path: Path) -> int:
 
 def forget(store: Store, new: New) -> None:
     now = new().created_at + timedelta(days=8)
-    place: retention.Place | None = retention.START
-    while place is not None:
-        place = store.prune_some(now, WEEK, place, far_keys=False).place
+    mark: retention.Mark | None = retention.START
+    while mark is not None:
+        mark = store.prune_some(now, WEEK, mark, far_keys=False).mark
     while store.give_back_some():
         pass
     store.end_round()

@@ -42,10 +42,10 @@ TARGET = WebhookTarget("crew", "https://a.example")
 def prune(store: Store, now: datetime, kept: Retention, *, far_keys: bool = False) -> int:
     """A whole round."""
     forgotten = 0
-    place: retention.Place | None = retention.START
-    while place is not None:
-        batch = store.prune_some(now, kept, place, far_keys=far_keys)
-        forgotten, place = forgotten + batch.forgotten, batch.place
+    mark: retention.Mark | None = retention.START
+    while mark is not None:
+        batch = store.prune_some(now, kept, mark, far_keys=far_keys)
+        forgotten, mark = forgotten + batch.forgotten, batch.mark
     return forgotten
 
 
@@ -245,7 +245,7 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(  # noqa: PLR0917 - fixtures
     first = store.prune_some(now + 8 * DAY, WEEK, retention.START, far_keys=False)
 
     assert first.forgotten == 1
-    assert first.place not in (None, retention.START)
+    assert first.mark not in (None, retention.START)
     assert prune(store, now + 8 * DAY, WEEK) == 2
     assert rows(path)["events"] == 0
 
@@ -269,10 +269,10 @@ def test_what_is_needed_is_looked_at_once_in_a_round(  # noqa: PLR0917 - fixture
     finish(gone)
     looks, look = [], retention._executions
 
-    def counted(*args: Any) -> Iterator[tuple[int, retention.Place]]:
-        for found, place in look(*args):
-            looks.append(place.sequence)
-            yield found, place
+    def counted(*args: Any) -> Iterator[tuple[int, retention.Mark]]:
+        for found, mark in look(*args):
+            looks.append(mark.sequence)
+            yield found, mark
 
     monkeypatch.setattr(retention, "_executions", counted)
     nothing = Retention(age=timedelta(0), count=1000)
