@@ -153,7 +153,7 @@ class Queue(Generic[A]):
     `size` is the number of requests that may wait; those being worked on come on top.
     """
 
-    def __init__(self, name: str, *, size: int = 64) -> None:
+    def __init__(self, name: str, *, size: int) -> None:
         self.name = name
         self.pulse = Pulse(self._come_round)
         self._send, self._receive = trio.open_memory_channel[Request[A, object]](size)
@@ -236,7 +236,7 @@ class Queue(Generic[A]):
 class Mailbox(Queue[A]):
     """That of an actor who works in its own task, or in several of its own."""
 
-    def __init__(self, name: str, *, size: int = 64) -> None:
+    def __init__(self, name: str, *, size: int) -> None:
         super().__init__(name, size=size)
         self._state: A | None = None  # while an incarnation serves
 

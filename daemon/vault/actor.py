@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 import trio
 
@@ -15,8 +16,11 @@ from daemon.vault.memory import Keeper, Record, RecordMemory
 
 logger = logging.getLogger(__name__)
 
-MAX_ACCOUNT_NAME = 200
+MAX_ACCOUNT_NAME: Final = 200
 """Characters of the label."""
+QUEUE: Final = 64
+"""Questions that may wait: syncs, which the owner alone makes; while it is restarted also one of
+each request that needs the cookie."""
 
 
 class Vault:
@@ -30,7 +34,7 @@ class Vault:
         record: Record | None = None,
     ) -> None:
         """`keeper` is given every record for the next process; `record` is from the one before."""
-        self.mailbox = Mailbox[_Vault]("vault")
+        self.mailbox = Mailbox[_Vault]("vault", size=QUEUE)
         self._memory = RecordMemory(keeper)
         self._wall = wall
         if record is not None:

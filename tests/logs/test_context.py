@@ -88,7 +88,7 @@ async def test_tasks_and_threads_take_it_over(said: io.StringIO) -> None:
 async def test_a_part_works_for_who_asked_it(
     said: io.StringIO, nursery: trio.Nursery, at_once: int
 ) -> None:
-    mailbox = Mailbox[Clerk]("clerk")
+    mailbox = Mailbox[Clerk]("clerk", size=8)
 
     async def clerk() -> None:
         with acting_as("clerk"), working_for((Work(request_id="of its start"),)):
@@ -121,7 +121,7 @@ async def test_a_part_works_for_who_asked_it(
 async def test_a_request_is_the_same_when_another_incarnation_takes_it(
     said: io.StringIO, nursery: trio.Nursery
 ) -> None:
-    mailbox = Mailbox[Clerk]("clerk")
+    mailbox = Mailbox[Clerk]("clerk", size=8)
 
     async def clerk(task_status: trio.TaskStatus[None]) -> None:
         task_status.started()

@@ -57,7 +57,7 @@ class Incarnation:
 
 @pytest.fixture
 def mailbox() -> Mailbox[Desk]:
-    return Mailbox[Desk]("desk")
+    return Mailbox[Desk]("desk", size=8)
 
 
 @pytest.fixture

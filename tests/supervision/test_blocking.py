@@ -80,7 +80,7 @@ def shelf() -> Iterator[Shelf]:
 
 @pytest.fixture
 def mailbox() -> BlockingMailbox[Shelf]:
-    return BlockingMailbox[Shelf]("shelf")
+    return BlockingMailbox[Shelf]("shelf", size=8)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ async def test_what_a_child_logs_is_its_own(
 async def test_what_an_actor_logs_is_for_whoever_asked(
     nursery: trio.Nursery, log: pytest.LogCaptureFixture
 ) -> None:
-    mailbox = Mailbox[object]("it")
+    mailbox = Mailbox[object]("it", size=8)
 
     async def say(_: object) -> None:
         await trio.lowlevel.checkpoint()

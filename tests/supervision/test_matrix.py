@@ -140,7 +140,7 @@ class Part:
 
     def __init__(self, child: Child) -> None:
         self.child = child
-        self.mailbox = Mailbox[None](child.name)
+        self.mailbox = Mailbox[None](child.name, size=8)
         self._scope = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:

@@ -65,7 +65,7 @@ async def test_an_idle_loop_beats_when_it_is_prompted(
 async def test_an_idle_loop_that_is_not_prompted_sleeps(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    mailbox = Mailbox[Desk]("desk")
+    mailbox = Mailbox[Desk]("desk", size=8)
     nursery.start_soon(mailbox.serve, Desk())
     await trio.sleep(600.0)
     assert mailbox.pulse.last == 0.0
@@ -107,7 +107,7 @@ async def test_a_full_mailbox_that_is_worked_off_beats(
 async def test_one_request_that_hangs_stops_a_loop_with_one_hand(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    mailbox, release = Mailbox[Desk]("desk"), trio.Event()
+    mailbox, release = Mailbox[Desk]("desk", size=8), trio.Event()
     nursery.start_soon(mailbox.serve, Desk())
     nursery.start_soon(mailbox.ask, Desk.hang, release)
     await wait_all_tasks_blocked()
@@ -119,7 +119,7 @@ async def test_one_request_that_hangs_stops_a_loop_with_one_hand(
 async def test_a_loop_with_many_hands_stops_when_the_last_one_hangs(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    mailbox, release = Mailbox[Desk]("desk"), trio.Event()
+    mailbox, release = Mailbox[Desk]("desk", size=8), trio.Event()
     nursery.start_soon(partial(mailbox.serve, Desk(), at_once=3))
     for _ in range(2):
         nursery.start_soon(mailbox.ask, Desk.hang, release)

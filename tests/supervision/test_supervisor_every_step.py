@@ -33,7 +33,7 @@ class Part:
 
     def __init__(self, name: str, base: Part | None = None) -> None:
         self.name = name
-        self.mailbox = Mailbox[None](name)
+        self.mailbox = Mailbox[None](name, size=8)
         self.alive = 0
         self.most_alive = 0
         self.serving = False

@@ -107,7 +107,7 @@ async def test_mailboxes_work_again_after_the_supervisor_was_restarted(
         task_status.started()
         await mailbox.serve(None)
 
-    mailbox = Mailbox[None]("b")
+    mailbox = Mailbox[None]("b", size=8)
     inner = Supervisor(
         "inner",
         [ChildSpec("b", serve, mailbox=mailbox)],

@@ -178,7 +178,7 @@ async def test_nobody_starts_again_on_a_base_that_ended_meanwhile(
 async def test_a_temporary_dependant_stops_and_does_not_come_back(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:
-    mailbox = Mailbox[None]("b")
+    mailbox = Mailbox[None]("b", size=8)
     grow(rest_for_one(a.spec(), b.spec(restart=Restart.TEMPORARY, mailbox=mailbox)))
     await trio.sleep(1)
     a.fail(ValueError("broken"))
@@ -195,7 +195,7 @@ async def test_the_mailbox_of_a_dependant_that_comes_back_stays_open(
         task_status.started()
         await mailbox.serve(None)
 
-    mailbox = Mailbox[None]("b")
+    mailbox = Mailbox[None]("b", size=8)
     grow(rest_for_one(a.spec(), ChildSpec("b", serve, mailbox=mailbox)))
     await trio.sleep(1)
     a.fail(ValueError("broken"))

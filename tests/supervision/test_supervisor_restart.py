@@ -309,7 +309,7 @@ async def test_several_that_fail_together_all_come_back(
 async def test_the_mailbox_of_one_that_never_comes_back_is_closed(
     *, a: Child, grow: Grow, autojump_clock: MockClock, restart: Restart, end: End, why: str
 ) -> None:
-    mailbox = Mailbox[None]("a")
+    mailbox = Mailbox[None]("a", size=8)
     grow(Supervisor("tree", [a.spec(restart=restart, mailbox=mailbox)]))
     await trio.sleep(1)
     end(a)
@@ -331,7 +331,7 @@ async def test_the_mailbox_of_one_that_comes_back_keeps_what_waits(
             raise ValueError("broken")
         await mailbox.serve(None)
 
-    mailbox = Mailbox[None]("a")
+    mailbox = Mailbox[None]("a", size=8)
     grow(Supervisor("tree", [ChildSpec("a", break_once, mailbox=mailbox)], backoff=EVEN))
     await mailbox.ask(do_nothing)
     assert trio.current_time() == pytest.approx(2.0)

@@ -261,7 +261,7 @@ async def do_nothing(state: None) -> None:
 async def test_mailboxes_are_closed_when_it_does_not_come_up(
     a: Child, b: Child, grow: Grow
 ) -> None:
-    mailboxes = [Mailbox[None]("a"), Mailbox[None]("b")]
+    mailboxes = [Mailbox[None]("a", size=8), Mailbox[None]("b", size=8)]
     a.before = break_down
     specs = [a.spec(mailbox=mailboxes[0]), b.spec(mailbox=mailboxes[1])]
     tree = grow(Supervisor("tree", specs))
@@ -287,7 +287,7 @@ async def test_a_mailbox_takes_requests_before_its_child_serves(
         task_status.started()
         await mailbox.serve(None)
 
-    mailbox = Mailbox[None]("a")
+    mailbox = Mailbox[None]("a", size=8)
     nursery.start_soon(ask)
     grow(Supervisor("tree", [ChildSpec("a", serve, mailbox=mailbox)]))
     await trio.sleep(4)

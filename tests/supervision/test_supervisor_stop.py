@@ -264,7 +264,7 @@ async def test_cancelled_it_ends_at_once_with_all_its_children(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:
     a.stop_takes = b.stop_takes = 100.0
-    mailboxes = [Mailbox[None]("a"), Mailbox[None]("b")]
+    mailboxes = [Mailbox[None]("a", size=8), Mailbox[None]("b", size=8)]
     specs = [a.spec(mailbox=mailboxes[0]), b.spec(mailbox=mailboxes[1])]
     tree = grow(Supervisor("tree", specs))
     await trio.sleep(1)
