@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from math import ceil, inf
+from math import ceil
 from typing import TypeVar
 
 import trio
 
 from daemon.conversion.account import MOST_ACCOUNTS, Account, AccountChanged, AccountState
-from daemon.conversion.sources import READS_AT_ONCE, MaySend, SubIds
+from daemon.conversion.sources import MaySend, SubIds
 from daemon.errors import Refused, Unavailable
 from daemon.logs import Together, working_for
 from daemon.marketplace.answers import Row
@@ -122,7 +122,7 @@ class Line:
         chunk: int,
         nursery: trio.Nursery,
         waited: Waited,
-        reads: int = READS_AT_ONCE,
+        reads: int,
     ) -> None:
         """`waited` is told how many seconds each ticket has stood here, also of those that leave
         without a submit: they are who waits the longest. `reads` of products run at a time."""
@@ -158,8 +158,8 @@ class Line:
         cookie: Cookie | None,
         product: Product,
         sub_ids: SubIds,
-        rank: tuple[int, int] = (0, 0),
-        until: float = inf,
+        rank: tuple[int, int],
+        until: float,
     ) -> Ticket:
         """A place in the line, or the place of who is there already with the same link.
 

@@ -8,13 +8,16 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, Generic, TypeVar
 
 import pytest
 import trio
 
+from daemon.conversion.account import Account
 from daemon.conversion.desk import Desk, DeskSetup
+from daemon.conversion.line import Line, Submit, Ticket
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
 from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
@@ -35,6 +38,7 @@ ORDERS = 6
 
 VN = market("vn")
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 SILENT = inf
 
 
@@ -79,7 +83,7 @@ def entry_of(
 
 
 @dataclass(frozen=True)
-class Submit:
+class Submitted:
     """One call of `create`, and when it came."""
 
     cookie: Cookie | None
@@ -103,8 +107,8 @@ class FakeLinks:
         self.needs_cookie = True
         self.seconds = 1.0
         self.script: list[Refused | list[Row] | float] = []
-        self.submits: list[Submit] = []
-        self.cut: list[Submit] = []
+        self.submits: list[Submitted] = []
+        self.cut: list[Submitted] = []
         self.tidying = 0.0  # seconds that a cancelled submit takes to end
         self.opening = 0.0  # seconds until a submit is at the portal
         self.at_work = Counter[str | None]()
@@ -120,7 +124,7 @@ class FakeLinks:
         if self.opening:
             await trio.sleep(self.opening)
         may_send()
-        submit = Submit(cookie, tuple(products), sub_ids, trio.current_time())
+        submit = Submitted(cookie, tuple(products), sub_ids, trio.current_time())
         self.submits.append(submit)
         step = self.script.pop(0) if self.script else self.seconds
         account = cookie.account if cookie else None
@@ -311,9 +315,48 @@ class Bench:
 NewBench = Callable[[], Bench]
 
 
+def line_of(
+    submit: Submit, nursery: trio.Nursery, *, chunk: int = 3, account: Account | None = None
+) -> Line:
+    """A line, of an account that nobody watches unless another is given."""
+    return Line(
+        submit,
+        account or Account("1001", lambda _: None),
+        chunk=chunk,
+        nursery=nursery,
+        waited=lambda *_: None,
+        reads=READS_AT_ONCE,
+    )
+
+
+def ticket_of(
+    line: Line,
+    number: int,
+    cookie: Cookie | None = COOKIE,
+    *,
+    sub_ids: tuple[str, ...] = (),
+    until: float = inf,
+) -> Ticket:
+    """A ticket for an item, behind those that are there."""
+    return line.ticket(cookie, item(number), sub_ids, (0, 0), until)
+
+
+def waiting(
+    line: Line, number: int, cookie: Cookie | None = COOKIE, *, sub_ids: tuple[str, ...] = ()
+) -> Callable[[], Awaitable[Row]]:
+    """Takes a ticket at once; the rest is for the background."""
+    return partial(line.row, ticket_of(line, number, cookie, sub_ids=sub_ids))
+
+
 @pytest.fixture
 def links() -> FakeLinks:
     return FakeLinks()
+
+
+@pytest.fixture
+def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
+    """One whose submits have room for three links."""
+    return line_of(links.create, nursery)
 
 
 @pytest.fixture

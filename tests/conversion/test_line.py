@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -10,35 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Account
 from daemon.conversion.line import Line, Ticket
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import Row
-from daemon.marketplace.links import Product
-from daemon.vault.cookie import Cookie, parse_cookie
+from daemon.vault.cookie import Cookie
+from tests.conversion.conftest import COOKIE, RENEWED, line_of, ticket_of, waiting
 
 if TYPE_CHECKING:
     from daemon.conversion.sources import MaySend
     from tests.conversion.conftest import Ask, FakeLinks
-
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
-
-
-def item(number: int) -> Product:
-    return Product(7, number)
-
-
-@pytest.fixture
-def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(
-        links.create,
-        Account("1001", lambda _: None),
-        chunk=3,
-        nursery=nursery,
-        waited=lambda *_: None,
-    )
-
 
 Take = Callable[..., Any]
 
@@ -48,13 +29,9 @@ def take(line: Line, ask: Ask[Any]) -> Take:
     """Takes a ticket at once and waits for its row in the background."""
 
     def start(number: int, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE) -> Any:
-        return ask(waiting(line, line.ticket(cookie, item(number), sub_ids)))
+        return ask(waiting(line, number, cookie, sub_ids=sub_ids))
 
     return start
-
-
-def waiting(line: Line, ticket: Ticket) -> Callable[[], Awaitable[Row]]:
-    return lambda: line.row(ticket)
 
 
 # Merging
@@ -192,8 +169,8 @@ async def test_a_ticket_knows_whether_its_submit_has_begun(
 ) -> None:
     take(1)
     await wait_all_tasks_blocked()
-    ticket = line.ticket(COOKIE, item(2), ())
-    ask(waiting(line, ticket))
+    ticket = ticket_of(line, 2)
+    ask(partial(line.row, ticket))
     submitted = []
     for _ in range(3):
         submitted.append(ticket.submitted)
@@ -249,9 +226,9 @@ async def test_the_same_link_with_other_sub_ids_or_another_cookie_is_another_one
 ) -> None:
     async with trio.open_nursery() as nursery:
         tickets = [
-            line.ticket(COOKIE, item(1), ()),
-            line.ticket(COOKIE, item(1), ("a",)),
-            line.ticket(RENEWED, item(1), ()),
+            ticket_of(line, 1),
+            ticket_of(line, 1, sub_ids=("a",)),
+            ticket_of(line, 1, RENEWED),
         ]
         for ticket in tickets:
             nursery.start_soon(line.row, ticket)
@@ -285,7 +262,7 @@ async def test_a_shared_refusal_does_not_grow_with_those_who_raise_it(
 
     async with trio.open_nursery() as nursery:
         for number in (1, 1, 2, 3):
-            nursery.start_soon(hold, line.ticket(COOKIE, item(number), ()))
+            nursery.start_soon(hold, ticket_of(line, number))
     assert len(lengths) == 4
     assert len(set(lengths)) == 1
 
@@ -391,21 +368,14 @@ async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket
             await trio.sleep(1)
         return [Row(f"https://s.shopee.vn/{len(begun)}", None, 0)] * len(products)  # type: ignore[arg-type]
 
-    line = Line(
-        finish_anyway,
-        Account("1001", lambda _: None),
-        chunk=3,
-        nursery=nursery,
-        waited=lambda *_: None,
-    )
-    first = ask(waiting(line, line.ticket(COOKIE, item(1), ())))
+    line = line_of(finish_anyway, nursery)
+    first = ask(waiting(line, 1))
     await trio.sleep(0.5)
     first.leave()
     await first.over.wait()
-    newer = line.ticket(COOKIE, item(1), ())
-    second = ask(waiting(line, newer))
+    second = ask(waiting(line, 1))
     await trio.sleep(1)  # the abandoned submit has its rows, the second one is under way
-    third = ask(waiting(line, line.ticket(COOKIE, item(1), ())))
+    third = ask(waiting(line, 1))
     await trio.sleep(5)
     assert begun == [0, 1]
     assert second.answer is third.answer

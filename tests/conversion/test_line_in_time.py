@@ -9,35 +9,21 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Account
 from daemon.conversion.line import LEAST_TIME, Line
 from daemon.errors import Unavailable, UpstreamFailed
-from daemon.marketplace.links import Product
-from daemon.vault.cookie import parse_cookie
+from tests.conversion.conftest import ticket_of
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Bench, FakeLinks
 
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 PATIENCE = 10.0
-
-
-@pytest.fixture
-def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(
-        links.create,
-        Account("1001", lambda _: None),
-        chunk=3,
-        nursery=nursery,
-        waited=lambda *_: None,
-    )
 
 
 async def wait_for(line: Line, number: int, *, seconds: float) -> None:
     """Wait for a link's row, for so many seconds."""
     until = trio.current_time() + seconds
     with trio.move_on_at(until):
-        await line.row(line.ticket(COOKIE, Product(7, number), (), until=until))
+        await line.row(ticket_of(line, number, until=until))
 
 
 async def test_nothing_is_submitted_for_who_will_be_gone(

@@ -17,37 +17,19 @@ from daemon.conversion.sources import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.marketplace.links import Product
 from daemon.vault.cookie import Cookie, parse_cookie
+from tests.conversion.conftest import COOKIE, RENEWED, line_of, ticket_of, waiting
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Asked, FakeLinks
 
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
-RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
-
-
-def item(number: int) -> Product:
-    return Product(7, number)
-
 
 @pytest.fixture
 def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
-    return Line(
-        links.create,
-        Account("1001", lambda _: None),
-        chunk=1,
-        nursery=nursery,
-        waited=lambda *_: None,
-    )
+    return line_of(links.create, nursery, chunk=1)
 
 
 Take = Callable[..., "Asked[Row]"]
-
-
-def waiting(line: Line, number: int, cookie: Cookie | None) -> Callable[[], Awaitable[Row]]:
-    ticket = line.ticket(cookie, item(number), ())
-    return lambda: line.row(ticket)
 
 
 @pytest.fixture
@@ -65,11 +47,13 @@ async def test_the_refusal_of_a_paused_account_does_not_grow_with_those_who_rais
     line.pause(check := HumanCheck(), COOKIE)
     for number in range(3):
         with pytest.raises(HumanCheck):
-            line.ticket(COOKIE, item(number), ())
+            ticket_of(line, number)
     frames, traceback = 0, check.__traceback__
     while traceback is not None:
         frames, traceback = frames + 1, traceback.tb_next
-    assert frames == 3  # that of the last who asked, and the two of the line
+    assert (
+        frames == 4
+    )  # the two of the last who asked (one is `ticket_of`), and the two of the line
 
 
 async def test_a_human_check_refuses_the_submit_and_all_that_wait(
@@ -90,7 +74,7 @@ async def test_a_paused_account_takes_no_tickets_with_any_cookie(
 ) -> None:
     line.pause(check := HumanCheck(), COOKIE)
     with pytest.raises(HumanCheck) as caught:
-        line.ticket(cookie, item(1), ())
+        ticket_of(line, 1, cookie)
     assert caught.value is check
     assert not line.busy
 
@@ -121,7 +105,7 @@ async def test_the_same_cookie_again_does_not_end_a_pause(line: Line) -> None:
     line.account.cookie_synced(parse_cookie(COOKIE.header()), None)
     assert line.account.state.standing is Standing.PAUSED
     with pytest.raises(HumanCheck):
-        line.ticket(COOKIE, item(1), ())
+        ticket_of(line, 1)
 
 
 async def test_the_owner_ends_a_pause(
@@ -250,7 +234,7 @@ async def test_a_session_lost_by_the_submit_under_way_does_not_hide_a_pause(
     assert asked.refusal is lost
     assert line.account.state.standing is Standing.PAUSED
     with pytest.raises(HumanCheck):
-        line.ticket(COOKIE, item(1), ())
+        ticket_of(line, 1)
 
 
 # Session lost

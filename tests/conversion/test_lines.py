@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Standing
+from daemon.conversion.account import Account, Standing
 from daemon.conversion.line import Line, Lines
 from daemon.errors import Unavailable
-from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.marketplace.links import Product
-from daemon.vault.cookie import Cookie, parse_cookie
+from daemon.vault.cookie import parse_cookie
+from tests.conversion.conftest import COOKIE, line_of, waiting
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, FakeLinks
 
-COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 
 
-def waiting(line: Line, number: int, cookie: Cookie) -> Callable[[], Awaitable[Row]]:
-    """Takes a ticket at once; the rest is for the background."""
-    ticket = line.ticket(cookie, Product(7, number), ())
-    return lambda: line.row(ticket)
-
-
 def lines_of(links: FakeLinks, nursery: trio.Nursery, limit: int) -> Lines:
-    make = partial(Line, links.create, chunk=1, nursery=nursery, waited=lambda *_: None)
+    def make(account: Account) -> Line:
+        return line_of(links.create, nursery, chunk=1, account=account)
+
     return Lines(make, {}, queue=2, changed=lambda _: None, limit=limit)
 
 

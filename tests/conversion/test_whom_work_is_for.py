@@ -9,13 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Account
-from daemon.conversion.line import Line
 from daemon.conversion.sharing import Shared
 from daemon.errors import UpstreamFailed
 from daemon.logs import Work, working_for, works
 from daemon.marketplace.links import Product
-from daemon.vault.cookie import parse_cookie
+from tests.conversion.conftest import line_of, ticket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from daemon.marketplace.answers import Row
     from daemon.vault.cookie import Cookie
     from tests.conversion.conftest import FakeLinks
-
-COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 
 
 async def test_a_submit_is_made_for_all_who_hold_its_tickets(
@@ -51,12 +47,11 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
     async def want(request_id: str, number: int) -> None:
         with working_for((Work(request_id=request_id),)):
             try:
-                await line.row(line.ticket(COOKIE, Product(7, number), ()))
+                await line.row(ticket_of(line, number))
             except UpstreamFailed:
                 logging.getLogger("daemon.test").info("%s was refused", request_id)
 
-    account = Account(COOKIE.account, lambda _: None)
-    line = Line(submit, account, chunk=2, nursery=nursery, waited=lambda *_: None)
+    line = line_of(submit, nursery, chunk=2)
     for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
         nursery.start_soon(want, request_id, number)
         await wait_all_tasks_blocked()
