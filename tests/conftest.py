@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.every_step.driver import at_every_step
+from tests.fakes.lent import theirs
 from tests.faults.summary import struck, summaries
 from tests.shortage import no_thread, shortage
 
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["at_every_step", "no_thread", "shortage"]  # fixtures for everybody
+__all__ = ["at_every_step", "no_thread", "shortage", "theirs"]  # fixtures for everybody
 
 # The first makes the folder for all temporary files, before the daemon's modules ask for it.
 pytest_plugins = [

@@ -3,9 +3,7 @@ cannot be had."""
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,10 @@ from daemon.networks import Bind
 from daemon.service_manager.given import Descriptor
 from daemon.service_manager.sockets import Sockets
 from daemon.serving import bind
+from tests.fakes.lent import lent
 
 HASH = hash_password("correct horse")
 ANYWHERE = Bind("127.0.0.1", 0)
-
-
-@pytest.fixture
-def theirs() -> Iterator[socket.socket]:
-    """A listening socket of the service manager's, who holds it for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
-
-
-def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
-    """As it is given to the daemon."""
-    return Descriptor(name, os.dup(theirs.fileno()))
 
 
 def is_open(given: Descriptor) -> bool:

@@ -27,6 +27,7 @@ from daemon.state import (
     replace_file,
     saving,
 )
+from tests.fakes.files import lose_names, write_private
 
 HOLD = """
 import sys, pathlib
@@ -39,12 +40,6 @@ with claim(pathlib.Path(sys.argv[1])):
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def write(path: Path, content: bytes | str) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    path.chmod(0o600)
-    return path
 
 
 def is_held(directory: Path) -> bool:
@@ -134,7 +129,7 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, place: str) -> None:
 
 
 def test_a_private_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
-    path = write(tmp_path / "file", "content")
+    path = write_private(tmp_path / "file", "content")
 
     assert read_private(path, most=7) == b"content"
     assert read_private(path, most=6) == b"conten"
@@ -142,12 +137,12 @@ def test_a_private_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
 
 def test_no_file_is_not_an_empty_one(tmp_path: Path) -> None:
     assert read_private(tmp_path / "file", most=1) is None
-    assert read_private(write(tmp_path / "file", ""), most=1) == b""
+    assert read_private(write_private(tmp_path / "file", ""), most=1) == b""
 
 
 @pytest.mark.parametrize("bits", [0o604, 0o602, 0o640, 0o620, 0o601, 0o610])
 def test_a_file_open_to_others_is_refused(bits: int, tmp_path: Path) -> None:
-    path = write(tmp_path / "file", "content")
+    path = write_private(tmp_path / "file", "content")
     path.chmod(bits)
 
     with pytest.raises(StateUnusable) as refused:
@@ -163,7 +158,7 @@ def test_a_file_open_to_others_is_refused(bits: int, tmp_path: Path) -> None:
 def test_what_the_owner_may_do_with_a_file_is_the_owners_business(
     bits: int, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "file", "content")
+    path = write_private(tmp_path / "file", "content")
     path.chmod(bits)
 
     assert read_private(path, most=7) == b"content"
@@ -182,7 +177,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_replaces_the_content(tmp_path: Path) -> None:
-    path = write(tmp_path / "file", "a long old content")
+    path = write_private(tmp_path / "file", "a long old content")
 
     replace_file(path, b"new")
 
@@ -191,7 +186,7 @@ def test_replaces_the_content(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
-    left = write(tmp_path / ".file.new", "half of a long new content")
+    left = write_private(tmp_path / ".file.new", "half of a long new content")
     left.chmod(0o644)
 
     replace_file(tmp_path / "file", b"new")
@@ -202,7 +197,7 @@ def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_a_link_in_its_way_is_not_followed(tmp_path: Path) -> None:
-    elsewhere = write(tmp_path / "elsewhere", "precious")
+    elsewhere = write_private(tmp_path / "elsewhere", "precious")
     (tmp_path / ".file.new").symlink_to(elsewhere)
 
     with pytest.raises(NotSaved):
@@ -260,7 +255,7 @@ def test_the_content_and_then_the_name_reach_the_disk(
 def test_a_full_disk_leaves_the_old_content_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "file", "old")
+    path = write_private(tmp_path / "file", "old")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -282,15 +277,8 @@ def test_a_folder_that_is_gone_is_an_error_of_the_caller(tmp_path: Path) -> None
 def test_a_name_that_the_disk_may_not_have_is_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write(tmp_path / "file", "old")
-    fsync = os.fsync
-
-    def only_files(descriptor: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").is_dir():
-            raise OSError(5, "Input/output error")
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", only_files)
+    path = write_private(tmp_path / "file", "old")
+    lose_names(monkeypatch)
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match="Input/output error"):
         replace_file(path, b"new")
@@ -366,7 +354,7 @@ def test_every_install_has_a_secret_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("blanks", ["", "\n", "\r\n"])
 def test_a_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
-    write(tmp_path / "key", "0aF0" * 16 + blanks)
+    write_private(tmp_path / "key", "0aF0" * 16 + blanks)
 
     assert secret_in(tmp_path) == bytes.fromhex("0af0" * 16)
 
@@ -380,7 +368,7 @@ def test_a_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
     ids=lambda content: repr(content[:5]),
 )
 def test_a_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) -> None:
-    path = write(tmp_path / "key", content)
+    path = write_private(tmp_path / "key", content)
 
     with pytest.raises(StateUnusable) as refused:
         secret_in(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -20,6 +19,7 @@ from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from daemon.state import NotSaved, StateUnusable
 from daemon.supervision.actor import ActorRestarting
 from daemon.threads import NoThread
+from tests.fakes.files import lose_names
 from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
@@ -215,18 +215,11 @@ async def test_a_disabling_that_was_not_saved_can_be_repeated(
 async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
     new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fsync = os.fsync
-
-    def only_files(descriptor: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").is_dir():
-            raise OSError(5, "Input/output error")
-        fsync(descriptor)
-
     auth = new_auth()
     with pytest.RaisesGroup(pytest.RaisesGroup(OSError)):
         async with running(auth):
             token = await log_in(auth)
-            monkeypatch.setattr(os, "fsync", only_files)
+            lose_names(monkeypatch)
             with pytest.raises(ActorRestarting, match=r"^the auth part of the daemon"):
                 await auth.revoke_all()
             await trio.sleep_forever()

@@ -24,6 +24,7 @@ from daemon.auth.state import (
     save_password,
 )
 from daemon.state import NotSaved, StateUnusable
+from tests.fakes.files import write_private
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 STATE = Saved(
@@ -36,12 +37,6 @@ STATE = Saved(
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
-
-
-def write(path: Path, content: bytes | str) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    path.chmod(0o600)
-    return path
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
@@ -71,7 +66,7 @@ def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
 ) -> None:
     caplog.set_level(logging.INFO)
     if there:
-        write(tmp_path / there, "0aF0" * 16)
+        write_private(tmp_path / there, "0aF0" * 16)
     made = load(tmp_path)
 
     assert made == Saved(version=1, epoch=made.epoch, spared=None, second_factor=None)
@@ -86,10 +81,10 @@ def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
 
 
 def test_a_state_file_has_at_most_16_kib(tmp_path: Path) -> None:
-    write(tmp_path / "auth.json", json.dumps(good()).rjust(16384))
+    write_private(tmp_path / "auth.json", json.dumps(good()).rjust(16384))
     load(tmp_path)
 
-    write(tmp_path / "auth.json", json.dumps(good()).rjust(16385))
+    write_private(tmp_path / "auth.json", json.dumps(good()).rjust(16385))
     with pytest.raises(StateUnusable):
         load(tmp_path)
 
@@ -131,7 +126,7 @@ def test_another_password_or_a_damaged_file_ends_every_session(
     tmp_path: Path, known: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(tmp_path, STATE)
-    write(tmp_path / "password-digest", known)
+    write_private(tmp_path / "password-digest", known)
 
     begun = begin_with_password(tmp_path, STATE, "d" * 32)
 
@@ -190,7 +185,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=list(DAMAGED))
 def test_a_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Path) -> None:
-    path = write(tmp_path / "auth.json", content)
+    path = write_private(tmp_path / "auth.json", content)
     before = path.read_bytes()
 
     with pytest.raises(StateUnusable) as refused:
@@ -242,7 +237,7 @@ def test_the_signing_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_signing_secret_that_is_none_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "signing-secret", "0aF0" * 15)
+    path = write_private(tmp_path / "signing-secret", "0aF0" * 15)
 
     with pytest.raises(StateUnusable) as refused:
         load_signing_secret(tmp_path)

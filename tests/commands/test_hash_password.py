@@ -9,11 +9,7 @@ import argon2
 import pytest
 
 from daemon.cli import main
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.fakes.terminal import Terminal
 
 
 @pytest.mark.parametrize("password", ["correct horse", " spaces ", "eight888", "x" * 1024])

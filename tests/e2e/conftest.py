@@ -422,6 +422,13 @@ async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
     raise AssertionError(f"{what}: not within {PATIENCE:g} s")
 
 
+async def until_met(met: Callable[[], bool], *, within: float) -> None:
+    """Wait for what only the kernel knows, so many seconds at most."""
+    with trio.fail_after(within):
+        while not met():  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(LOOK_EVERY)
+
+
 async def _request(
     base: str, method: str, path: str, body: object, headers: Mapping[str, str] | None = None
 ) -> httpx.Response:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import trio
+
+from tests.e2e.conftest import until_met
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running
@@ -87,15 +89,9 @@ class Scene:
         answer = await self.daemon.convert(link, account=self.account)
         entry = self.portal.entry(item, self.account, product=False)
         assert (answer.status_code, answer.json().get("mapping")) == (200, {link: entry})
-        await self.until(lambda: not gone & self.daemon.processes())
-        await self.until(lambda: self.daemon.descriptors() == self.at_rest)
+        await until_met(lambda: not gone & self.daemon.processes(), within=CLOSE)
+        await until_met(lambda: self.daemon.descriptors() == self.at_rest, within=CLOSE)
         assert len(self.daemon.profiles()) == 1
-
-    async def until(self, met: Callable[[], bool]) -> None:
-        """Wait for what only the kernel knows."""
-        with trio.fail_after(CLOSE):
-            while not met():  # noqa: ASYNC110 - nobody tells
-                await trio.sleep(0.01)
 
     async def _convert(self) -> None:
         link = self.portal.link(self.portal.item())
@@ -142,7 +138,7 @@ async def test_a_killed_tab(scene: Scene) -> None:
 async def test_a_hung_tab(scene: Scene) -> None:
     before = (await scene.daemon.status())["browser"]
     await scene.begin("page_hang_on_submit")
-    await scene.until(lambda: scene.daemon.renderers() > scene.others)
+    await until_met(lambda: scene.daemon.renderers() > scene.others, within=CLOSE)
     hung = scene.daemon.renderers() - scene.others
     await scene.answer()
     await scene.check_recovered(gone=hung)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ import pytest
 import trio
 
 from daemon.browser.executable import find
+from tests.e2e.conftest import until_met
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running
@@ -100,10 +101,10 @@ class Scene:
             assert browser["lastRestartReason"].startswith(restarts[-1])
         told = self.daemon.program.log.read_text()[self.log_read :]
         assert told.count(log) == 1 or not log, told
-        await self.until(lambda: len(self.daemon.profiles()) == 1)
-        await self.until(lambda: self.daemon.descriptors() == self.at_rest)
+        await until_met(lambda: len(self.daemon.profiles()) == 1, within=CLOSE)
+        await until_met(lambda: self.daemon.descriptors() == self.at_rest, within=CLOSE)
         if gone:
-            await self.until(lambda: self.pid not in self.daemon.processes())
+            await until_met(lambda: self.pid not in self.daemon.processes(), within=CLOSE)
 
     async def until_restarted(self, times: int) -> None:
         async def restarted() -> bool:
@@ -111,12 +112,6 @@ class Scene:
             return bool(status["restarts"] >= self.restarts + times) and await self.daemon.ready()
 
         await self.daemon.until(f"{times} restarts, and ready", restarted)
-
-    async def until(self, met: Callable[[], bool]) -> None:
-        """Wait for what only the kernel knows."""
-        with trio.fail_after(CLOSE):
-            while not met():  # noqa: ASYNC110 - nobody tells
-                await trio.sleep(0.01)
 
     async def counted(self, what: str, before: int) -> None:
         """Wait until the portal has been asked."""
@@ -190,7 +185,7 @@ async def test_sigkill_restarting(
         await scene.begin()
         stop.touch()
         os.kill(scene.pid, signal.SIGKILL)
-        await scene.until(lambda: any(map(is_stopped, scene.browsers())))
+        await until_met(lambda: any(map(is_stopped, scene.browsers())), within=CLOSE)
         stop.unlink()
         (second,) = scene.browsers() - {scene.pid}
         os.kill(second, signal.SIGKILL)

@@ -11,6 +11,8 @@ import pyotp
 import pytest
 import trio
 
+from tests.e2e.conftest import until_met
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running
 
@@ -78,9 +80,7 @@ async def test_a_killed_daemon_leaves_nothing_and_comes_back(
         await portal.submitting(account)
         assert daemon.processes()
         daemon.program.process.kill()
-        with trio.fail_after(LEFT):
-            while daemon.processes() or daemon.profiles():  # noqa: ASYNC110 - nobody tells
-                await trio.sleep(0.01)
+        await until_met(lambda: not (daemon.processes() or daemon.profiles()), within=LEFT)
         daemon.program.process.wait()
         daemon.start()
         await daemon.until_ready()

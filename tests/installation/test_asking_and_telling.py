@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -16,6 +15,7 @@ from daemon.installation import service
 from daemon.installation.service import NotInstalled
 from daemon.installation.service_paths import paths_of
 from daemon.networks import Bind
+from tests.fakes.terminal import Terminal
 from tests.installation.machine import BIND, NEW, SOURCE, Machine
 
 APIS = {
@@ -23,11 +23,6 @@ APIS = {
     "products": {"source": "none"},
     "open_api": {"app_id": "1", "secret": "hunter2"},
 }
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def settings(more: Mapping[str, object]) -> Settings:

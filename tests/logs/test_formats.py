@@ -10,13 +10,9 @@ import pytest
 
 from daemon import logs
 from daemon.logs import Event, Work, acting_as, working_for
+from tests.fakes.terminal import Terminal
 
 logger = logging.getLogger("daemon.test")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def fail(error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,19 +12,7 @@ from daemon.errors import Invalid
 from daemon.networks import Bind
 from daemon.service_manager.given import NAMELESS, Descriptor
 from daemon.service_manager.sockets import Sockets, agree, lend, sockets_among
-
-
-@pytest.fixture
-def theirs() -> Iterator[socket.socket]:
-    """A listening socket of the manager's, who holds it for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
-
-
-def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
-    """As it is given to the daemon."""
-    return Descriptor(name, os.dup(theirs.fileno()))
-
+from tests.fakes.lent import lent
 
 # By name
 
