@@ -25,7 +25,7 @@ from typing import Final
 from bench import report, versions
 from bench.daemons import new_folder
 from bench.measure import Plan, Row
-from tests.soak.programs import ending_signals
+from tests.programs import ending_signals
 
 ROWS: Final = {
     1: "bench.conversions:row_1",

@@ -23,7 +23,7 @@ from bench.asking import Asking
 from bench.daemons import PATIENCE, link
 from bench.stage import ask_daemon
 from daemon.sandbox.batch import Origins
-from tests.soak.programs import ROOT
+from tests.programs import ROOT
 
 BEGUN: Final = "converting"
 

@@ -33,7 +33,7 @@ from bench.load import Request, load
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.program import PYTHON, SH, run_once
 from tests.config_file import Tables
-from tests.soak.programs import NotStarted, Program, sandbox
+from tests.programs import NotStarted, Program, sandbox
 
 OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"
 PROMISES = "the promises alone"

@@ -1,5 +1,5 @@
 """The programs that a row works with: a daemon as its owner runs it; its portal, a sandbox, is that
-of `tests.soak.programs`.
+of `tests.programs`.
 
 Each is a process of its own, so that the one who measures, the daemon and the portal do not share
 an interpreter. The daemon is configured by a file and logged in to; what a row needs otherwise than
@@ -28,7 +28,7 @@ from daemon.sandbox.answers import product_link
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.products import product_of
 from tests.config_file import Tables, write_config
-from tests.soak.programs import PASSWORD, Program, needs_no_sandbox
+from tests.programs import PASSWORD, Program, needs_no_sandbox
 
 RUNNER: Final = ("daemon",)
 PATIENCE: Final = 60.0

@@ -28,7 +28,7 @@ from daemon.journal.recent import MOST as IN_MEMORY
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookie_header
 from tests.config_file import Tables
-from tests.soak.programs import sandbox
+from tests.programs import sandbox
 
 STORED: Final = (10, 1000, 100_000)
 CREW: Final = "bench"

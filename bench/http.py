@@ -27,7 +27,7 @@ from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookie_header
-from tests.soak.programs import Program, sandbox
+from tests.programs import Program, sandbox
 
 OURS, QUART, FASTAPI, BUSY = "smartlinkd", "Quart-Trio as shipped", "FastAPI on uvicorn", "at work"
 CREW: Final = "bench"

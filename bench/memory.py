@@ -28,8 +28,8 @@ from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interlea
 from bench.scripted import Order, Scripted, scripted
 from bench.stage import ask_daemon, daemon_client
 from daemon.sandbox.session import cookie_header
+from tests.programs import sandbox
 from tests.soak.memory import fields
-from tests.soak.programs import sandbox
 from tests.soak.samples import children
 
 CONVERSIONS: Final = 1000

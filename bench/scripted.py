@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 from bench.daemons import chromium, unsandboxed
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import cookies_of
-from tests.soak.programs import ROOT, NotStarted
+from tests.programs import ROOT, NotStarted
 
 ACCOUNT: Final = "100200301"
 """Whose links the scripts make: another one than the daemon's, to be told apart by the portal."""

@@ -25,7 +25,7 @@ from daemon.browser.chromium import FLAGS
 from daemon.sandbox.batch import Origins
 from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from tests.config_file import Tables
-from tests.soak.programs import sandbox
+from tests.programs import sandbox
 
 Method = Literal["form", "fetch"]
 

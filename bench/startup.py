@@ -27,7 +27,7 @@ from bench.stage import daemon_client
 from daemon.browser.chromium import FLAGS as DAEMONS_FLAGS
 from daemon.sandbox.batch import Origins
 from tests.config_file import Tables
-from tests.soak.programs import sandbox
+from tests.programs import sandbox
 
 READY, BARE, LIMIT = "browserReady", "a bare Chromium and a first page", "half a second"
 ALONE, REPLACED = "the libraries alone", "a bare Chromium in the place of one that was killed"

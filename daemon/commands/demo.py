@@ -86,7 +86,7 @@ async def _configure(
 ) -> Settings:
     """Write a configuration as an owner would, and read it as `serve` does."""
     hashed = hash_password(password)
-    no_sandbox = "true" if await _sandbox_unusable(say) else "false"
+    no_sandbox = "true" if await sandbox_unusable(say) else "false"
     path = folder / "config.toml"
     path.write_text(
         f"""\
@@ -138,7 +138,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-async def _sandbox_unusable(say: Say) -> bool:
+async def sandbox_unusable(say: Say) -> bool:
     """Whether Chromium starts here only without its sandbox; said aloud when it is so.
 
     The demo may go on without: it opens no page but its own portal's, on loopback. `serve` never

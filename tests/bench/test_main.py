@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.waiting import ENDED, UP
-from tests.soak.programs import ROOT
+from tests.programs import ROOT
 
 PATIENCE = 60.0  # seconds
 # Rows of the test's own, and nothing about the machine, which would take a Chromium.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from bench.measure import Comparison, Plan, Row, Series
-from tests.soak.programs import Program
+from tests.programs import Program
 
 MODULE = "tests.bench.waiting"
 ROWS = {1: f"{MODULE}:done", 2: f"{MODULE}:waiting"}

@@ -78,7 +78,7 @@ async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_
     chromium.chmod(0o755)
     monkeypatch.setattr(executable, "CANDIDATES", (str(chromium),))
     told: list[str] = []
-    assert await demo._sandbox_unusable(told.append) is unusable
+    assert await demo.sandbox_unusable(told.append) is unusable
     assert len([line for line in told if line.startswith("WARNING: ")]) == said
 
 
@@ -87,7 +87,7 @@ async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
 ) -> None:
     monkeypatch.setattr(executable, "CANDIDATES", ())
     with pytest.raises(LaunchFailed, match="no Chromium was found"):
-        await demo._sandbox_unusable(pytest.fail)
+        await demo.sandbox_unusable(pytest.fail)
 
 
 @pytest.mark.chromium

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import trio
 
+from tests.programs import ROOT, ending_signals
 from tests.soak import plot, report
-from tests.soak.programs import ROOT, ending_signals
 from tests.soak.running import Soak, soak
 from tests.soak.samples import Sample
 

@@ -11,7 +11,7 @@ import httpx
 import trio
 
 from tests.soak.jobs import Form, Kickoff, Kind, Link
-from tests.soak.programs import CREW
+from tests.soak.observable import CREW
 from tests.soak.worker import End
 from tests.soak.world import Json, World, Wrong, right
 

@@ -18,8 +18,8 @@ import trio
 
 from daemon.auth.second_factor import STEP
 from daemon.auth.throttle import WRONG_CODES, WRONG_CODES_WINDOW
+from tests.programs import PASSWORD
 from tests.soak.jobs import Kind, Login
-from tests.soak.programs import PASSWORD
 from tests.soak.world import Json, World, Wrong, right, told
 
 LEAST_LEFT: Final = 10.0

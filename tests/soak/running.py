@@ -20,6 +20,7 @@ from typing import Final
 import httpx
 import trio
 
+from tests.programs import needs_no_sandbox, sandbox
 from tests.soak.conversions import convert, sync
 from tests.soak.crashes import crash
 from tests.soak.jobs import (
@@ -36,7 +37,7 @@ from tests.soak.jobs import (
 )
 from tests.soak.kickoffs import kick_off
 from tests.soak.logins import log_in
-from tests.soak.programs import WARM, daemon, needs_no_sandbox, sandbox
+from tests.soak.observable import WARM, daemon
 from tests.soak.receiver import open_receiver
 from tests.soak.samples import Json, Sample, measure, processes_of, renderers, tree
 from tests.soak.schedule import Stretch, round_seconds, schedule

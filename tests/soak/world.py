@@ -22,8 +22,9 @@ from daemon.sandbox.answers import product_link
 from daemon.sandbox.batch import Origins, long_link, short_code
 from daemon.sandbox.products import Product, product_of
 from daemon.sandbox.session import cookies_of
+from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link
-from tests.soak.programs import CREW, PASSWORD, Daemon
+from tests.soak.observable import CREW, Daemon
 from tests.soak.receiver import Receiver
 
 Json = dict[str, Any]
