@@ -1,8 +1,7 @@
 """`smartlinkd demo`: the whole service in one command, against the sandbox portal.
 
 It is a user, not a test: the daemon that it starts is the one that `serve` starts, configured by a
-file, and everything after that goes through its HTTP address, as any client would. What it did is
-printed as the commands to do it again.
+file, and everything after that goes through its HTTP address (`tour.py`), as any client would.
 """
 
 from __future__ import annotations
@@ -13,43 +12,26 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import httpx
 import trio
 
 from daemon import logs, tree
 from daemon.auth.passwords import hash_password
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import LaunchFailed
-from daemon.commands.table import table
+from daemon.commands.tour import CREW, CREW_PATIENCE, Say, StepFailed, Tour
 from daemon.config import Settings, load
 from daemon.errors import Refused, leaves
-from daemon.sandbox.products import PRODUCTS
 from daemon.sandbox.running import Sandbox
 from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.session import cookie_header
 from daemon.state import NotSaved, StateUnusable
 from daemon.supervision.supervisor import Escalated
 
-PATIENCE = 60.0
-"""Seconds for one request, and for the browser to become ready; a small machine may need some."""
-
-CREW = "deal-post"
-CREW_PATIENCE = 180
-"""Seconds for the crew, which may have a model write for 90 of them."""
-
 FOR_THE_CREW = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")
 """Variables that are passed on to the crew: with the first two, a model writes its post."""
-
-Say = Callable[[str], None]
-
-
-class StepFailed(Exception):  # noqa: N818 - it names what happened
-    """A step of the demo did not work; the text says which and how."""
 
 
 def main(*, once: bool, port: int) -> int:
@@ -58,7 +40,7 @@ def main(*, once: bool, port: int) -> int:
     say = partial(print, flush=True)
     code = 0
     try:
-        trio.run(partial(_demo, say, once=once, port=port))
+        trio.run(partial(run_demo, say, once=once, port=port))
     except* (StepFailed, Refused, NotSaved, StateUnusable, Escalated) as failures:
         for failure in leaves(failures):
             print(f"demo: {failure}", file=sys.stderr)
@@ -68,22 +50,24 @@ def main(*, once: bool, port: int) -> int:
     return code
 
 
-async def _demo(say: Say, *, once: bool, port: int) -> None:
+async def run_demo(say: Say, *, once: bool, port: int) -> None:
+    """Serve, show what that does, and go on serving unless it is for `once`.
+
+    Raises `StepFailed`, and what `open_sandbox`, `configure` and `tree.serve` raise.
+    """
     with tempfile.TemporaryDirectory(prefix="smartlinkd-demo-") as folder:
         async with open_sandbox() as sandbox, trio.open_nursery() as nursery:
             password = secrets.token_urlsafe(9)
-            settings = await _configure(Path(folder), sandbox, password, port, say)
+            settings = await configure(Path(folder), sandbox, password, port, say)
             listening = await nursery.start(tree.serve, settings)
-            await _Tour(listening.urls[0], password, sandbox, say).run()
+            await Tour(listening.urls[0], password, sandbox, say).run()
             if once:
                 nursery.cancel_scope.cancel()
             else:
                 say("The daemon keeps serving until Ctrl-C.")
 
 
-async def _configure(
-    folder: Path, sandbox: Sandbox, password: str, port: int, say: Say
-) -> Settings:
+async def configure(folder: Path, sandbox: Sandbox, password: str, port: int, say: Say) -> Settings:
     """Write a configuration as an owner would, and read it as `serve` does."""
     hashed = hash_password(password)
     no_sandbox = "true" if await sandbox_unusable(say) else "false"
@@ -102,7 +86,7 @@ no_sandbox = {no_sandbox}
 portal_url = "{sandbox.portal_url}"
 shop_url = "{sandbox.shop_url}"
 short_urls = ["{sandbox.short_url}"]
-{_crew(os.environ)}""",
+{crew_table(os.environ)}""",
         encoding="utf-8",
     )
     path.chmod(0o600)
@@ -111,8 +95,8 @@ short_urls = ["{sandbox.short_url}"]
     return load(path, {})
 
 
-def _crew(environ: Mapping[str, str]) -> str:
-    """The example crew, as an owner would write it."""
+def crew_table(environ: Mapping[str, str]) -> str:
+    """The example crew, as an owner would write it, with what it needs of `environ`."""
     given = {name: environ[name] for name in FOR_THE_CREW if environ.get(name)}
     return f"""\
 [[crews]]
@@ -157,161 +141,3 @@ async def sandbox_unusable(say: Say) -> bool:
         say(f"WARNING: {failure}")
         say("WARNING: the demo goes on without Chromium's sandbox, on pages of its own only.")
         return True
-
-
-class _Tour:
-    """The steps of the demo, as a client of the daemon at `url`."""
-
-    def __init__(self, url: str, password: str, sandbox: Sandbox, say: Say) -> None:
-        self.url = url
-        self.password = password
-        self.sandbox = sandbox
-        self.say = say
-
-    async def run(self) -> None:
-        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, trust_env=False) as http:
-            login = await _ask(http, "/api/auth/login", {"password": self.password})
-            session = login["token"]
-            self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
-            cookie = {"cookie": cookie_header(), "accountName": "Demo"}
-            await _ask(http, "/api/sync-cookie", cookie)
-            await self._until_ready(http)
-            links = self._links()
-            order = {"links": list(links), "subIds": ["demo"]}
-            answer = await _ask(http, "/api/convert", order, session)
-            self._show(links, answer["mapping"])
-            crew = await _ask(http, "/api/crews/token", {"crew": CREW}, session)
-            await self._crew_writes(http, order, crew["token"])
-        self._explain(crew["token"])
-
-    def _links(self) -> dict[str, bool]:
-        """What is converted, and whether it should work."""
-        shop, short = self.sandbox.shop_url, self.sandbox.short_url
-        first, second, third, *_ = PRODUCTS
-        return {
-            f"{shop}/product/{first.shop_id}/{first.item_id}": True,
-            f"{shop}/Ten-san-pham-i.{second.shop_id}.{second.item_id}?sp_atk=abc": True,
-            f"{shop}/opaanlp/{third.shop_id}/{third.item_id}": True,
-            f"{short}/direct": True,
-            f"{short}/chain3": True,
-            f"{short}/gone": False,
-        }
-
-    async def _until_ready(self, http: httpx.AsyncClient) -> None:
-        with trio.move_on_after(PATIENCE):
-            # A client has nothing to wait on but the next answer.
-            while not (await _ask(http, "/api/health", None))["browserReady"]:  # noqa: ASYNC110
-                await trio.sleep(0.05)
-            return
-        raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")
-
-    def _show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
-        rows = [_row(link, mapping[link]) for link in links]
-        self.say("")
-        self.say(table({"converted": rows}))
-        wrong = [link for link, works in links.items() if ("shortLink" in mapping[link]) != works]
-        if wrong:
-            raise StepFailed(f"unexpected result for {', '.join(wrong)}")
-
-    async def _crew_writes(
-        self, http: httpx.AsyncClient, inputs: dict[str, list[str]], token: str
-    ) -> None:
-        """Have the crew write a post, and show how it comes about."""
-        base = f"/crews/{CREW}"
-        kickoff = await _ask(http, f"{base}/kickoff", {"inputs": inputs}, token)
-        execution = kickoff["kickoff_id"]
-        self.say(f"\ncrew {CREW}, execution {execution}")
-        with trio.move_on_after(CREW_PATIENCE + PATIENCE):
-            await self._follow(http, f"{base}/events/{execution}", token)
-        ending = await _ask(http, f"{base}/status/{execution}", None, token)
-        if ending["state"] != "SUCCESS":
-            why = ending["error"] or "it has not ended"
-            raise StepFailed(f"the crew {CREW} wrote no post ({ending['state']}): {why}")
-        self.say("")
-        self.say("\n".join(f"  | {line}".rstrip() for line in ending["result"].splitlines()))
-
-    async def _follow(self, http: httpx.AsyncClient, path: str, token: str) -> None:
-        """Show the server-sent events at `path`, until the stream ends."""
-        try:
-            async with http.stream("GET", path, headers=_bearer(token)) as response:
-                response.raise_for_status()
-                async for line in response.aiter_lines():
-                    if told := _progress(line):
-                        self.say(f"  {told}")
-        except httpx.HTTPError as error:
-            raise StepFailed(f"GET {path}: {error!r}") from None
-
-    def _explain(self, crew_token: str) -> None:
-        link = next(iter(self._links()))
-        crew = f"{self.url}/crews/{CREW}"
-        self.say(
-            f"""
-To do it again:
-  TOKEN=$(printf '{{"password": "%s"}}' '{self.password}' \\
-    | curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' -d @- \\
-    | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
-  printf 'Authorization: Bearer %s\\n' "$TOKEN" \\
-    | curl -s {self.url}/api/convert -H @- -H 'Content-Type: application/json' \\
-    -d '{{"links": ["{link}"]}}'
-  curl -s {self.url}/api/health
-
-The crew, by its own token:
-  with_token() {{ printf 'Authorization: Bearer %s\\n' '{crew_token}' | curl -s -H @- "$@"; }}
-  ID=$(with_token {crew}/kickoff -H 'Content-Type: application/json' \\
-    -d '{{"inputs": {{"links": ["{link}"], "language": "en"}}}}' \\
-    | sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/')
-  with_token -N {crew}/events/$ID
-  with_token {crew}/status/$ID
-
-Crews in a browser: {self.url}/dashboard   (password: {self.password})
-"""
-        )
-
-
-async def _ask(
-    http: httpx.AsyncClient, path: str, body: dict[str, Any] | None, token: str = ""
-) -> dict[str, Any]:
-    """The answer to a POST of `body`, or to a GET without one."""
-    method = "GET" if body is None else "POST"
-    try:
-        response = await http.request(method, path, json=body, headers=_bearer(token))
-    except httpx.HTTPError as error:
-        raise StepFailed(f"{method} {path}: {error!r}") from None
-    answer: dict[str, Any] = response.json()
-    if response.is_error:
-        raise StepFailed(f"{method} {path}: {answer.get('message') or answer['error']}")
-    return answer
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _progress(line: str) -> str:
-    """What a line of an event stream tells people; "" when it is not worth one here."""
-    if not line.startswith("data:"):
-        return ""
-    event = json.loads(line.removeprefix("data:"))
-    data = event["data"] or {}
-    match event["type"]:
-        case "task_started":
-            return f"{data['agent']}: {data['name']}"
-        case "agent_step":
-            return f"  {data['thought']}"
-        case "log":
-            return f"  {data['text']}"
-        case "tool_usage_finished":
-            return f"  {data['tool']}: {data['error'] or 'done'}"
-    return ""
-
-
-def _row(link: str, entry: dict[str, Any]) -> dict[str, object]:
-    product = entry.get("product") or {}
-    return {
-        "link": link.partition("?")[0].removeprefix("http://"),
-        "short link": entry.get("shortLink") or f"failCode {entry['failCode']}",
-        "product": (product.get("name") or "")[:30],
-        "price": product.get("price"),
-        "commission": product.get("commission"),
-        "rate": product.get("commissionRate"),
-    }

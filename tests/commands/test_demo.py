@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import stat
 import tomllib
 from pathlib import Path
 from typing import NoReturn
 
-import httpx
 import pytest
 import trio
 
@@ -18,12 +15,13 @@ from daemon import logs
 from daemon.browser import executable
 from daemon.browser.errors import LaunchFailed
 from daemon.commands import demo
+from daemon.commands.tour import StepFailed
 from daemon.errors import Invalid
 from daemon.networks import Bind
 from daemon.sandbox.server import open_sandbox
 
 
-@pytest.mark.parametrize("failure", [demo.StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
+@pytest.mark.parametrize("failure", [StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
 def test_a_step_that_failed_is_told_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
 ) -> None:
@@ -31,7 +29,7 @@ def test_a_step_that_failed_is_told_in_its_own_words(
         group = ExceptionGroup("in the tour", [failure])
         raise ExceptionGroup("in the demo", [group])
 
-    monkeypatch.setattr(demo, "_demo", fail)
+    monkeypatch.setattr(demo, "run_demo", fail)
     monkeypatch.setattr(logs, "set_up", lambda _: None)
     assert demo.main(once=True, port=0) == 1
     assert capsys.readouterr().err == "demo: no\n"
@@ -44,7 +42,7 @@ def test_one_that_is_interrupted_before_it_serves_ends_as_shells_expect(
         await trio.lowlevel.checkpoint()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "_configure", interrupted)
+    monkeypatch.setattr(demo, "configure", interrupted)
     monkeypatch.setattr(logs, "set_up", lambda _: None)
     assert demo.main(once=True, port=0) == 128 + signal.SIGINT
     assert capsys.readouterr().err == ""
@@ -57,7 +55,7 @@ def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
         "OPENAI_MODEL_NAME": "",
         "OPENAI_MODEL": "ă 🔥",
     }
-    (crew,) = tomllib.loads(demo._crew({**given, "HOME": "/root"}))["crews"]
+    (crew,) = tomllib.loads(demo.crew_table({**given, "HOME": "/root"}))["crews"]
     assert crew["environment"] == {name: value for name, value in given.items() if value}
 
 
@@ -96,75 +94,6 @@ async def test_what_the_owners_shell_has_for_a_daemon_is_not_for_this_one(
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:8787")
     async with open_sandbox() as sandbox:
-        settings = await demo._configure(tmp_path, sandbox, "open sesame", 8790, print)
+        settings = await demo.configure(tmp_path, sandbox, "open sesame", 8790, print)
     assert settings.server.bind == Bind("127.0.0.1", 8790)
     assert stat.S_IMODE((tmp_path / "config.toml").stat().st_mode) == 0o600
-
-
-async def test_nor_is_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in os.environ if each.lower() == "no_proxy"]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    async with open_sandbox() as sandbox:
-        tour = demo._Tour(sandbox.portal_url, "open sesame", sandbox, print)
-        with pytest.raises(json.JSONDecodeError):  # the portal was reached, which is no daemon
-            await tour.run()
-
-
-async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() -> None:
-    async with open_sandbox() as sandbox:
-        tour = demo._Tour("http://127.0.0.1:1", "password", sandbox, print)
-        links = tour._links()
-        good = {link: {"shortLink": "s", "failCode": 0} for link in links}
-        *_, gone = links
-        bad = {link: {"error": True, "failCode": 10} for link in links}
-        tour._show(links, {**good, gone: bad[gone]})
-        with pytest.raises(demo.StepFailed, match=f"^unexpected result for {gone}$"):
-            tour._show(links, good)
-        with pytest.raises(demo.StepFailed, match=r"^unexpected result for .*/direct, "):
-            tour._show(links, bad)
-
-
-@pytest.mark.parametrize(
-    ("status", "answer", "told"),
-    [
-        (401, {"ok": False, "error": "password: is wrong"}, "password: is wrong"),
-        (503, {"error": "Too busy", "message": "come again"}, "come again"),
-    ],
-    ids=["the daemon's", "a crew's"],
-)
-async def test_a_refusal_is_told_in_the_words_of_the_answer(
-    status: int, answer: dict[str, object], told: str
-) -> None:
-    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=answer))
-    async with httpx.AsyncClient(base_url="http://daemon", transport=transport) as http:
-        with pytest.raises(demo.StepFailed, match=f"^POST /api/x: {told}$"):
-            await demo._ask(http, "/api/x", {})
-
-
-async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
-    async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
-        with pytest.raises(demo.StepFailed, match=r"^GET /api/x: ConnectError\("):
-            await demo._ask(http, "/api/x", None)
-        tour_follows = demo._Tour("", "", None, print)._follow  # type: ignore[arg-type]  # the sandbox is not asked
-        with pytest.raises(demo.StepFailed, match=r"^GET /events: ConnectError\("):
-            await tour_follows(http, "/events", "token")
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (": a comment", ""),
-        ('data: {"type": "task_started", "data": {"agent": "A", "name": "n"}}', "A: n"),
-        ('data: {"type": "agent_step", "data": {"thought": "t"}}', "  t"),
-        ('data: {"type": "log", "data": {"text": "x"}}', "  x"),
-        (
-            'data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": null}}',
-            "  c: done",
-        ),
-        ('data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": "e"}}', "  c: e"),
-        ('data: {"type": "execution_started", "data": null}', ""),
-    ],
-)
-def test_what_happens_is_told_in_few_words(line: str, told: str) -> None:
-    assert demo._progress(line) == told

@@ -24,7 +24,7 @@ SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "daemon/api/pages").rglob("*.js")),
-    ROOT / "daemon/commands/demo.py",
+    ROOT / "daemon/commands/tour.py",
 ]
 """What has commands for the owner's shell."""
 
