@@ -3,8 +3,9 @@
 Those modules are imported when their command is called, so `hash-password` starts without the
 browser and the server, and a part that cannot be imported breaks its own command only.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. What can be expected to fail is told
-on standard error in a line or more, never as a traceback; by `serve`, in the log.
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (`commands/codes.py`). What can be
+expected to fail is told on standard error in a line or more, never as a traceback; by `serve`, in
+the log.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -20,14 +21,13 @@ from functools import partial
 from pathlib import Path
 
 from daemon import __version__
+from daemon.commands.codes import FAILED, REFUSED
 from daemon.config import ConfigError, Settings, load, state_directory
 from daemon.errors import Refused
 from daemon.networks import HIGHEST_PORT
 
 CONFIG = Path("/etc/smartlinkd/config.toml")
 DEMO_PORT = 8787
-
-FAILED, USAGE = 1, 2
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"smartlinkd: {len(error.problems)} problem(s) in the configuration", file=sys.stderr)
         print(error, file=sys.stderr)
-        return USAGE
+        return REFUSED
     except Refused as refusal:
         print(f"smartlinkd: {refusal}", file=sys.stderr)
         return FAILED
@@ -199,19 +199,15 @@ def _sandbox(chosen: argparse.Namespace) -> int:
 
 
 def _hash_password(chosen: argparse.Namespace) -> int:  # noqa: ARG001 - it has no options
-    from daemon.commands.hash_password import hash_password_command
+    from daemon.commands import hash_password
 
-    return hash_password_command()
+    return hash_password.main()
 
 
 def _check_config(chosen: argparse.Namespace) -> int:
-    from daemon.commands.check_config import all_of, check_config
+    from daemon.commands import check_config
 
-    try:
-        settings = _settings(chosen.config, by_hand=True)
-    except ConfigError as wrong:
-        raise all_of(chosen.config, wrong) from None
-    return check_config(chosen.config, settings)
+    return check_config.main(chosen.config, partial(_settings, chosen.config, by_hand=True))
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
@@ -229,9 +225,9 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
 
     def ask(chosen: argparse.Namespace) -> int:
         directory = state_directory(chosen.config, os.environ)
-        from daemon.commands.running import ask_running
+        from daemon.commands import running
 
         given = {name: getattr(chosen, name) for name in arguments}
-        return ask_running(directory, command, given, only=only, as_json=chosen.json)
+        return running.main(directory, command, given, only=only, as_json=chosen.json)
 
     return ask

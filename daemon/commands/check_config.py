@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from daemon.bad_value import BadValue
 from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.commands.as_service import become_the_daemon
+from daemon.commands.codes import FAILED, GOOD
 from daemon.config import ConfigError, Problem, Settings
 from daemon.config.checks import out_of_reach
 from daemon.config.credentials import BESIDE, shown_to
@@ -30,16 +31,18 @@ from daemon.paths import hidden_above
 from daemon.processes.memory import memory_allowed
 from daemon.state import fault_of
 
-GOOD, BROKEN = 0, 1
 
+def main(path: Path, read: Callable[[], Settings]) -> int:
+    """Say what the settings at `path` make of the daemon and its crews, and what is wrong. `read`
+    gives them.
 
-def check_config(path: Path, settings: Settings) -> int:
-    """Say what `settings`, read from `path`, make of the daemon and its crews, and what is wrong.
-
-    0 when all is good, 1 when the daemon would start without some of its crews. Raises
-    `ConfigError` when it would not start for what it finds elsewhere; other faults were told when
-    the file was read (see `daemon/cli.py`).
+    `GOOD`, or `FAILED` when the daemon would start without some of its crews. Raises `ConfigError`
+    when it would not start at all, with every fault that can be found.
     """
+    try:
+        settings = read()
+    except ConfigError as wrong:
+        raise _all_of(path, wrong) from None
     blind = become_the_daemon(settings.state.directory)
     unmet = out_of_reach(settings, memory_allowed())
     for warning in (*settings.warnings, *blind, *_nobody_told(settings), *unmet):
@@ -56,7 +59,7 @@ def check_config(path: Path, settings: Settings) -> int:
         print(f"  {line}")
     for crew in catalog.broken:
         _tell(crew.problems)
-    return BROKEN if broken else GOOD
+    return FAILED if broken else GOOD
 
 
 def _crews_unseen(path: Path, settings: Settings) -> int:
@@ -68,10 +71,10 @@ def _crews_unseen(path: Path, settings: Settings) -> int:
     for line in _summary(settings):
         print(f"  {line}")
     _tell(problems)
-    return BROKEN if problems else GOOD
+    return FAILED if problems else GOOD
 
 
-def all_of(path: Path, wrong: ConfigError) -> ConfigError:
+def _all_of(path: Path, wrong: ConfigError) -> ConfigError:
     """With the faults that are only found by who looks at what is needed, with the daemon's eyes.
 
     Where root cannot have these, nothing is looked at: an interpreter would be started as root.

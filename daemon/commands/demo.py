@@ -22,6 +22,7 @@ from daemon import logs, tree
 from daemon.auth.passwords import hash_password
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import LaunchFailed
+from daemon.commands.codes import FAILED, GOOD
 from daemon.commands.tour import CREW, CREW_PATIENCE, Say, StepFailed, Tour
 from daemon.config import Settings, load
 from daemon.errors import Refused, leaves
@@ -35,16 +36,16 @@ FOR_THE_CREW = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENA
 
 
 def main(*, once: bool, port: int) -> int:
-    """Run the demo; with `once`, end after its steps. 0 when every one of them worked."""
+    """Run the demo; with `once`, end after its steps. `GOOD` when every one of them worked."""
     logs.set_up("warning")
     say = partial(print, flush=True)
-    code = 0
+    code = GOOD
     try:
         trio.run(partial(run_demo, say, once=once, port=port))
     except* (StepFailed, Refused, NotSaved, StateUnusable, Escalated) as failures:
         for failure in leaves(failures):
             print(f"demo: {failure}", file=sys.stderr)
-        code = 1
+        code = FAILED
     except* KeyboardInterrupt:  # before the daemon listens to it, and then in a group
         code = 128 + signal.SIGINT
     return code

@@ -20,6 +20,7 @@ from daemon.browser.errors import LaunchFailed
 from daemon.browser.executable import find
 from daemon.browser.generation import confirm_sandbox
 from daemon.browser.page import BrowserContext
+from daemon.commands.codes import FAILED, GOOD
 from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
@@ -40,12 +41,12 @@ class Finding:
 
 
 def main(read: Callable[[], Settings] | None) -> int:
-    """Look at everything, print a line each; 0 when all is good. `read` gives the settings."""
+    """Look at everything, print a line each; `GOOD` when all is. `read` gives the settings."""
     all_good = True
     for finding in trio.run(_examine, read):
         print(finding)
         all_good = all_good and finding.good
-    return 0 if all_good else 1
+    return GOOD if all_good else FAILED
 
 
 async def _examine(read: Callable[[], Settings] | None) -> list[Finding]:

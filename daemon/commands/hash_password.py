@@ -11,20 +11,21 @@ import getpass
 import sys
 
 from daemon.auth.passwords import MAX_PASSWORD, hash_password
+from daemon.commands.codes import FAILED, GOOD
 
 SHORTEST = 8  # characters; NIST SP 800-63B, section 5.1.1.2. The throttle does the rest
 NO_TEXT = "the password is not UTF-8 text"  # which is what clients send, so it would let nobody in
 
 
-def hash_password_command() -> int:
-    """Ask for the password, or read it from a pipe; print its hash. 1 when it is refused."""
+def main() -> int:
+    """Ask for the password, or read it from a pipe; print its hash. `FAILED` if it is refused."""
     password = ask_password() if sys.stdin.isatty() else _piped()
     if password is None:
-        return 1
+        return FAILED
     if why := fault_of(password):
         return _refuse(why)
     print(hash_password(password))
-    return 0
+    return GOOD
 
 
 def ask_password() -> str | None:
@@ -75,4 +76,4 @@ def _piped() -> str | None:
 
 def _refuse(why: str) -> int:
     print(f"smartlinkd: {why}", file=sys.stderr)
-    return 1
+    return FAILED

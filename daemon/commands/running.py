@@ -15,11 +15,12 @@ from pathlib import Path
 import trio
 from pydantic import JsonValue
 
+from daemon.commands.codes import FAILED, GOOD
 from daemon.commands.table import table
 from daemon.control import NotRunning, call
 
 
-def ask_running(
+def main(
     directory: Path,
     command: str,
     arguments: Mapping[str, JsonValue],
@@ -29,14 +30,14 @@ def ask_running(
 ) -> int:
     """Have the daemon whose state is in `directory` do `command`, and print its answer.
 
-    With `only`, the value of that key alone, for scripts that need nothing else. 1 when there is no
-    daemon, or when it refuses.
+    With `only`, the value of that key alone, for scripts that need nothing else. `FAILED` when
+    there is no daemon, or when it refuses.
     """
     try:
         answer = trio.run(partial(call, directory, command, arguments))
     except NotRunning as why:
         print(f"smartlinkd: {why}", file=sys.stderr)
-        return 1
+        return FAILED
     if as_json:
         print(json.dumps(answer, indent=2))
     elif not answer["ok"]:
@@ -45,4 +46,4 @@ def ask_running(
         print(answer[only])
     else:
         print(table({key: value for key, value in answer.items() if key != "ok"}))
-    return 0 if answer["ok"] else 1
+    return GOOD if answer["ok"] else FAILED

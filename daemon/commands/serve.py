@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from daemon import logs
+from daemon.commands.codes import FAILED, GOOD, REFUSED
 from daemon.config import ConfigError, Settings
 from daemon.errors import Refused, leaves
 from daemon.processes.allocator import return_large_blocks
@@ -33,16 +34,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GOOD, FAILED, REFUSED = 0, 1, 2
-
 _UNSAVED = "state.directory: %s; make room there, or let the daemon's user write to it"
 
 
 def main(read: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or Ctrl-C. `read` gives the settings, at the start and at each reload.
 
-    0 when the daemon was ended in order, 1 when it could not go on, 2 when its configuration is
-    refused; why is in the log.
+    `GOOD` when the daemon was ended in order, `FAILED` when it could not go on, `REFUSED` when its
+    configuration is; why is in the log.
     """
     given = _prepare()
     logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
