@@ -36,7 +36,6 @@ SILENT_AFTER: Final = 60.0
 together, when a receiver's proxy is restarted, are no silence."""
 
 _LATER: Final = (302, 303, 307, 408, 425, 429)
-_DIGITS: Final = 9  # of a number of seconds; a century has fewer
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def judge(
 def _asked_wait(retry_after: str | None, now: datetime) -> float:
     """Seconds that a receiver asks for, as a number or as a date; 0 when it does not."""
     given = "" if retry_after is None else retry_after.strip()
-    if given.isascii() and given.isdigit() and len(given) <= _DIGITS:
-        return float(given)
+    if given.isascii() and given.isdigit():
+        return float(given)  # infinite, when it has hundreds of digits
     try:
         until = parsedate_to_datetime(given)
         return (until - now).total_seconds()
