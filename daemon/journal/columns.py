@@ -23,7 +23,7 @@ MAX_JSON: Final = 8 * 1024 * 1024
 """Bytes of one JSON value: the inputs of an execution, the data of an event."""
 MAX_META: Final = 64 * 1024
 """Bytes of what a client gives to have it back: it stands in every webhook call of the execution,
-of which there may be 100 000."""
+of which there may be 100 000, and 256 MiB owed at a time."""
 MAX_TEXT: Final = 8 * 1024 * 1024
 """Bytes of a result."""
 MAX_ERROR: Final = 64 * 1024

@@ -34,6 +34,9 @@ from daemon.journal.sealing import NotSealed, Seal
 
 MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""
+MAX_OWED: Final = 256 * 1024 * 1024
+"""Bytes of what one execution is owed at the same time: few words of a worker may become many, by a
+`meta` that stands in each call and by many targets. What ends it is still queued beyond."""
 MAX_AUTH: Final = 16 * 1024
 """Bytes of an Authorization header; servers take less."""
 MAX_WANTED_BYTES: Final = 256 * 1024
@@ -67,6 +70,22 @@ def targets_in_force(
         "SELECT * FROM webhooks WHERE execution = ? AND in_force ORDER BY number", (sequence,)
     )
     return tuple(_target(row, seal, execution_id) for row in rows)
+
+
+def check_owed(
+    connection: sqlite3.Connection, sequence: int, more: Collection[NewDelivery]
+) -> None:
+    """Raises `TooLarge` when an execution would be owed too much with these."""
+    if not more:
+        return
+    row = connection.execute(
+        "SELECT bytes FROM owed_bytes WHERE execution = ?", (sequence,)
+    ).fetchone()
+    owed = sum(len(each.body) for each in more) + (0 if row is None else row["bytes"])
+    if owed > MAX_OWED:
+        raise TooLarge(
+            f"webhook calls: more than {MAX_OWED} bytes owed at a time in one execution; end it"
+        )
 
 
 def queue(

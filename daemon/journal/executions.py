@@ -151,6 +151,7 @@ def record(connection: sqlite3.Connection, seal: Seal, execution_id: str, entry:
     if not entry.ends or len(entry.events) > 1:  # for its end alone there is always room
         _check_count("events", event_count, MAX_EVENTS)
         _check_count("webhook calls", delivery_count, MAX_DELIVERIES)
+        deliveries.check_owed(connection, sequence, entry.deliveries)
     columns = _changed(change) | _record_tasks(connection, row, change)
     columns |= {"last_event": event_count, "deliveries": delivery_count}
     # The names are those of this file, never an asker's.

@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from daemon.journal import deliveries, executions
+from daemon.journal import deliveries, executions, schema
 from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.model import Change, Delivery, Entry, NewDelivery, Status, WebhookTarget
+from daemon.journal.model import (
+    Change,
+    Delivery,
+    Entry,
+    NewDelivery,
+    NewExecution,
+    Status,
+    WebhookTarget,
+)
 from daemon.journal.store import Store
 from tests.journal.calls import CREW, SECOND, STREAM, TASK, bodies, queue
 
@@ -128,6 +136,68 @@ def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
     end = Change(status=Status.ERROR, finished_at=now)
     store.record(execution_id, Entry(end, deliveries=[NewDelivery(CREW, b"end", now)]))
     assert bodies(store, now) == [b"end"]
+
+
+@pytest.fixture
+def ten_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "MAX_OWED", 10)
+
+
+@pytest.mark.usefixtures("ten_bytes")
+def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
+    store: Store, create: Create, execution_id: str, now: datetime
+) -> None:
+    queue(store, create(), NewDelivery(TASK, b"another's", now))
+    queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(STREAM, b"6789", now))
+
+    refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; end it$"
+    with pytest.raises(TooLarge, match=refusal):
+        queue(store, execution_id, NewDelivery(CREW, b"ab", now))
+    queue(store, execution_id)  # of which nobody is called
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(execution_id, Entry(end, deliveries=[NewDelivery(CREW, b"the end", now)]))
+
+
+@pytest.mark.usefixtures("ten_bytes")
+def test_what_is_no_longer_owed_makes_room(
+    store: Store,
+    execution_id: str,
+    now: datetime,
+    open_store: Callable[[], Store],
+) -> None:
+    """Whatever became of it, also before a restart."""
+    queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
+    store.done(1)
+    store.done(1)
+    queue(store, execution_id, NewDelivery(STREAM, b"123456", now))
+    store.put_off(2, now + SECOND)
+    store.close()
+
+    again = open_store()
+    with pytest.raises(TooLarge, match="webhook calls"):
+        queue(again, execution_id, NewDelivery(TASK, b"x", now))
+    assert again.give_up_deliveries("https://a.example", now, ()).total() == 2
+    queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
+
+
+@pytest.mark.usefixtures("ten_bytes")
+def test_what_was_owed_before_the_addition_counts(
+    open_store: Callable[[], Store],
+    new: Callable[..., NewExecution],
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "ADDITIONS", {})
+        patch.setattr(deliveries, "check_owed", lambda *_: None)
+        with closing(open_store()) as earlier:
+            id_ = earlier.create(new(), None).id
+            queue(earlier, id_, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
+
+    store = open_store()
+    with pytest.raises(TooLarge, match="webhook calls"):
+        queue(store, id_, NewDelivery(TASK, b"ab", now))
+    queue(store, id_, NewDelivery(TASK, b"a", now))
 
 
 def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetime) -> None:
