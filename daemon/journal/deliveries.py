@@ -120,9 +120,9 @@ def due(
 ) -> list[Delivery]:
     """The first of each target, when due at `now`, longest due first.
 
-    A target is one address for one kind of calls of an execution: when it has another credential or
-    other events from some time on, which is another row, that one comes after what was queued for
-    the one before.
+    A target is one address of an execution. It has a row for each kind of calls, and another when
+    it has another credential or other events from some time on: what was queued for one of them
+    comes after what was queued before for another.
 
     At most `limit`, and fewer when they are large.
     """
@@ -135,16 +135,16 @@ def due(
                coalesce((SELECT due_since FROM failed_deliveries
                          WHERE delivery = first.delivery), next_at) AS due_since
         FROM first_deliveries AS first INDEXED BY first_deliveries_due
+        CROSS JOIN webhooks ON webhooks.number = first.webhook
         CROSS JOIN deliveries ON deliveries.number = first.delivery
-        CROSS JOIN webhooks ON webhooks.number = deliveries.webhook
         CROSS JOIN executions ON executions.sequence = deliveries.execution
         WHERE due_at <= ? AND origin NOT IN ({_marks(except_origins)})
         AND first.delivery NOT IN ({_marks(except_ids)})
         AND NOT EXISTS (
             SELECT 1 FROM webhooks AS other
             JOIN first_deliveries AS before ON before.webhook = other.number
-            WHERE other.execution = webhooks.execution AND other.kind = webhooks.kind
-            AND other.url = webhooks.url AND before.delivery < first.delivery
+            WHERE other.execution = webhooks.execution AND other.url = webhooks.url
+            AND before.delivery < first.delivery
         )
         ORDER BY due_at, first.delivery
         LIMIT ?

@@ -105,6 +105,20 @@ def test_one_waits_for_those_before_it_to_the_same_target(
     assert bodies(store, now) == [b"2", b"another execution's"]
 
 
+def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    """Or a receiver of both hears of the end before the last task."""
+    end = WebhookTarget("crew", TASK.url)
+    queue(store, execution_id, NewDelivery(TASK, b"task", now), NewDelivery(end, b"end", now))
+
+    assert bodies(store, now) == [b"task"]
+    store.put_off(1, now + SECOND)
+    assert bodies(store, now) == []
+    store.done(1)
+    assert bodies(store, now) == [b"end"]
+
+
 def test_large_ones_come_a_few_at_a_time(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

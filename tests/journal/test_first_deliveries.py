@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretBytes
 
 from daemon.journal import deliveries, schema
-from daemon.journal.model import NewDelivery, NewExecution, WebhookTarget
+from daemon.journal.model import NewDelivery, NewExecution, WebhookKind, WebhookTarget
 from daemon.journal.schema import open_database
 from daemon.journal.sealing import Seal
 from daemon.journal.store import Store
@@ -23,6 +23,7 @@ from tests.journal.calls import CREW, SECOND, TASK, bodies, queue
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 Create = Callable[..., str]
+KINDS: tuple[WebhookKind, ...] = ("task", "crew")
 
 
 @dataclass
@@ -46,7 +47,8 @@ def test_what_is_due_is_what_a_look_at_all_finds(
     for number in range(1, 121):
         at = now + SECOND * chance.randrange(-3, 4)
         id_, url = chance.choice(executions), chance.choice(urls)
-        queue(store, id_, NewDelivery(WebhookTarget("task", url), b"{}", at))
+        kind = chance.choice(KINDS)
+        queue(store, id_, NewDelivery(WebhookTarget(kind, url), b"{}", at))
         waiting.append(Waiting(number, (id_, url), at))
         for _ in range(chance.randrange(3)):
             if not waiting:

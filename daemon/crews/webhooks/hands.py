@@ -29,7 +29,7 @@ LONGEST_GAP: Final = 2 * BACKOFF.longest
 """Seconds from one silence to the next up to which they are one. No call is put off for that long:
 when more has passed, nothing was sent, and that nothing was said tells nothing of the host."""
 
-Target = tuple[str, str, str]  # the execution, the kind, the URL
+Target = tuple[str, str]  # the execution, the URL
 
 
 class Hands:
@@ -96,4 +96,4 @@ class Hands:
 
 def target_of(delivery: Delivery) -> Target:
     """Whose calls are made in order."""
-    return (delivery.execution_id, delivery.target.kind, delivery.target.url)
+    return (delivery.execution_id, delivery.target.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,6 +140,15 @@ async def test_so_many_silent_hosts_are_remembered() -> None:
         [call_to(f"h{host}.example", number) for number in range(10)] for host in (0, 1)
     )
     assert (taken(hands, first), taken(hands, second)) == (AT_ONCE_TO_A_HOST, 1)
+
+
+async def test_calls_to_one_address_are_made_one_at_a_time_whatever_they_tell() -> None:
+    hands, task = Hands(), call_to("h.example")
+    end = replace(task, id=1, target=replace(task.target, kind="crew"))
+    assert hands.take(task)
+    assert not hands.take(end)
+    hands.release(task)
+    assert hands.take(end)
 
 
 async def test_a_silence_goes_on_only_where_calls_were_made(mock_clock: MockClock) -> None:
