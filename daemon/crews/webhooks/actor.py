@@ -208,6 +208,7 @@ class Webhooks:
         headers = signature_headers(self._key, call_id, self._wall(), delivery.body)
         if target.auth is not None:
             headers["Authorization"] = target.auth.get_secret_value()
+        began = trio.current_time()
         try:
             outcome = await sender.post(target.url, headers, delivery.body)
         except Exception as error:  # noqa: BLE001 - see below
@@ -216,7 +217,8 @@ class Webhooks:
             name = type(error).__name__
             logger.error("a bug of ours (%s) in the %s", name, _told(delivery))  # noqa: TRY400
             outcome = Silence("a bug of the daemon's own")
-        self._hands.heard(delivery, silent=isinstance(outcome, Silence))
+        after = trio.current_time() - began
+        self._hands.heard(delivery, silent=isinstance(outcome, Silence), after=after)
         return judge(
             outcome,
             delivery.attempts + 1,

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from daemon.crews.webhooks import actor as webhooks
 from daemon.crews.webhooks.actor import Webhooks
-from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST
+from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
 from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -84,7 +84,7 @@ async def test_hands_are_limited_also_for_what_comes_later(
     await nursery.start((part := a_part(desk)).run)
     for receiver in receivers:
         await receiver.until(AT_ONCE_TO_A_HOST)
-    receivers += await hold(desk, open_receiver, behave, 3)
+    receivers += await hold(desk, open_receiver, behave, FOR_OTHERS + 1)
     part.nudge()
     while sum(receiver.at_once for receiver in receivers) < AT_ONCE:
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -99,10 +99,10 @@ async def test_with_all_hands_full_it_shows_signs_of_life(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     """Else hosts that hang would have the service manager restart the daemon."""
-    receivers = await hold(desk, open_receiver, behave, 4)
+    receivers = await hold(desk, open_receiver, behave, 3 + FOR_OTHERS)
     await nursery.start((part := a_part(desk)).run)
     for receiver in receivers:
-        await receiver.until(AT_ONCE_TO_A_HOST)
+        await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(20)
     part.pulse.prompt()
