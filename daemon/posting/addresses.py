@@ -5,11 +5,12 @@ owner's network. Its own port, the router, a cloud's metadata service are not fo
 
 The choice: only addresses of the public internet, unless the operator names others in
 `webhooks.allow`; and of these none that is this machine's own or on its own link, since a firewall
-lets them pass. The lists below follow IANA's registries of special-purpose addresses. For IPv6
-it is the other way round, what is not global unicast is refused. An IPv4 address inside an IPv6 one
-counts as itself where the system or a gateway really goes there (IPv4-mapped, and NAT64, without
-which a host that has only IPv6 could call almost nobody). 6to4 and Teredo are refused: both are
-given up, and a relay would be trusted with the judgement.
+lets them pass. The lists below follow IANA's registries of special-purpose addresses, but for one
+that a cloud keeps among its public ones. For IPv6 it is the other way round, what is not global
+unicast is refused. An IPv4 address inside an IPv6 one counts as itself where the system or a
+gateway really goes there (IPv4-mapped, and NAT64, without which a host that has only IPv6 could
+call almost nobody). 6to4 and Teredo are refused: both are given up, and a relay would be trusted
+with the judgement.
 
 A literal address is refused here, at the kickoff. A name may mean another address at every look,
 so it is judged by the address that is connected to, see `connecting.py`.
@@ -45,6 +46,7 @@ _REFUSED_4: Final = tuple(
             "10.0.0.0/8",  # private
             "100.64.0.0/10",  # shared by a provider's customers (CGNAT)
             "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # Azure's WireServer, the host of its machines
             "169.254.0.0/16",  # link-local; the metadata services of clouds
             "172.16.0.0/12",  # private
             "192.0.0.0/24",  # protocol assignments
