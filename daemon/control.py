@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -148,6 +148,7 @@ async def call(
 ) -> Answer:
     """Ask the daemon whose state is in `directory`; its answer has `ok`, and `error` if not.
 
+    Of its texts nothing is known: whoever shows them on a terminal makes them printable.
     Raises `NotRunning`, and `Invalid` for arguments that are too long to be sent.
     """
     path = directory / SOCKET_NAME
@@ -160,16 +161,24 @@ async def call(
                 stream = await trio.open_unix_socket(address)
             async with stream:
                 await stream.send_all(question)
-                answer: Answer = json.loads(await _read_line(stream, MAX_ANSWER))
-                return answer
+                answer = json.loads(await _read_line(stream, MAX_ANSWER))
     except PermissionError:
         raise NotRunning(
             f"{path} belongs to another user; run this as root or as the daemon's user"
         ) from None
-    except (OSError, trio.BrokenResourceError, _NoLine, ValueError):
+    except (OSError, trio.BrokenResourceError, _NoLine, ValueError, RecursionError):
         raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
     except trio.TooSlowError:
         raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE:g} s") from None
+    if not _is_answer(answer):
+        raise NotRunning(f"what answers on {path} is no daemon of smartlinkd: its answer is none")
+    return answer
+
+
+def _is_answer(answer: object) -> TypeGuard[Answer]:
+    if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
+        return False
+    return answer["ok"] or isinstance(answer.get("error"), str)
 
 
 def _bind(directory: Path) -> socket.socket:

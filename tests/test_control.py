@@ -34,6 +34,7 @@ from daemon.patience import patience
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
 NOBODY = 65534
+NO_ANSWER = "is no daemon of smartlinkd: its answer is none"
 
 
 class Order(Arguments):
@@ -433,8 +434,24 @@ async def test_a_socket_that_nobody_serves_is_no_daemon(tmp_path: Path) -> None:
         await call(tmp_path, "status")
 
 
-@pytest.mark.parametrize("answer", [b"", b'{"ok": tr', b"what?\n"])
-async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes) -> None:
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "no daemon answers on .*"),
+        (b'{"ok": tr', "no daemon answers on .*"),
+        (b"what?\n", "no daemon answers on .*"),
+        (b"[" * 100_000 + b"\n", "no daemon answers on .*"),
+        (b"[]\n", NO_ANSWER),
+        (b'["ok"]\n', NO_ANSWER),
+        (b"null\n", NO_ANSWER),
+        (b"{}\n", NO_ANSWER),
+        (b'{"ok": "no"}\n', NO_ANSWER),
+        (b'{"ok": 1}\n', NO_ANSWER),
+        (b'{"ok": false}\n', NO_ANSWER),
+        (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),
+    ],
+)
+async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
     async def answering(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -445,7 +462,7 @@ async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes
         await listener.bind(str(tmp_path / SOCKET_NAME))
         listener.listen()
         nursery.start_soon(trio.serve_listeners, answering, [trio.SocketListener(listener)])
-        with pytest.raises(NotRunning, match="no daemon answers"):
+        with pytest.raises(NotRunning, match=why):
             await call(tmp_path, "status")
         nursery.cancel_scope.cancel()
 

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from daemon.commands.codes import FAILED, GOOD
 from daemon.commands.table import table
 from daemon.control import NotRunning, call
+from daemon.printable import escaped
 
 
 def main(
@@ -41,9 +42,9 @@ def main(
     if as_json:
         print(json.dumps(answer, indent=2))
     elif not answer["ok"]:
-        print(f"smartlinkd: {answer['error']}", file=sys.stderr)
+        print(f"smartlinkd: {escaped(answer['error'])}", file=sys.stderr)
     elif only is not None:
-        print(answer[only])
+        print(escaped(str(answer[only])))
     else:
         print(table({key: value for key, value in answer.items() if key != "ok"}))
     return GOOD if answer["ok"] else FAILED

@@ -16,7 +16,7 @@ def table(answer: Mapping[str, object], indent: str = "") -> str:
         return f"{indent}-"
     width = max(map(len, answer))
     lines = []
-    for key, value in answer.items():
+    for key, value in ((blanked(key), value) for key, value in answer.items()):
         if isinstance(value, Mapping) and value:
             lines += [f"{indent}{key}", table(value, indent + INDENT)]
         elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
@@ -28,7 +28,10 @@ def table(answer: Mapping[str, object], indent: str = "") -> str:
 
 def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
     columns = list(dict.fromkeys(key for item in objects for key in item))
-    cells = [columns, *([_cell(item.get(key)) for key in columns] for item in objects)]
+    cells = [
+        [*map(blanked, columns)],
+        *([_cell(item.get(key)) for key in columns] for item in objects),
+    ]
     cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]  # nothing is behind the last
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     return [
@@ -47,7 +50,7 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
+        return ", ".join(f"{blanked(key)} {_cell(item)}" for key, item in value.items())
     return blanked(str(value))
 
 

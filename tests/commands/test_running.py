@@ -146,6 +146,35 @@ async def test_a_refusal_is_1_and_told(
     assert (json.loads(out), err) == (refusal, "")
 
 
+async def test_whatever_answers_moves_no_cursor_of_the_owners_terminal(
+    config: Path,
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def answer() -> Answer:
+        return {"a\x1b[2J\nb": "c\x1b[2J\nd", "rows": [{"e\r": {"f\n": "g\x9b"}}]}
+
+    async def refuse() -> Answer:
+        raise Invalid("h\x1b[2J\nsmartlinkd: all is well\ud800")
+
+    async def token(_: CrewToken) -> Answer:
+        return {"token": "slc\x1b]0;i\x07\nj"}
+
+    commands = {"status": plain(answer), "2fa off": plain(refuse)}
+    control = Control(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
+    await nursery.start(control.run)
+
+    assert await ask(config, "status") == 0
+    assert capsys.readouterr().out == "a [2J b  c [2J d\nrows\n  e\n  f  g\n"
+    assert await ask(config, "2fa", "off") == 1
+    assert capsys.readouterr().err == "smartlinkd: h\\x1b[2J\\nsmartlinkd: all is well\\ud800\n"
+    assert await ask(config, "crew", "token", "post") == 0
+    assert capsys.readouterr().out == "slc\\x1b]0;i\\x07\\nj\n"
+    assert await ask(config, "status", "--json") == 0
+    assert all(each.isprintable() for each in capsys.readouterr().out.splitlines())
+
+
 async def test_a_daemon_that_does_not_run_is_1_and_told(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
