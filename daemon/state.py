@@ -14,6 +14,7 @@ import errno
 import fcntl
 import logging
 import os
+import pwd
 import re
 import secrets
 import stat
@@ -56,6 +57,9 @@ def claim(directory: Path) -> Iterator[None]:
         raise StateUnusable(f"state.directory: {'; '.join(found)}")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = fault_of_owner(directory)
+        if found is not None:
+            raise StateUnusable(f"state.directory: {'; '.join(found)}")
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StateUnusable(
@@ -91,6 +95,34 @@ def fault_of(directory: Path) -> tuple[str, str] | None:
         remedy = f"run `chmod 700 {directory}`, or name one that is the daemon's alone"
         return f"every user can write to {directory}", remedy
     return None
+
+
+def fault_of_owner(directory: Path) -> tuple[str, str] | None:
+    """Why a directory that is there is not for a daemon of this user's, and the remedy, or None.
+
+    Whose it is could have put a secret there that he knows. Root could, too, but need not: where a
+    volume's folder is root's and is open to the daemon's group, it is used.
+
+    Not part of `fault_of`: root also looks at directories of daemons that run as others. Raises
+    `OSError`.
+    """
+    owner, us = directory.stat().st_uid, os.geteuid()
+    if owner in (us, 0):
+        return None
+    theirs, ours = _user(owner), _user(us)
+    fault = f"{directory} belongs to {theirs}, who may have put secrets there, and this is {ours}"
+    remedy = (
+        f"start the daemon as {theirs}, or if all that is in it is the daemon's own, run "
+        f"`chown -R {ours} {directory}`"
+    )
+    return fault, remedy
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # of a container, or of a service that does not run
+        return str(uid)
 
 
 def _is_read_only(directory: Path) -> bool:

@@ -7,6 +7,7 @@ kernel's own tables, a file is really written. A point that fails ends none of t
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from daemon.config import ConfigError, Settings
 from daemon.config.settings import Browser
 from daemon.errors import Refused
 from daemon.paths import mode_of
-from daemon.state import disk_is_full, fault_of
+from daemon.state import disk_is_full, fault_of, fault_of_owner
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,10 @@ def _state(directory: Path) -> Finding:
     there = directory
     try:
         there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
+        if there == directory and os.geteuid() != 0:  # root looks for a daemon of another user's
+            found = fault_of_owner(directory)
+            if found is not None:
+                return Finding("state", False, "; ".join(found))
         with tempfile.TemporaryFile(dir=there, buffering=0) as file:
             file.write(bytes(mmap.PAGESIZE))  # a full disk takes a file, and nothing in it
     except OSError as error:

@@ -106,6 +106,20 @@ def test_a_state_directory_that_the_daemon_would_refuse_is_told(
     assert f"chmod 700 {tmp_path}" in points["state"]
 
 
+@OF_ROOT
+def test_a_state_directory_of_another_user_is_told_but_to_root(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root looks at that of a service, which runs as a user of its own."""
+    os.chown(tmp_path, 65534, 65534)
+    _, points = examined(capsys, tmp_path, tmp_path / "none")
+    assert points["state"] == f"ok {tmp_path} can be written to"
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    assert code == 1
+    assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
+
+
 def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
