@@ -10,12 +10,14 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
+import trio
 from pydantic import SecretStr
 from quart import request
 
 from daemon.api.access import Caller, identify
 from daemon.api.openapi import Access
 from daemon.api.services import Services
+from daemon.api.wrong_keys import WrongKeys
 from daemon.auth.actor import Session
 from daemon.errors import NotAllowed
 
@@ -39,6 +41,7 @@ class Guards:
         self._auth = services.auth
         self._neighbourhood = services.rules.neighbourhood
         self._sync_key = services.sync_key
+        self._wrong_keys = WrongKeys(trio.current_time)
         self.anyone = Access(self._caller, bearer="none")
         self.session = Access(self._session, bearer="required", refusals=REFUSALS)
         self.visitor = Access(self._visitor, bearer="required", refusals=REFUSALS)
@@ -59,12 +62,14 @@ class Guards:
             await self._session()
 
     async def _local_or_key(self) -> None:
-        caller = await self._caller()
-        if caller.local or _same(bearer(), self._sync_key):
+        caller, given = await self._caller(), bearer()
+        if caller.local or _same(given, self._sync_key):
             return
         try:
             await self._session()
         except NotAllowed:
+            if given is not None and self._sync_key:
+                self._wrong_keys.note(caller.address)
             raise NotAllowed(
                 f"this is open to local requests only, and yours is none: {caller.strange}; send "
                 "a session token or the sync key as `Authorization: Bearer …`"

@@ -60,6 +60,10 @@ class Event(Enum):
         "links are wanted, and no cookie is stored to make them with",
     )
     COOKIE_BACK = "8e8d75e37e604aec84c2e9b133b3f564", "a cookie was synced, after that"
+    SYNC_KEY_GUESSED = (
+        "bb9c373d268d4f0d9ce0d870c614058d",
+        "ten wrong sync keys came from an address within an hour",
+    )
 
     def __init__(self, message_id: str, meaning: str) -> None:
         self.message_id = message_id
