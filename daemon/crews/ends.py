@@ -18,6 +18,8 @@ from daemon.processes.guarded import ExitStatus
 
 # Characters of a worker's last line in an error's text.
 LONGEST_LAST_LINE = 300
+# Its guardian alone sees how it ends. What is left is ended by the server of guardians as a rule.
+OUT_OF_SIGHT = "the worker may still be running: its guardian was killed"
 # What a shell adds to the number of the signal that has ended its command.
 SHELL_SIGNALED = 128
 
@@ -61,6 +63,17 @@ class KilledBySignal:
 
 
 @dataclass(frozen=True)
+class OutOfSight:
+    """Its guardian was killed: nobody knows how it ends, or whether it has."""
+
+    last_words: str
+
+    @property
+    def error(self) -> str:
+        return _with_last_words(OUT_OF_SIGHT, self.last_words)
+
+
+@dataclass(frozen=True)
 class OutOfMemory:
     """All its processes together were found to use more than its limit. Both in bytes."""
 
@@ -89,7 +102,13 @@ class ProtocolBroken:
 
 
 WorkerEnd: TypeAlias = (
-    Result | Failed | ExitedWithoutResult | KilledBySignal | OutOfMemory | ProtocolBroken
+    Result
+    | Failed
+    | ExitedWithoutResult
+    | KilledBySignal
+    | OutOfSight
+    | OutOfMemory
+    | ProtocolBroken
 )
 
 
@@ -105,8 +124,9 @@ def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit
     last_words = _last_line(stderr)
     if status.code is not None:
         return ExitedWithoutResult(status.code, last_words)
-    # Of a killed guardian no status comes; its worker was then killed with it, by the kernel.
-    return KilledBySignal(status.signal or signal.SIGKILL, last_words)
+    if status.signal is not None:
+        return KilledBySignal(status.signal, last_words)
+    return OutOfSight(last_words)
 
 
 def _last_line(text: str) -> str:

@@ -40,7 +40,7 @@ import trio
 
 from daemon.background import background
 from daemon.crews.channel import Channel
-from daemon.crews.ends import ProtocolBroken, WorkerEnd, silent_end
+from daemon.crews.ends import OUT_OF_SIGHT, ProtocolBroken, WorkerEnd, silent_end
 from daemon.crews.protocol import (
     MAX_OUTPUT,
     Failed,
@@ -54,7 +54,7 @@ from daemon.crews.protocol import (
     quoted,
 )
 from daemon.processes.activity import Activity
-from daemon.processes.guarded import Guarded, Limits, guarded
+from daemon.processes.guarded import ExitStatus, Guarded, Limits, guarded
 from daemon.processes.guardian import CHANNEL
 from daemon.processes.hiding import Hiding
 from daemon.state import disk_is_full
@@ -66,6 +66,9 @@ logger = logging.getLogger(__name__)
 FILE_SIZE = 1024 * 1024 * 1024
 # The share of the grace that a worker has to obey `stop` before it gets SIGTERM.
 TERM_AFTER = 0.2
+# Seconds in which SIGKILL is seen to have ended it, which takes milliseconds: longer where its
+# guardian has been stopped, or the kernel does not let go of it.
+KILL_LIMIT = 5.0
 
 
 class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
@@ -98,6 +101,10 @@ class Stopped(Enum):
     WITHOUT_SIGNAL = "the worker ended without a signal"
     BY_SIGTERM = "the worker ended at SIGTERM"
     BY_SIGKILL = "the worker ignored the message `stop` and SIGTERM, and was killed"
+    NOT_EVEN_BY_SIGKILL = (
+        "the worker ignored the message `stop` and SIGTERM, and may still be running"
+    )
+    OUT_OF_SIGHT = OUT_OF_SIGHT
 
 
 class Worker:
@@ -193,22 +200,22 @@ class Worker:
     async def stop(self) -> Stopped:
         """Have it end: `stop`, then SIGTERM to its process group, then SIGKILL.
 
-        Takes the grace at most, and is not for the time in which somebody takes messages. What it
-        says from here on is dropped.
+        Takes the grace at most, and `KILL_LIMIT` more where that is not seen to end it. It is not
+        for the time in which somebody takes messages. What it says from here on is dropped.
         """
         grace = self._settings.grace
         async with background(self._channel.discard):
             with trio.move_on_after(grace * TERM_AFTER):
                 await self._channel.send(Stop())
-                await self._process.wait()
-                return Stopped.WITHOUT_SIGNAL
+                return _unless_out_of_sight(await self._process.wait(), Stopped.WITHOUT_SIGNAL)
             self._process.terminate()
             with trio.move_on_after(grace * (1 - TERM_AFTER)):
-                await self._process.wait()
-                return Stopped.BY_SIGTERM
+                return _unless_out_of_sight(await self._process.wait(), Stopped.BY_SIGTERM)
         logger.warning("a worker (process %d) ignores SIGTERM and is killed", self.pid)
         self._process.kill()
-        return Stopped.BY_SIGKILL
+        with trio.move_on_after(KILL_LIMIT):
+            return _unless_out_of_sight(await self._process.wait(), Stopped.BY_SIGKILL)
+        return Stopped.NOT_EVEN_BY_SIGKILL
 
     @property
     def stdout_tail(self) -> str:
@@ -281,6 +288,10 @@ def _why_not(program: str, fault: OSError) -> str:
     ):
         return f"{program}: what its first line (#!) names is not there"
     return f"{program}: {fault}"
+
+
+def _unless_out_of_sight(status: ExitStatus, how: Stopped) -> Stopped:
+    return how if status.is_known else Stopped.OUT_OF_SIGHT
 
 
 def _text(said: bytes) -> str:

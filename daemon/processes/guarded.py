@@ -86,6 +86,11 @@ class ExitStatus:
     signal: int | None = None
     memory: int | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Else its guardian was killed, and it may still be running."""
+        return self != ExitStatus()
+
     def __str__(self) -> str:
         if self.code is not None:
             return f"exit code {self.code}"

@@ -15,6 +15,7 @@ from daemon.crews.ends import (
     ExitedWithoutResult,
     KilledBySignal,
     OutOfMemory,
+    OutOfSight,
     ProtocolBroken,
     WorkerEnd,
     silent_end,
@@ -132,10 +133,12 @@ async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) 
         assert await end(worker) == KilledBySignal(number, "")
 
 
-async def test_a_killed_guardian_kills_it(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_a_killed_guardian_no_end_is_told(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
     async with begin(*shell("exec sleep 1000")) as worker:
         os.kill(parent(worker.pid), signal.SIGKILL)
-        assert await end(worker) == KilledBySignal(signal.SIGKILL, "")
+        assert await end(worker) == OutOfSight("")
     assert "its guardian was killed" in caplog.text
 
 
@@ -152,7 +155,7 @@ async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
         os.kill(server, signal.SIGSTOP)
         try:
             os.kill(guardian, signal.SIGKILL)
-            assert await end(worker) == KilledBySignal(signal.SIGKILL, "")
+            assert await end(worker) == OutOfSight("")
         finally:
             os.kill(server, signal.SIGCONT)
 
@@ -290,6 +293,10 @@ async def test_one_that_says_too_much(begin: Begin) -> None:
             "the worker was ended by signal 11 (Segmentation fault); its last words: oh",
         ),
         (
+            OutOfSight("oh"),
+            "the worker may still be running: its guardian was killed; its last words: oh",
+        ),
+        (
             KilledBySignal(signal.SIGKILL, ""),
             "the worker was ended by signal 9 (Killed), which this daemon did not send: somebody "
             "else did, or the host itself was out of memory (then the kernel's log says so)",
@@ -304,7 +311,8 @@ async def test_one_that_says_too_much(begin: Begin) -> None:
     ],
 )
 def test_each_end_has_a_text_of_its_own(
-    ended: ExitedWithoutResult | KilledBySignal | OutOfMemory | ProtocolBroken, error: str
+    ended: ExitedWithoutResult | KilledBySignal | OutOfSight | OutOfMemory | ProtocolBroken,
+    error: str,
 ) -> None:
     assert ended.error == error
 

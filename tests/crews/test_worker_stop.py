@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,7 +13,7 @@ import trio
 
 from daemon.crews.protocol import MAX_LINE, Inputs
 from daemon.crews.worker import Stopped, Worker
-from tests.processes.family import alive
+from tests.processes.family import alive, parent
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -76,6 +78,31 @@ async def test_one_that_ignores_it_all_is_killed_within_its_grace(
             assert await worker.stop() == Stopped.BY_SIGKILL
         await until(lambda: not any(alive(pid) for pid in [worker.pid, *family(worker)]))
     assert "ignores SIGTERM and is killed" in caplog.text
+
+
+async def test_one_whose_guardian_is_killed_is_not_said_to_have_ended(
+    begin: Begin, until: Until
+) -> None:
+    async with begin(*shell(FAMILY), grace=5.0) as worker:
+        await until(lambda: len(family(worker)) == 3)
+        os.kill(parent(worker.pid), signal.SIGKILL)
+        with trio.fail_after(3):
+            assert await worker.stop() == Stopped.OUT_OF_SIGHT
+
+
+async def test_one_whose_guardian_does_not_kill_it_is_not_said_to_be(
+    begin: Begin, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.crews.worker.KILL_LIMIT", 0.1)
+    async with begin(*shell(FAMILY), grace=0.3) as worker:
+        await until(lambda: len(family(worker)) == 3)
+        guardian = parent(worker.pid)
+        os.kill(guardian, signal.SIGSTOP)
+        try:
+            assert await worker.stop() == Stopped.NOT_EVEN_BY_SIGKILL
+            assert alive(worker.pid)
+        finally:
+            os.kill(guardian, signal.SIGCONT)
 
 
 async def test_one_that_has_not_read_its_inputs_can_be_stopped(begin: Begin) -> None:

@@ -185,7 +185,9 @@ _worker("half_a_line", "error", f"{_BROKE}its last line has no newline")
 _worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
 _worker("dies_with_children", "error", "exited with code 3 without a result")
 _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
-_worker("guardian_killed", "error", "ended by signal 9", log="its guardian was killed")
+_worker(
+    "guardian_killed", "error", "may still be running", log="left over: its guardian was killed"
+)
 for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
 # The result stands, and its client has it at once.
