@@ -122,6 +122,17 @@ def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
     assert account.state.standing is Standing.SESSION_LOST
 
 
+def test_a_lost_cookie_that_is_synced_twice_is_none_that_works(
+    account: Account, told: Told
+) -> None:
+    """An extension sends it every few minutes."""
+    account.lost_session(SessionLost(), COOKIE)
+    account.cookie_synced(COOKIE, COOKIE)
+    account.cookie_synced(COOKIE, COOKIE)
+    assert account.state.standing is Standing.SESSION_LOST
+    assert standings(told) == [Standing.SESSION_LOST]
+
+
 def test_when_no_cookie_works_any_more_that_is_told(account: Account, told: Told) -> None:
     """Though another one has worked since this one was lost."""
     account.lost_session(SessionLost(), COOKIE)
