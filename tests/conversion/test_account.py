@@ -143,6 +143,22 @@ def test_when_no_cookie_works_any_more_that_is_told(account: Account, told: Told
     assert standings(told) == [lost, back, lost]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_the_owner_has_cleared_is_news_when_it_is_lost_again(
+    account: Account, told: Told, *, replaced: bool
+) -> None:
+    """Be it of a cookie that was lost before, or of one that was replaced."""
+    if replaced:
+        account.cookie_synced(OTHER, COOKIE)
+    else:
+        account.lost_session(SessionLost(), COOKIE)
+        account.made_links(OTHER)
+    account.clear()
+    told.clear()
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told) == [Standing.SESSION_LOST]
+
+
 def test_a_cookie_that_ended_a_pause_is_told_of_when_it_is_lost(
     account: Account, told: Told
 ) -> None:
