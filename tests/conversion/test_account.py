@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from daemon.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
+from daemon.conversion.pauses import MOST_COOKIES
 from daemon.logs import Event
 from daemon.marketplace.errors import HumanCheck, SessionLost
 from daemon.vault.cookie import parse_cookie
@@ -102,6 +103,19 @@ def test_a_lost_session_beside_one_that_works_is_told_once(account: Account, tol
     account.cookie_synced(COOKIE, OTHER)
     account.lost_session(SessionLost(), COOKIE)
     assert standings(told)[2:] == [Standing.SESSION_LOST]
+
+
+def test_one_that_is_lost_again_and_again_pushes_no_other_out(account: Account, told: Told) -> None:
+    """Which would be news then."""
+    third = parse_cookie("SPC_U=100100100100100; SPC_EC=third")
+    account.lost_session(SessionLost(), OTHER)
+    account.made_links(third)
+    for _ in range(MOST_COOKIES):
+        account.lost_session(SessionLost(), COOKIE)
+        account.made_links(third)
+    told.clear()
+    account.lost_session(SessionLost(), OTHER)
+    assert standings(told) == []
 
 
 def test_that_the_cookie_before_is_lost_is_no_news_once_there_is_another(
