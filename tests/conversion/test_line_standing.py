@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from daemon.conversion.account import Account, Standing
 from daemon.conversion.line import Line
-from daemon.conversion.pauses import Pause
+from daemon.conversion.pauses import MOST_COOKIES, Pause
 from daemon.conversion.sources import READS_AT_ONCE
 from daemon.errors import UpstreamFailed
 from daemon.marketplace.answers import UNKNOWN_ROW, Row
@@ -411,6 +411,15 @@ async def test_the_owner_wakes_the_products(line: Line) -> None:
     line.leave_products_alone(900, COOKIE)
     assert line.account.clear() is False  # they are no trouble of the account's
     assert not line.account.leaves_products_alone(COOKIE)
+
+
+async def test_that_products_are_left_alone_for_longer_ends_that_of_no_other_cookie(
+    line: Line,
+) -> None:
+    cookies = [parse_cookie(f"{COOKIE.header()}; n={n}") for n in range(MOST_COOKIES)]
+    for cookie in [*cookies, cookies[-1]]:
+        line.leave_products_alone(60, cookie)
+    assert all(line.account.leaves_products_alone(cookie) for cookie in cookies)
 
 
 async def test_what_is_wrong_with_one_cookie_is_not_laid_on_another(
