@@ -193,6 +193,16 @@ def test_however_often_the_one_before_was_in_vain_it_is_no_news(
     assert standings(told) == [Standing.SESSION_LOST, Standing.ACTIVE]
 
 
+def test_however_often_an_old_one_is_in_vain_it_is_no_news_while_another_works(
+    account: Account, told: Told
+) -> None:
+    account.cookie_synced(OTHER, COOKIE)
+    for _ in range(MANY_IN_VAIN + 1):
+        account.lost_session(SessionLost(), COOKIE)
+        account.made_links(OTHER)
+    assert standings(told) == []
+
+
 def test_nor_is_one_news_that_was_replaced_a_while_ago(account: Account, told: Told) -> None:
     third = parse_cookie("SPC_U=100100100100100; SPC_EC=third")
     stranger = parse_cookie("SPC_U=1; SPC_EC=first")
