@@ -129,6 +129,16 @@ def test_that_the_cookie_before_is_lost_is_no_news_once_there_is_another(
     assert standings(told) == [Standing.SESSION_LOST]
 
 
+def test_one_that_was_replaced_and_came_back_is_news_when_it_is_lost(
+    account: Account, told: Told
+) -> None:
+    account.cookie_synced(COOKIE, None)
+    account.cookie_synced(OTHER, COOKIE)
+    account.cookie_synced(COOKIE, OTHER)
+    account.lost_session(SessionLost(), COOKIE)
+    assert standings(told) == [Standing.SESSION_LOST]
+
+
 def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
     account.lost_session(SessionLost(), COOKIE)
     account.lost_session(SessionLost(), OTHER)
