@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from daemon.api.measure import measure
 from daemon.journal.model import Status
+from daemon.serving import GuardedQuart
 from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:
@@ -97,3 +99,13 @@ async def test_a_stream_is_timed_until_it_begins_and_is_not_left(
     with trio.fail_after(SOON):
         await executor.left.wait()
     assert statuses(house, EVENTS) == {"200": 1}
+
+
+async def test_a_request_that_ends_before_it_was_begun_with_is_not_counted(house: House) -> None:
+    """As when its client has gone by then: it was no request yet, and is no fault."""
+    app = GuardedQuart()
+    measure(app, house.metrics)
+    before = counted(house.metrics.requests)
+    async with app.test_request_context("/") as begun:
+        await app.do_teardown_request(trio.TooSlowError(), begun)
+    assert counted(house.metrics.requests) == before
