@@ -273,10 +273,12 @@ async def test_a_crash_is_counted_and_shown_until_the_next_one_is_up(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
+        ready_since = browser.status().since
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
         status = browser.status()
         assert (status.state, status.pid, status.version) == (BrowserState.WAITING, None, None)
+        assert status.since > ready_since
         assert (status.restarts, status.last_end) == (1, "crashed: Chromium ended: signal 9")
         await trio.sleep(0.5 + A_MOMENT)
         assert look(browser).state is BrowserState.STARTING
