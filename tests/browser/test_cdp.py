@@ -465,3 +465,18 @@ async def test_an_error_of_the_block_leaves_it_bare(wire: Wire, autojump_clock: 
     with pytest.raises(KeyError, match="mine"):
         async with converse(wire, "browser.test", "/devtools"):
             raise KeyError("mine")
+
+
+async def test_a_domain_that_was_once_enabled_is_none_of_a_session_that_has_ended(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    """Its events would be waited for, and none can come."""
+    session = await attached(conversation, peer, nursery)
+    enabling = await ask(nursery, partial(session.enable, "Network", {}))
+    assert (await peer.answer({}))["method"] == "Network.enable"
+    await enabling.done.wait()
+    await session.enable("Network", {})
+    await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
+    await wait_all_tasks_blocked()
+    with pytest.raises(SessionGone):
+        await session.enable("Network", {})
