@@ -234,6 +234,22 @@ async def test_what_work_has_found_is_known_before_its_context_is_disposed_of(
     assert len(played.contexts) == 1
 
 
+async def test_nothing_is_kept_of_a_cookie_whose_context_was_cleared_away(
+    desk: Desk, contexts: Contexts, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    """There may be as many as there are requests."""
+    job = await desk.begin(place())
+    played.call_takes = 1
+    job.fails = SessionGone("it crashed")
+    job.end.set()
+    await job.done.wait()
+    assert list(contexts._clearing) == [place().key]
+    await trio.sleep(1)
+    await wait_all_tasks_blocked()
+    assert played.contexts == []
+    assert (len(contexts), contexts._clearing) == (0, {})
+
+
 async def test_who_leaves_after_the_browser_has_nothing_to_clear_away(
     played: PlayedChromium, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
