@@ -153,6 +153,21 @@ async def test_a_tab_is_asked_only_when_it_was_not_used_for_a_while(
     assert page.asked == asked + 1
 
 
+async def test_a_tab_that_has_just_been_opened_is_not_asked_by_who_shares_it(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
+    """It may be busy with the work that it was opened for."""
+    await trio.sleep(TRUSTED_FOR)
+    first = await desk.begin(place(at_once=2))
+    assert first.page is not None
+    asked = first.page.asked
+    second = await desk.begin(place(at_once=2))
+    assert second.page is first.page
+    assert first.page.asked == asked
+    for job in (first, second):
+        await finish(job)
+
+
 async def test_who_leaves_while_a_tab_is_asked_spoils_nothing(
     desk: Desk, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
