@@ -183,6 +183,15 @@ async def test_only_so_many_wait(until: Until) -> None:
         assert children(server) <= everybody | {parent(process.pid)}
 
 
+async def test_of_too_many_that_wait_the_one_that_has_waited_longest_goes() -> None:
+    """What was run last is the likeliest to be run again."""
+    async with shared_guardians():
+        for number in range(MOST_IDLE):
+            await once(limits=Limits(LIMITS.memory, LIMITS.file_size + number))
+        last = await once()
+        assert await once() == last
+
+
 async def test_nobody_waits_after_the_block() -> None:
     async with shared_guardians():
         guardian = await once()
