@@ -60,6 +60,16 @@ async def test_who_asks_again_is_answered_without_the_disk(
     assert reads == [id_]
 
 
+async def test_who_has_given_up_already_is_answered_nothing(journal: Journal, new: New) -> None:
+    """As when it is on the disk; a client that polls and is always answered would never leave."""
+    id_ = await created(journal, new())
+    await journal.execution(id_)
+    with trio.CancelScope() as given_up:
+        given_up.cancel()
+        await journal.execution(id_)
+    assert given_up.cancelled_caught
+
+
 async def test_after_each_change_it_is_read_again(
     journal: Journal, new: New, reads: list[str], now: datetime
 ) -> None:
