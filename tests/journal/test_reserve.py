@@ -205,6 +205,43 @@ async def test_a_restart_that_fails_for_it_is_told(
     assert told == [True]
 
 
+async def test_a_restart_that_waits_for_room_tells_of_it_once(
+    filled: Path,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[bool] = []
+    has_room = trio.Event()
+    tried: list[Path] = []
+
+    def tell(full: bool) -> None:
+        told.append(full)
+        if not full:
+            has_room.set()
+
+    def failing(path: Path) -> sqlite3.Connection:
+        tried.append(path)
+        if len(tried) > 4:
+            filled.with_name("filler").unlink(missing_ok=True)
+        return open_database(path)
+
+    filled.with_name("filler").unlink()
+    journal = Journal(filled, key=KEY, retention=WEEK, disk_full=tell)
+    async with trio.open_nursery() as first:
+        await first.start(journal.run)
+        first.cancel_scope.cancel()
+    filled.with_name("journal.db.reserve").unlink(missing_ok=True)
+    fill(filled.with_name("filler"))
+    monkeypatch.setattr(store_module, "open_database", failing)
+    with trio.fail_after(10):
+        await nursery.start(journal.run)
+        await has_room.wait()
+    assert told == [True, False]
+    events = [getattr(each, "event", None) for each in caplog.records]
+    assert [each for each in events if each] == [Event.DISK_FULL, Event.DISK_HAS_ROOM]
+
+
 def test_what_others_take_meanwhile_it_lacks_until_there_is_room(small: Path) -> None:
     reserve, file = Reserve(small / "j"), small / "j.reserve"
     reserve.keep()
