@@ -16,12 +16,13 @@ from types import SimpleNamespace
 import pytest
 import trio
 from pydantic import SecretBytes
+from trio.testing import MockClock
 
 from daemon.journal import actor as actor_module
 from daemon.journal import retention
 from daemon.journal import store as store_module
 from daemon.journal.actor import Journal
-from daemon.journal.disk import ROOM
+from daemon.journal.disk import LOOK_EVERY, ROOM
 from daemon.journal.errors import DiskFull, NoRoomToOpen
 from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
 from daemon.journal.recent import Recent
@@ -165,6 +166,22 @@ async def test_a_start_that_fails_for_it_is_told_in_the_log_alone(
         await unopened.run(trio.TASK_STATUS_IGNORED)
     assert told == []
     assert [getattr(each, "event", None) for each in caplog.records] == [Event.DISK_FULL]
+
+
+async def test_a_start_waits_for_room_no_longer_than_it_may(
+    handle: Journal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor gives it twice as long, for all that it does."""
+
+    def full(*_: object) -> Store:
+        raise NoRoomToOpen("its disk is full")
+
+    monkeypatch.setattr(actor_module, "Store", full)
+    began = trio.current_time()
+    with pytest.raises(NoRoomToOpen):
+        await handle.run(trio.TASK_STATUS_IGNORED)
+    waited = trio.current_time() - began
+    assert LOOK_EVERY <= waited <= actor_module.ROOM_WITHIN
 
 
 async def test_a_start_waits_for_room(
