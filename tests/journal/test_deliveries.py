@@ -304,6 +304,23 @@ def test_what_one_target_is_owed_is_given_up_in_few_visits(
     assert bodies(store, now + SECOND) == [b"late"]
 
 
+def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
+    store: Store,
+    create: Callable[..., str],
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each that is told of is a warning, be it of none."""
+    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    first, second = create(), create()
+    queue(store, first, *[NewDelivery(TASK, b"", now)] * 2)
+    queue(store, second, NewDelivery(TASK, b"", now))
+
+    visits = [dict(store.give_up_deliveries("https://a.example", now, ())) for _ in range(3)]
+
+    assert visits == [{(first, "deal-post"): 2}, {(second, "deal-post"): 1}, {}]
+
+
 def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
