@@ -120,6 +120,20 @@ def ended(small: Path) -> Path:
     return path
 
 
+def test_it_is_made_again_also_when_what_it_was_lent_for_fails(small: Path) -> None:
+    reserve, file = Reserve(small / "j"), small / "j.reserve"
+    reserve.keep()
+
+    def fail() -> None:
+        with reserve.lent():
+            assert not file.exists()
+            raise DiskFull("its disk is full", retry_after=1)
+
+    with pytest.raises(DiskFull):
+        fail()
+    assert bytes_of(file) == SHARE
+
+
 def test_by_it_a_journal_is_opened(ended: Path) -> None:
     with closing(open_store(ended)) as store:
         assert store.unfinished() == []
