@@ -15,6 +15,7 @@ from daemon.journal.errors import UnusableJournal
 from daemon.journal.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
 from daemon.journal.sealing import NotSealed, Seal
 from daemon.journal.store import Store
+from tests.journal.test_actor import open_files
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -181,6 +182,23 @@ def test_one_that_is_damaged_is_no_other_key(
     assert execution.webhooks == (OTHER,)
     with pytest.raises(UnusableJournal, match="does not open under its key"):
         again.execution(first)
+
+
+def test_a_file_that_is_damaged_at_its_opening_is_not_left_open(
+    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+) -> None:
+    """The actor is started again, and again."""
+    create(webhooks=(TARGET,))
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE webhooks SET events = '{'")
+        connection.commit()
+
+    # What is raised holds on to all that was under way.
+    with pytest.raises(UnusableJournal, match="should be JSON") as raised:
+        open_store()
+    assert open_files(path) == []
+    assert raised.tb
 
 
 def test_another_key_is_as_good_when_there_are_none(
