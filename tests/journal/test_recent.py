@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -175,6 +176,27 @@ async def test_what_cannot_be_read_at_its_end_has_ended_all_the_same(
     found = await journal.execution(id_)
     assert found is not None
     assert found.status is Status.COMPLETED
+
+
+async def test_of_what_cannot_be_read_at_its_end_the_log_has_the_kind_alone(
+    journal: Journal,
+    new: New,
+    now: datetime,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SQLite's text repeats what it could not decode."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("Could not decode column 'inputs' with text 'a secret'")
+
+    caplog.set_level(logging.DEBUG)
+    id_ = await created(journal, new())
+    monkeypatch.setattr(executions, "read", fail)
+    await journal.record(id_, Entry(Change(status=Status.COMPLETED, finished_at=now)))
+
+    assert f"{id_} is not kept: OperationalError" in caplog.text
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("whose", [{"crew": "other"}, {"owner": "bob"}])
