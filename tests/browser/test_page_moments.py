@@ -192,3 +192,16 @@ async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
     await refused.done.wait()
     assert isinstance(refused.result, ProtocolError)
     assert listening[CREATED] == []
+
+
+async def test_a_pop_up_is_closed_once_and_by_the_context_whose_it_is(
+    conversation: Connection, peer: Any, nursery: trio.Nursery
+) -> None:
+    for id_ in ("mine", "another's"):
+        BrowserContext(conversation, id_)
+    pop_up = {"targetId": "P", "browserContextId": "mine", "openerId": "T"}
+    await peer.say({"method": CREATED, "params": {"targetInfo": pop_up}})
+    closing = await peer.take()
+    assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "P"})
+    await ask(nursery, partial(conversation.browser.call, "A.next"))
+    assert (await peer.take())["method"] == "A.next"
