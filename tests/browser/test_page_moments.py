@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.cdp import CALL_DEADLINE, Connection, _Call
-from daemon.browser.errors import CallTimedOut, ProtocolError
+from daemon.browser.errors import CallTimedOut, PageGone, ProtocolError
 from daemon.browser.page import BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask, attached
 
@@ -101,6 +101,16 @@ async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanw
     assert first.result == 1
     await evaluating(page, nursery)
     assert (await peer.take())["method"] == "Runtime.evaluate"
+
+
+async def test_a_tab_that_has_ended_does_not_say_where_it_is(page: Page, peer: Any) -> None:
+    """Whoever asks would take it for one that is still there."""
+    await show(peer, "https://b.example/")
+    assert await page.url() == "https://b.example/"
+    await say(peer, "Inspector.targetCrashed")
+    with pytest.raises(PageGone):
+        await page.url()
+    assert page.last_url == "https://b.example/"
 
 
 async def going(page: Page, peer: Any, nursery: trio.Nursery) -> Asker:
