@@ -171,6 +171,14 @@ async def test_no_answer_is_silence_within_a_bound(autojump_clock: trio.testing.
 
 
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
+async def test_a_page_that_leaves_for_one_that_is_never_seen_says_why_by_where_it_is(
+    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each look meets another document, as on a page that loads itself anew."""
+    await raised(error, submit_form(Tab(goes=url, looks=[ContextLost("it went elsewhere")])))
+
+
+@pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
 async def test_a_page_that_leaves_instead_of_answering_is_seen_soon(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
