@@ -117,6 +117,16 @@ async def test_a_form_that_stays_disabled_is_a_frozen_account(
     assert trio.current_time() == pytest.approx(portal.FROZEN_AFTER, abs=0.2)
 
 
+async def test_a_disabled_form_that_is_built_anew_is_no_frozen_account(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """By a page that is loaded twice, say: the second one is given its time."""
+    being_built = [look("disabled")] * 15  # of two seconds three quarters
+    looks = [*being_built, look("none"), *being_built, look()]
+    await portal.open_links_page(Tab(looks=looks), VN)
+    assert trio.current_time() > portal.FROZEN_AFTER
+
+
 async def test_a_page_without_a_form_has_changed(autojump_clock: trio.testing.MockClock) -> None:
     error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[look("none")]), VN))
     assert "has changed" in str(error)
