@@ -133,6 +133,23 @@ async def test_a_page_without_a_form_has_changed(autojump_clock: trio.testing.Mo
     assert trio.current_time() == pytest.approx(portal.FORM_WAIT, abs=0.2)
 
 
+@pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
+async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
+    url: str,
+    error: type[Exception],
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tab = Tab(looks=[ContextLost("it went elsewhere")])
+
+    async def leave() -> None:
+        await trio.sleep(portal.FORM_WAIT / 2)
+        tab.goes = url
+
+    nursery.start_soon(leave)
+    await raised(error, portal.open_links_page(tab, VN))
+
+
 @pytest.mark.parametrize("seen", [None, [], "x", {}, {"form": 5, "status": "x", "url": None}])
 async def test_a_look_that_gives_nonsense_is_no_form(
     seen: Any, autojump_clock: trio.testing.MockClock
