@@ -9,12 +9,14 @@ import pytest
 import trio
 import trio.testing
 
+from daemon.browser.errors import NavigationFailed
 from daemon.marketplace import portal
 from daemon.marketplace.errors import (
     HumanCheck,
     NotThere,
     PortalDown,
     PortalSilent,
+    ProductsDown,
     ProductsRefused,
 )
 from tests.marketplace.tabs import (
@@ -86,6 +88,12 @@ async def test_a_refusal_of_product_data(
 @pytest.mark.parametrize(("lands", "error"), [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck)])
 async def test_a_product_page_that_ends_elsewhere(lands: str, error: type[Exception]) -> None:
     await raised(error, read_page(Tab(lands=lands)))
+
+
+async def test_a_product_page_that_does_not_come_says_so_of_them_all() -> None:
+    """The next product's would not, either."""
+    failure = NavigationFailed("https://affiliate.shopee.vn/", "net::ERR_CONNECTION_RESET")
+    await raised(ProductsDown, read_page(Tab(fails=failure)))
 
 
 async def test_a_product_page_that_asks_nothing_is_silent(
