@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.browser.errors import ContextLost
+from daemon.browser.errors import CallTimedOut, ContextLost
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
@@ -189,6 +189,18 @@ async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
 
 async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
     tab = Tab(answers=[(portal.ANSWER_WAIT - 1, Response(body=GOOD_BODY))])
+    assert await submit_form(tab) == GOOD_ROWS
+
+
+async def test_a_page_that_is_too_busy_now_and_then_does_not_hang(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """It has shown something in between: its answer is waited for."""
+    shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
+    tab = Tab(
+        looks=[*shown * 5, look()],
+        answers=[(portal.ANSWER_WAIT - 5, Response(body=GOOD_BODY))],
+    )
     assert await submit_form(tab) == GOOD_ROWS
 
 
