@@ -200,3 +200,21 @@ def no_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+async def test_what_was_taken_is_not_kept_as_well() -> None:
+    """A password would stay for as long as its connection."""
+
+    class Message(dict[str, Any]):
+        """One of which it can be told whether it is still there."""
+
+    messages = Messages()
+    message: Any = Message(part(b"a password", more=False))
+    kept = weakref.ref(message)
+    await messages.put(message)
+    taken: list[Any] = []
+    messages.give_to(taken.append)
+    assert taken == [message]
+    del message
+    taken.clear()
+    assert kept() is None
