@@ -267,6 +267,15 @@ async def test_what_was_asked_before_on_its_connection_does_not_shape_it(house: 
             assert (status, set(body)) == (400, {"ok", "error"})
 
 
+async def test_what_came_with_it_is_told_in_the_shape_of_its_own_path(house: House) -> None:
+    """The two were read as one piece."""
+    first = b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"
+    answers = await house.main.raw(first + b"GET /crews/alpha/inputs HTTP/1.1\r\n\r\n")
+    assert answers.startswith(b"HTTP/1.1 404 ")
+    status, body = body_of(answers[answers.index(b"HTTP/1.1 400 ") :])
+    assert (status, set(body)) == (400, {"error", "message"})
+
+
 async def test_a_broken_body_is_told_in_the_shape_of_its_path(house: House) -> None:
     head = (
         f"POST /crews/alpha/kickoff HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {house.token}\r\n"
