@@ -41,6 +41,17 @@ def test_a_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.Mon
         each.close()
 
 
+@pytest.mark.parametrize("addresses", [("192.0.2.1", "127.0.0.2"), ("127.0.0.2", "192.0.2.1")])
+def test_of_a_name_s_addresses_those_count_that_this_machine_has(
+    monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, str]
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, 0)) for each in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    (made,) = bind("two.example", 0)
+    with made:
+        assert made.getsockname()[0] == "127.0.0.2"
+
+
 @pytest.mark.parametrize(
     ("host", "family"), [("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6)]
 )
