@@ -211,6 +211,34 @@ async def test_so_is_whoever_comes_when_many_are_being_told(
         assert (await answer_of(only)).body == b"waited"
 
 
+async def say_more(stream: trio.SocketStream) -> None:
+    await wait_all_tasks_blocked()
+    for _ in range(100):  # the first of it is what has the kernel say that nobody hears it
+        await stream.send_all(b"x")
+
+
+async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
+    serving: Serving,
+    seen: Seen,
+    answer_of: AnswerOf,
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And as many again when these have left."""
+    monkeypatch.setattr("daemon.serving.server.TURNED_AWAY", 1)
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        for _ in range(2):
+            async with await server.connect() as told, await server.connect() as another:
+                assert [(await answer_of(each)).status for each in (told, another)] == [503, 503]
+                await say_more(told)
+                with pytest.raises(trio.BrokenResourceError):
+                    await say_more(another)
+            await wait_all_tasks_blocked()
+        seen.finish.set()
+
+
 async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_while(
     serving: Serving, seen: Seen, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
