@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from daemon.crews.webhooks import actor as webhooks
 from daemon.crews.webhooks.actor import Webhooks
 from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
+from daemon.errors import Unavailable
 from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -109,6 +110,20 @@ async def test_with_all_hands_full_it_shows_signs_of_life(
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert part.pulse.last == trio.current_time()
     assert part.pulse.allowance == 0
+
+
+async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
+    desk: Any, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The waits between its tries are longer than the service manager's patience."""
+
+    async def unavailable(*_: object, **__: object) -> None:
+        raise Unavailable("its disk is full", retry_after=5)
+
+    monkeypatch.setattr(desk.journal, "due_deliveries", unavailable)
+    await nursery.start((part := a_part(desk)).run)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert part.pulse.allowance >= webhooks.JOURNAL_WAITS.longest
 
 
 async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(
