@@ -265,6 +265,29 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
 # Receivers that hang
 
 
+async def test_of_worn_out_targets_the_last_so_many_are_remembered(
+    desk: Any, receiver: Any, behave: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.usual = behave.answer(503)
+    targets = [WebhookTarget("task", receiver.url(path)) for path in ("/first", "/last")]
+    monkeypatch.setattr(actor, "MAX_WORN_OUT", 1)
+    executions = []
+    with monkeypatch.context() as patched:
+        patched.setattr(actor, "MAX_ATTEMPTS", 1)
+        await desk.begin()
+        for target in targets:
+            executions.append(await desk.execution(target))
+            await desk.queue(executions[-1], target, b"wears it out")
+            desk.nudge()
+            await desk.done()
+    for execution_id, target in zip(executions, targets, strict=True):
+        await desk.queue(execution_id, target, b"next")
+    desk.nudge()
+
+    put_off = await desk.until(lambda found: all(each.attempts for each in found))
+    assert [each.execution_id for each in put_off] == executions[:1]
+
+
 async def test_one_that_hangs_is_left_and_comes_again(
     desk: Any,
     receiver: Any,
