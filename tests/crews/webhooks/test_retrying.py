@@ -86,6 +86,13 @@ def test_the_last_attempt_is_the_last() -> None:
     assert judged(Answered(200), MAX_ATTEMPTS) == Delivered()
 
 
+@pytest.mark.parametrize("outcome", [Answered(404), Silence("HTTP 404", final=True)])
+def test_a_refusal_of_its_last_attempt_wears_nothing_out(outcome: Answered | Silence) -> None:
+    """Somebody is there, and may well take the next call."""
+    verdict = judged(outcome, MAX_ATTEMPTS)
+    assert verdict == GivenUp(f"HTTP 404 (attempt {MAX_ATTEMPTS})", worn_out=False)
+
+
 @pytest.mark.parametrize(("attempt", "worn_out"), [(1, False), (MAX_ATTEMPTS, True)])
 def test_the_last_of_one_that_is_too_old_wears_out_nothing_by_itself(
     attempt: int, worn_out: bool
