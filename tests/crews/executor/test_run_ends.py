@@ -92,6 +92,7 @@ async def test_a_result_that_cannot_be_kept_ends_it_honestly(
     assert (end.status, end.result) == (Status.ERROR, None)
     assert "what the worker said cannot be kept: result: 16 bytes" in (end.error or "")
     assert (await house.end_of(await house.kickoff("started", "result short"))).error is None
+    assert house.executor.ends == {("c", Status.ERROR): 1, ("c", Status.COMPLETED): 1}
 
 
 async def test_one_that_was_ended_behind_its_back_ends_alone(
