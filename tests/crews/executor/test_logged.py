@@ -72,6 +72,18 @@ async def test_one_that_the_daemon_interrupted_is_told_of_as_that(
     assert told(log, Event.EXECUTION_FINISHED) == []
 
 
+async def test_what_one_says_of_its_end_is_one_line_of_the_log(
+    open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
+) -> None:
+    """It may be anything, and is not to look like lines of ours."""
+    house = await open_house(crew())
+    end = await house.end_of(await house.kickoff("started", "failed one\nanother \x1b[31m"))
+    assert end.error == "one\nanother \x1b[31m"
+    (said,) = [m for m in map(message, log.records) if "ended as error" in m]
+    assert "one" in said
+    assert said.isprintable()
+
+
 async def test_what_a_failed_one_said_last_fits_into_a_record(
     open_house: OpenHouse, crew: MakeCrew, log: pytest.LogCaptureFixture
 ) -> None:
