@@ -4,13 +4,14 @@
 // by the element's native setter followed by an input event, because a framework that keeps its own
 // copy of a field's value takes no notice of a plain assignment.
 //
-// look   → {url, status, password, form: "none" | "disabled" | "ready"}
+// look   → {url, status, password, form: "none" | "disabled" | "ready", json}
 // submit → {pressed: true} or {pressed: false, why, hint}
 async (task, links, subIds, waitMs) => {
   const DIALOGS = '[role="dialog"], .ant-modal-root, .ant-modal-wrap';
   const SETTLE_MS = 1000;  // for an overlay to go away; the form works below it too
   const CHECK_MS = 50;  // a value can change without a mutation to observe
   const HINT_LENGTH = 200;
+  const JSON_LENGTH = 4096;  // what the portal's risk control says has some 200
 
   // What its owner would not see is not there; and an overlay with the last results has text areas
   // and buttons of its own.
@@ -87,6 +88,10 @@ async (task, links, subIds, waitMs) => {
       status: performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
       password: document.querySelector('input[type="password"]') !== null,
       form: !form ? "none" : usable ? "ready" : "disabled",
+      // Of a document that is an answer in JSON, in the place of a page.
+      json: !form && /json/.test(document.contentType)
+        ? (document.querySelector("pre") ?? document.body)?.textContent.slice(0, JSON_LENGTH) ?? ""
+        : "",
     };
   };
 

@@ -42,8 +42,14 @@ from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
 from daemon.marketplace.redirects import arrive, detours_of, seen_through
-from daemon.marketplace.session import NO_PERMISSION, SIGN_PATHS, sign_of_url
-from daemon.marketplace.values import parts_of, to_dict, to_int
+from daemon.marketplace.session import (
+    NO_PERMISSION,
+    SIGN_PATHS,
+    raise_gravest,
+    sign_of_json,
+    sign_of_url,
+)
+from daemon.marketplace.values import json_object, parts_of, to_dict, to_int
 from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
@@ -215,13 +221,15 @@ async def _product_call(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the tab shows: where it is, the page's HTTP status (0: unknown), and its form. One that
-    `hangs` shows nothing at the moment."""
+    """What the tab shows: where it is, the page's HTTP status (0: unknown), its form, and the
+    beginning of the JSON that came in the page's place. One that `hangs` shows nothing at the
+    moment."""
 
     url: str = ""
     status: int = 0
     password: bool = False
     form: Literal["none", "disabled", "ready"] = "none"
+    json: str = ""
     hangs: CallTimedOut | None = None
 
 
@@ -240,12 +248,14 @@ async def _look(page: PortalPage) -> _Seen:
         status=to_int(seen.get("status")) or 0,
         password=seen.get("password") is True,
         form=form if form in ("disabled", "ready") else "none",
+        json=_text(seen, "json"),
     )
 
 
 def _check(seen: _Seen) -> None:
     """Raise what the tab shows to be in the way, if anything."""
-    _check_url(seen.url)
+    # Before its status: risk control speaks with any.
+    raise_gravest(sign_of_url(seen.url), sign_of_json(json_object(seen.json) or {}))
     if seen.status in NO_PERMISSION or (seen.password and seen.form == "none"):
         raise SessionLost
     if seen.status >= 500 or seen.status == 429:
@@ -264,8 +274,7 @@ async def _check_settled(page: PortalPage) -> None:
 
 
 def _check_url(url: str) -> None:
-    if sign := sign_of_url(url):
-        raise sign.error()
+    raise_gravest(sign_of_url(url))
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:

@@ -18,7 +18,13 @@ from daemon.background import background
 from daemon.browser.errors import BrowserFailed
 from daemon.marketplace.errors import PortalDown, SessionLost
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
-from daemon.marketplace.session import NO_PERMISSION, PARTS_OF_SIGNS, Sign, sign_of_url
+from daemon.marketplace.session import (
+    NO_PERMISSION,
+    PARTS_OF_SIGNS,
+    Sign,
+    raise_gravest,
+    sign_of_url,
+)
 
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""
@@ -55,10 +61,7 @@ async def arrive(page: PortalPage, url: str) -> None:
             if way.status >= 400:
                 raise PortalDown(f"its page came with HTTP {way.status}") from None
             raise
-    signs = set(map(sign_of_url, ends))
-    for sign in (Sign.HUMAN_CHECK, Sign.LOST):
-        if sign in signs:
-            raise sign.error() from None
+    raise_gravest(*map(sign_of_url, ends))
 
 
 @dataclass

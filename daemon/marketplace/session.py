@@ -42,6 +42,13 @@ class Sign(Enum):
         return SessionLost() if self is Sign.LOST else HumanCheck()
 
 
+def raise_gravest(*signs: Sign | None) -> None:
+    """Raise the error of a human check, if there is one among `signs`, else of a lost session."""
+    for sign in (Sign.HUMAN_CHECK, Sign.LOST):
+        if sign in signs:
+            raise sign.error() from None
+
+
 def sign_of_url(url: str) -> Sign | None:
     """What it means to have ended up at `url`."""
     parts = parts_of(url)

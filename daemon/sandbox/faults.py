@@ -74,6 +74,7 @@ class Play(Enum):
     LOGIN_BY_SCRIPT = "login_script"
     LOGIN_IN_PLACE = "login_in_place"
     TRAFFIC = "traffic"
+    CHECK_IN_JSON = "check_in_json"
     WITHOUT_FORM = "without_form"
     ENDLESS = "endless"
     HANG = "hang"
@@ -175,6 +176,12 @@ FAULTS: tuple[Fault, ...] = (
     _fault(Point.PAGE, Play.BROKEN_500, "status 500", account=12),
     _fault(Point.PAGE, Play.SLOW, "no answer in any reasonable time", account=13),
     _fault(Point.PAGE, Play.RESET, "the connection is reset", account=14),
+    _fault(
+        Point.PAGE,
+        Play.CHECK_IN_JSON,
+        "status 403, and error 90309999 with is_login true in the page's place",
+        account=15,
+    ),
     _fault(Point.SESSION, Play.LOST, "pages redirect to login, calls answer 401", account=301),
     _fault(
         Point.SESSION,

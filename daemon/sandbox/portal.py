@@ -23,7 +23,7 @@ from daemon.sandbox.open_api import add_open_api
 from daemon.sandbox.products import PRODUCTS, product_of
 from daemon.sandbox.session import Session, session_of
 from daemon.sandbox.shortlinks import CODES
-from daemon.sandbox.spoil import endless, graphql_errors, reset, spoilt
+from daemon.sandbox.spoil import endless, graphql_errors, spoilt
 from daemon.sandbox.state import State
 from daemon.sandbox.web import Answer, as_json, login_url, new_app, raw_body, to_check, to_login
 from daemon.serving import GuardedQuart
@@ -89,8 +89,8 @@ async def _instead_of_page(play: Play, state: State) -> Answer | None:
         return to_check(state, "traffic")
     if play is Play.BROKEN_500:
         return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
-    if play is Play.RESET:
-        return await reset(state)
+    if play in (Play.CHECK_IN_JSON, Play.RESET):
+        return await spoilt(play, state, None)
     return None
 
 

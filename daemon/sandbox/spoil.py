@@ -59,6 +59,7 @@ _INSTEAD: dict[Play, tuple[int, dict[str, Any]]] = {
         200,
         {"1": False, "2": False, "3": 0, "4": 2, "5": HUMAN_CHECK_ERROR, "6": "sandbox"},
     ),
+    Play.CHECK_IN_JSON: (403, _LOGGED_OUT | {"is_login": True}),
     Play.HUMAN_CHECK: (200, _LOGGED_OUT | {"is_login": True}),
     Play.HUMAN_CHECK_BARE: (200, {"error": HUMAN_CHECK_ERROR, "tracking_id": "sandbox"}),
     Play.NULL: (200, {"code": 0, "msg": "success", "data": None}),

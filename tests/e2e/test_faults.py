@@ -114,6 +114,7 @@ DUE: dict[str, Due] = {
     "page_login_in_place": Due.LOST,
     "page_captcha": Due.CHECK,
     "page_traffic": Due.CHECK,
+    "page_check_in_json": Due.CHECK,
     "page_without_form": Due.LATE,
     "page_endless": Due.LATE,
     "page_hang": Due.LATE,

@@ -70,6 +70,7 @@ async def links_form(tab: Tab, arguments: list[Any]) -> Any:
             "status": document.status,
             "password": document.password,
             "form": document.form,
+            "json": "",
         }
     if document.form != "ready":
         no_form = "it has no text area for the links"

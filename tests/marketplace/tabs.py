@@ -42,9 +42,14 @@ class Response:
 
 
 def look(
-    form: str = "ready", *, url: str = PAGE, status: int = 200, password: bool = False
+    form: str = "ready",
+    *,
+    url: str = PAGE,
+    status: int = 200,
+    password: bool = False,
+    json: str = "",
 ) -> Json:
-    return {"url": url, "status": status, "password": password, "form": form}
+    return {"url": url, "status": status, "password": password, "form": form, "json": json}
 
 
 @dataclass

@@ -106,6 +106,33 @@ async def test_what_the_page_shows_after_a_while_is_a_sign(
     assert trio.current_time() < 1
 
 
+@pytest.mark.parametrize("status", [200, 403, 429, 503])
+@pytest.mark.parametrize(
+    ("answer", "url", "error"),
+    [
+        ('{"error": 90309999, "is_login": true}', PAGE, HumanCheck),
+        ('{"5": "90309999"}', PAGE, HumanCheck),
+        ('{"5": "90309999"}', LOGIN, HumanCheck),
+        ('{"error": 90309999, "is_login": false}', PAGE, SessionLost),
+        ('{"error": 90309999, "is_login": false}', CAPTCHA, HumanCheck),
+    ],
+)
+async def test_json_in_the_pages_place_is_read_before_its_status(
+    answer: str, url: str, error: type[Exception], status: int
+) -> None:
+    shown = look("none", url=url, status=status, json=answer)
+    await raised(error, portal.open_links_page(Tab(looks=[shown]), VN))
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, SessionLost), (429, PortalDown)])
+@pytest.mark.parametrize("answer", ["", '{"error": 1}', '{"error": 903099', "[90309999]"])
+async def test_of_other_json_the_status_counts(
+    answer: str, status: int, error: type[Exception]
+) -> None:
+    shown = look("none", status=status, json=answer)
+    await raised(error, portal.open_links_page(Tab(looks=[shown]), VN))
+
+
 async def test_a_password_field_beside_the_form_is_no_login() -> None:
     await portal.open_links_page(Tab(looks=[look("ready", password=True)]), VN)
 

@@ -269,6 +269,7 @@ PAGE_FAULTS = {
     "page_login_in_place": SessionLost,
     "page_captcha": HumanCheck,
     "page_traffic": HumanCheck,
+    "page_check_in_json": HumanCheck,
     "account_frozen": AccountFrozen,
     "page_without_form": PortalChanged,
     "page_alert": "opened",

@@ -26,6 +26,7 @@ from tests.marketplace.tabs import (
     Response,
     Tab,
     called,
+    look,
     raised,
     read_fetch,
     read_page,
@@ -94,6 +95,14 @@ async def test_a_product_page_that_does_not_come_says_so_of_them_all() -> None:
     """The next product's would not, either."""
     failure = NavigationFailed("https://affiliate.shopee.vn/", "net::ERR_CONNECTION_RESET")
     await raised(ProductsDown, read_page(Tab(fails=failure)))
+
+
+async def test_a_human_check_in_the_product_pages_place(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    shown = look("none", status=403, json='{"error": 90309999, "is_login": true}')
+    await raised(HumanCheck, read_page(Tab(looks=[shown])))
+    assert trio.current_time() < 1
 
 
 async def test_a_product_page_that_asks_nothing_is_silent(

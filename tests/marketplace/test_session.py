@@ -8,7 +8,7 @@ import pytest
 
 from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from daemon.marketplace.portal_page import Answer
-from daemon.marketplace.session import Sign, read_json, sign_of_url
+from daemon.marketplace.session import Sign, raise_gravest, read_json, sign_of_url
 
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
 JSON = "application/json"
@@ -126,6 +126,14 @@ def test_an_answer_is_what_it_says() -> None:
 def test_the_owner_is_told_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
     assert "sync the new cookie" in str(error)  # the same one ends no pause
+
+
+def test_of_several_signs_a_human_check_is_raised() -> None:
+    raise_gravest(None)
+    with pytest.raises(SessionLost):
+        raise_gravest(None, Sign.LOST)
+    with pytest.raises(HumanCheck):
+        raise_gravest(Sign.LOST, Sign.HUMAN_CHECK)
 
 
 def test_a_human_check_can_be_cleared() -> None:

@@ -275,6 +275,15 @@ async def test_a_page_that_does_not_come(
             await portal.get("/offer/custom_link")
 
 
+async def test_a_human_check_in_json_in_a_pages_place(portal: Portal) -> None:
+    portal.sandbox.state.faults.arm("page_check_in_json")
+
+    answer = await portal.get("/offer/custom_link")
+
+    assert answer.status_code == 403
+    assert answer.json().items() >= {"is_login": True, "error": HUMAN_CHECK}.items()
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "body"),
     [
