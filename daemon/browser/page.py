@@ -10,10 +10,11 @@ navigate away in the middle of a script, loop for ever, or crash. Whoever works 
 answer or one error, in time.
 
 The choices: a context shares nothing with another one and is kept in memory only; in it downloads,
-permissions and pop-ups are refused. Dialogs are dismissed as they open. Every call has a deadline
-of its own, in seconds. Scripts are functions that get their arguments as JSON beside them: nothing
-is ever spliced into source. What is awaited on a page that crashes, closes or loses its browser
-fails at once with `PageGone` (see `daemon/browser/errors.py` for that and the other errors).
+permissions and pop-ups are refused; of pop-ups and frames it is known where they lead. Dialogs are
+dismissed as they open. Every call has a deadline of its own, in seconds. Scripts are functions that
+get their arguments as JSON beside them: nothing is ever spliced into source. What is awaited on a
+page that crashes, closes or loses its browser fails at once with `PageGone` (see
+`daemon/browser/errors.py` for that and the other errors).
 
 Pages are not reloaded or revived here. A page that raised `PageGone` or `CallTimedOut` is to be
 closed, which works for one in an endless loop too.
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, cast
 
@@ -54,6 +55,8 @@ Argument: TypeAlias = (
 NAVIGATION_DEADLINE = 30.0
 # Frames tell some ten events each while a page loads.
 ARRIVAL_BEHIND = 1024
+MOST_BESIDE = 64
+"""URLs of frames and pop-ups that are known of a document: of more, the last."""
 _ARRIVAL = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
 # Chromium's words for "the document that this was about is not there any more".
 _CONTEXT_LOST = (
@@ -171,6 +174,7 @@ class Page:
         self._target_id = target_id  # which is its main frame's id too
         self._url = "about:blank"
         self._documents = 0  # that it has shown
+        self._beside: dict[str, str] = {}  # by the frame's id, or its own for a pop-up's
         self._global: str | None = None  # the id of the last one's global object, once asked for
 
     @property
@@ -182,6 +186,13 @@ class Page:
     def last_url(self) -> str:
         """Where it is, or was when it ended."""
         return self._url
+
+    @property
+    def beside(self) -> Collection[str]:
+        """The URLs of its document's frames, those in frames included, and of the pop-ups that the
+        document wanted to open: none of these is the tab's own, and a pop-up is closed unseen. Of
+        http and https only."""
+        return self._beside.values()
 
     @property
     def documents(self) -> int:
@@ -282,6 +293,8 @@ class Page:
         self._session.on("Page.javascriptDialogOpening", self._dismiss)
         self._session.on("Page.frameNavigated", self._navigated)
         self._session.on("Page.navigatedWithinDocument", self._moved)
+        self._session.on("Page.frameDetached", self._detached)
+        self._session.on("Page.windowOpen", self._opens)
         await self._session.call("Page.enable")
         await self._session.call("Inspector.enable")  # tells of crashes
         await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
@@ -294,9 +307,12 @@ class Page:
     def _navigated(self, told: JsonObject) -> None:
         """Another document. These events come in order with answers, the history does not."""
         frame = told.get("frame", {})
-        if frame.get("id") == self._target_id:
+        if frame.get("id") != self._target_id:
+            self._note_beside(frame["id"], frame["url"])
+        else:
             self._documents += 1
             self._global = None
+            self._beside.clear()
             # Of one that did not come it is the first of these, and the other one the browser's.
             self._url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
 
@@ -304,6 +320,22 @@ class Page:
         """Another fragment of the document, or what its script calls another address."""
         if told.get("frameId") == self._target_id:
             self._url = told["url"]
+        else:
+            self._note_beside(told["frameId"], told["url"])
+
+    def _detached(self, told: JsonObject) -> None:
+        self._beside.pop(told["frameId"], None)
+
+    def _opens(self, told: JsonObject) -> None:
+        """A pop-up. What is told of its target, by which it is closed, is without its URL."""
+        self._note_beside(told["url"], told["url"])
+
+    def _note_beside(self, key: str, url: str) -> None:
+        self._beside.pop(key, None)
+        if url.startswith(("http:", "https:")):
+            if len(self._beside) >= MOST_BESIDE:
+                del self._beside[next(iter(self._beside))]
+            self._beside[key] = url
 
     async def _arrival(self, events: Events[Event], loader_id: str | None) -> None:
         """Wait for the end of a navigation. Without a loader it is one within the document."""

@@ -29,6 +29,7 @@ from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import (
     AccountFrozen,
+    HumanCheck,
     MarketplaceFailed,
     PortalChanged,
     PortalDown,
@@ -45,6 +46,7 @@ from daemon.marketplace.redirects import arrive, detours_of, seen_through
 from daemon.marketplace.session import (
     NO_PERMISSION,
     SIGN_PATHS,
+    is_check_beside,
     raise_gravest,
     sign_of_json,
     sign_of_url,
@@ -95,11 +97,12 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
 
     Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
     """
+    _check_beside(page, market)
     await arrive(page, market.portal_url + _LINKS_PAGE)
     disabled_since, seen = None, _Seen()
     with trio.move_on_after(FORM_WAIT):
         while True:
-            seen = await _look(page)
+            seen = await _look(page, market)
             _check(seen)
             if seen.form == "ready":
                 return
@@ -124,6 +127,7 @@ async def submit_form(
     `page` has been opened by `open_links_page`, and may have seen submits before. Raises as that
     does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
     """
+    _check_beside(page, market)  # before its dialogs are closed
     urls: JsonValue = [product.url(market) for product in products]
     async with page.responses(_GRAPHQL) as responses, detours_of(page) as detours:
         try:
@@ -136,15 +140,15 @@ async def submit_form(
                 deadline=BUTTON_WAIT + _GRACE,
             )
         except ContextLost:
-            await _check_settled(page)
+            await _check_settled(page, market)
             raise
         pressed = to_dict(result)
         if pressed.get("pressed") is not True:
-            await _check_settled(page)  # the form may have gone because the page has
+            await _check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await seen_through(await _answer(page, responses), detours)
+        response = await seen_through(await _answer(page, market, responses), detours)
     if response.lost:
-        raise await _broken_off(page, response, "to a submit")
+        raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
 
 
@@ -152,9 +156,8 @@ async def submit_fetch(
     page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
 ) -> list[Row]:
     """As `submit_form`, by the page's own call made from the page."""
-    answer = await _call(
-        page, "POST", market.portal_url + _LINKS_CALL, _body(products, sub_ids, market), ANSWER_WAIT
-    )
+    url, body = market.portal_url + _LINKS_CALL, _body(products, sub_ids, market)
+    answer = await _call(page, market, "POST", url, body=body, wait=ANSWER_WAIT)
     return _rows(answer, products, sub_ids, market)
 
 
@@ -168,7 +171,7 @@ async def read_product_fetch(
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
-        answer = await _call(page, "GET", url, None, PRODUCT_WAIT)
+        answer = await _call(page, market, "GET", url, body=None, wait=PRODUCT_WAIT)
     return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
@@ -187,7 +190,7 @@ async def read_product_page(
             response = await _product_call(page, market, product, responses)
             response = await seen_through(response, detours)
             if response.lost:
-                raise await _broken_off(page, response, "about a product")
+                raise await _broken_off(page, market, response, "about a product")
     return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
 
 
@@ -210,9 +213,10 @@ async def _product_call(
     """Open the product's page; the answer to its call. Raises `ProductsDown` for a page that does
     not come: the next product's would not, either."""
     try:
+        _check_beside(page, market)
         await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
         with trio.move_on_after(PRODUCT_WAIT):
-            return await _first(page, responses, lambda url: _asks_for(url, product))
+            return await _first(page, market, responses, lambda url: _asks_for(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
     _check_url(await page.url())
@@ -233,7 +237,8 @@ class _Seen:
     hangs: CallTimedOut | None = None
 
 
-async def _look(page: PortalPage) -> _Seen:
+async def _look(page: PortalPage, market: Market) -> _Seen:
+    _check_beside(page, market)
     try:
         seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0, deadline=_LOOK_WITHIN))
     except ContextLost:
@@ -262,15 +267,22 @@ def _check(seen: _Seen) -> None:
         raise PortalDown(f"its page came with HTTP {seen.status}")
 
 
-async def _check_settled(page: PortalPage) -> None:
+async def _check_settled(page: PortalPage, market: Market) -> None:
     """As `_check`, of a tab that may be on its way to another page."""
     seen = _Seen()
     with trio.move_on_after(_SETTLED_AFTER):
-        seen = await _look(page)
+        seen = await _look(page, market)
         while not seen.url:
             await trio.sleep(_LOOK_EVERY)
-            seen = await _look(page)
+            seen = await _look(page, market)
     _check(seen if seen.url else _Seen(url=await page.url()))
+
+
+def _check_beside(page: PortalPage, market: Market) -> None:
+    """Raise `HumanCheck` for one that is shown in a frame, or in a window of its own. Known without
+    asking the page."""
+    if any(is_check_beside(url, market) for url in page.beside):
+        raise HumanCheck
 
 
 def _check_url(url: str) -> None:
@@ -287,18 +299,20 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
 
 
 async def _answer(
-    page: PortalPage, responses: trio.MemoryReceiveChannel[PageResponse]
+    page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
-        return await _first(page, responses, _is_links_call)
+        return await _first(page, market, responses, _is_links_call)
     _check_url(await page.url())
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
-async def _broken_off(page: PortalPage, response: PageResponse, to: str) -> MarketplaceFailed:
+async def _broken_off(
+    page: PortalPage, market: Market, response: PageResponse, to: str
+) -> MarketplaceFailed:
     """The error for an answer without a body: the page may have left because of it."""
-    await _check_settled(page)
+    await _check_settled(page, market)
     if response.status in NO_PERMISSION:
         return SessionLost()
     return PortalDown(f"its answer {to} broke off ({response.lost})")
@@ -306,18 +320,19 @@ async def _broken_off(page: PortalPage, response: PageResponse, to: str) -> Mark
 
 async def _first(
     page: PortalPage,
+    market: Market,
     responses: trio.MemoryReceiveChannel[PageResponse],
     is_ours: Callable[[str], bool],
 ) -> PageResponse:
     """The first response that, by its URL, is the one that is waited for. Raises as `_next`."""
     while True:
-        response = await _next(page, responses)
+        response = await _next(page, market, responses)
         if is_ours(response.url):
             return response
 
 
 async def _next(
-    page: PortalPage, responses: trio.MemoryReceiveChannel[PageResponse]
+    page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
     """The next response. Raises what the tab shows instead, as soon as it shows it, and
     `CallTimedOut` for a page that hangs."""
@@ -325,7 +340,7 @@ async def _next(
     while True:
         with trio.move_on_after(_GLANCE_EVERY):
             return await responses.receive()
-        seen = await _look(page)
+        seen = await _look(page, market)
         _check(seen)
         if seen.hangs is None:
             shown_at = trio.current_time()
@@ -334,13 +349,14 @@ async def _next(
 
 
 async def _call(
-    page: PortalPage, method: str, url: str, body: str | None, wait: float
+    page: PortalPage, market: Market, method: str, url: str, *, body: str | None, wait: float
 ) -> PageResponse:
     """A call in the page's session, and its answer.
 
     A page that leaves ends its calls, so where it went is asked before the call is blamed. When it
     has left before, the call is not made: the answer is the URL where the page is now.
     """
+    _check_beside(page, market)
     async with detours_of(page) as detours:
         try:
             result = to_dict(
@@ -356,12 +372,12 @@ async def _call(
                 )
             )
         except ContextLost:
-            await _check_settled(page)
+            await _check_settled(page, market)
             raise
         if failed := _text(result, "failed"):
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
-            await _check_settled(page)
+            await _check_settled(page, market)
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
             raise PortalDown(f"the call to it broke off ({first_line(failed)})")

@@ -6,6 +6,7 @@ of the marketplace hangs on how a tab is driven.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -68,6 +69,10 @@ class PortalPage(Protocol):
 
     async def url(self) -> str:
         """Where it is now. Known without asking it, so also of a page that hangs."""
+
+    @property
+    def beside(self) -> Collection[str]:
+        """The URLs of its document's frames, and of the windows that the document has opened."""
 
     def responses(
         self, *url_parts: str, method: str | None = "POST"

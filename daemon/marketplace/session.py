@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from daemon.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
+from daemon.marketplace.markets import Market, covers, host_and_port
 from daemon.marketplace.portal_page import PageResponse
 from daemon.marketplace.values import json_object, parts_of, to_dict
 
@@ -57,6 +58,21 @@ def sign_of_url(url: str) -> Sign | None:
     if _below(parts.path, _LOGIN_PATHS) or (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX):
         return Sign.LOST
     return None
+
+
+def is_check_beside(url: str, market: Market) -> bool:
+    """Whether a frame of the portal's page, or a window that it opens, asks for a person.
+
+    At the shop and its sub-domains, or at the portal: what others show there, as an advertisement,
+    is not the portal's word.
+    """
+    if sign_of_url(url) is not Sign.HUMAN_CHECK:
+        return False
+    try:
+        host, port = host_and_port(url)
+    except ValueError:  # a port that is none
+        return False
+    return any(covers(own, host, port) for own in (market.portal_url, market.shop_url))
 
 
 def sign_of_json(answer: dict[str, Any]) -> Sign | None:

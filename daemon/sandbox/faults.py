@@ -75,6 +75,8 @@ class Play(Enum):
     LOGIN_IN_PLACE = "login_in_place"
     TRAFFIC = "traffic"
     CHECK_IN_JSON = "check_in_json"
+    CHECK_IN_FRAME = "check_in_frame"
+    CHECK_IN_WINDOW = "check_in_window"
     WITHOUT_FORM = "without_form"
     ENDLESS = "endless"
     HANG = "hang"
@@ -181,6 +183,18 @@ FAULTS: tuple[Fault, ...] = (
         Play.CHECK_IN_JSON,
         "status 403, and error 90309999 with is_login true in the page's place",
         account=15,
+    ),
+    _fault(
+        Point.PAGE,
+        Play.CHECK_IN_FRAME,
+        "a dialog with /verify/captcha in a frame on pressing the button, and no submit",
+        account=16,
+    ),
+    _fault(
+        Point.PAGE,
+        Play.CHECK_IN_WINDOW,
+        "a window with /verify/captcha on pressing the button, and no submit",
+        account=17,
     ),
     _fault(Point.SESSION, Play.LOST, "pages redirect to login, calls answer 401", account=301),
     _fault(

@@ -214,6 +214,28 @@ async def test_a_pop_up_is_closed_at_once(connection: Connection, page: Page, si
     assert await pages_of(connection) == before
 
 
+async def test_what_is_shown_beside_a_document_is_known_by_its_url(page: Page, site: Any) -> None:
+    inner = site.put("/inner")
+    frame = site.put("/frame", f"<iframe src='{inner}'></iframe><iframe></iframe>")
+    await page.goto(site.put("/here"))
+    shown = """(url) => new Promise((shown) => {
+        const frame = document.createElement("iframe");
+        Object.assign(frame, { src: url, onload: () => shown(true) });
+        document.body.append(frame);
+    })"""
+    await page.evaluate(shown, frame)
+    assert sorted(page.beside) == [frame, inner]
+    await page.evaluate("() => frames[0].history.pushState(null, '', '/moved')")
+    assert sorted(page.beside) == [inner, site.url("/moved")]
+    await page.evaluate("() => document.querySelector('iframe').remove()")
+    assert list(page.beside) == []
+    for how in ("popup", "noopener"):
+        await page.evaluate("(url, how) => { open(url, '_blank', how) }", site.url(f"/{how}"), how)
+    assert list(page.beside) == [site.url("/popup"), site.url("/noopener")]
+    await page.goto(site.put("/next"))
+    assert list(page.beside) == []
+
+
 async def test_permissions_are_denied(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     for name in ("geolocation", "notifications", "camera", "clipboard-read"):

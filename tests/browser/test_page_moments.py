@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.cdp import CALL_DEADLINE, Connection, _Call
 from daemon.browser.errors import CallTimedOut, PageGone, ProtocolError
-from daemon.browser.page import BrowserContext, Page
+from daemon.browser.page import MOST_BESIDE, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask, attached
 
 if TYPE_CHECKING:
@@ -141,6 +141,16 @@ async def test_a_tab_that_is_not_closed_is_told_in_time(
     await peer.answer({"success": True})
     await asker.done.wait()
     assert isinstance(asker.result, CallTimedOut)
+
+
+async def test_of_many_frames_the_last_are_known(page: Page, peer: Any) -> None:
+    for n in range(MOST_BESIDE + 2):
+        frame = {"id": f"F{n}", "parentId": "T", "url": f"https://portal.test/{n}"}
+        await say(peer, "Page.frameNavigated", frame=frame)
+    assert list(page.beside) == [f"https://portal.test/{n}" for n in range(2, MOST_BESIDE + 2)]
+    await say(peer, "Page.frameNavigated", frame=frame | {"url": "data:text/html,x"})
+    assert len(page.beside) == MOST_BESIDE - 1
+    assert page.documents == 0
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -36,6 +36,7 @@ class PlayedPage:
         self.of_product = of_product
         self.here = "https://portal.test/"
         self.told: list[str] = []
+        self.beside: tuple[str, ...] = ()
 
     async def goto(self, url: str) -> str:
         self.told.append("goto")

@@ -115,6 +115,8 @@ DUE: dict[str, Due] = {
     "page_captcha": Due.CHECK,
     "page_traffic": Due.CHECK,
     "page_check_in_json": Due.CHECK,
+    "page_check_in_frame": Due.CHECK,
+    "page_check_in_window": Due.CHECK,
     "page_without_form": Due.LATE,
     "page_endless": Due.LATE,
     "page_hang": Due.LATE,

@@ -38,6 +38,7 @@ from tests.marketplace.tabs import (
     look,
     raised,
     read_fetch,
+    read_page,
     submit_fetch,
     submit_form,
 )
@@ -182,6 +183,41 @@ async def test_a_look_that_gives_nonsense_is_no_form(
     seen: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(PortalChanged, portal.open_links_page(Tab(looks=[seen]), VN))
+
+
+# A check beside the page: in a frame, or in a window that it opens
+
+
+async def opened(tab: Tab) -> None:
+    await portal.open_links_page(tab, VN)
+
+
+@pytest.mark.parametrize("work", [opened, submit_form, submit_fetch, read_fetch, read_page])
+async def test_a_check_beside_the_page_comes_before_all_work(work: Any) -> None:
+    tab = Tab(beside=["https://ads.example/", CAPTCHA])
+    await raised(HumanCheck, work(tab))
+    assert (tab.visited, tab.submits, tab.calls) == ([], [], [])
+
+
+async def test_what_others_show_beside_the_page_is_no_check() -> None:
+    beside = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
+    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], beside=beside)
+    assert await submit_form(tab) == GOOD_ROWS
+
+
+@pytest.mark.parametrize("seen", [look(), CallTimedOut("Runtime.callFunctionOn", 2.0)])
+async def test_a_check_beside_the_page_instead_of_an_answer_is_seen_soon(
+    seen: Json | Exception, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    tab = Tab(looks=[seen])
+
+    async def show() -> None:
+        await trio.sleep(1)
+        tab.beside = [CAPTCHA]
+
+    nursery.start_soon(show)
+    await raised(HumanCheck, submit_form(tab))
+    assert trio.current_time() < 4
 
 
 # Submitting by the form

@@ -263,6 +263,29 @@ async def test_a_tab_that_its_script_led_to_a_check_is_not_led_away_from_it() ->
         assert world.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
 
 
+async def test_a_dialog_with_a_check_in_it_is_not_closed() -> None:
+    async with open_world() as world, world.tab() as page:
+        await portal.open_links_page(page, world.market)
+        await portal.submit_form(page, world.market, [LIPSTICK], [])
+        check = f"{world.sandbox.shop_url}/verify/captcha"
+        await page.evaluate(
+            """(check) => new Promise((shown) => {
+                const dialog = document.createElement("div");
+                dialog.setAttribute("role", "dialog");
+                dialog.innerHTML = '<button class="close">x</button><iframe></iframe>';
+                dialog.querySelector("button").onclick = () => dialog.remove();
+                document.body.append(dialog);
+                dialog.querySelector("iframe").onload = shown;
+                dialog.querySelector("iframe").src = check;
+            })""",
+            check,
+        )
+        with pytest.raises(HumanCheck):
+            await portal.submit_form(page, world.market, [CAMERA], [])
+        assert await page.evaluate("() => frames.length") == 1
+        assert len(world.sandbox.state.submits.entries) == 1
+
+
 PAGE_FAULTS = {
     "page_login_redirect": SessionLost,
     "page_login_script": SessionLost,

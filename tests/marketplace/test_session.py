@@ -7,8 +7,9 @@ import json
 import pytest
 
 from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from daemon.marketplace.markets import market
 from daemon.marketplace.portal_page import Answer
-from daemon.marketplace.session import Sign, raise_gravest, read_json, sign_of_url
+from daemon.marketplace.session import Sign, is_check_beside, raise_gravest, read_json, sign_of_url
 
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
 JSON = "application/json"
@@ -126,6 +127,26 @@ def test_an_answer_is_what_it_says() -> None:
 def test_the_owner_is_told_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
     assert "sync the new cookie" in str(error)  # the same one ends no pause
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        ("https://affiliate.shopee.vn/verify/captcha", True),
+        ("https://shopee.vn/verify/traffic/error?type=2", True),
+        ("https://accounts.shopee.vn/verify/captcha", True),
+        ("https://shopee.vn/product/1/2", False),
+        ("https://shopee.vn/buyer/login", False),
+        ("https://ads.example/verify/captcha", False),
+        ("https://evil-shopee.vn/verify/captcha", False),
+        ("https://shopee.vn:8443/verify/captcha", False),
+        ("https://shopee.vn:x/verify/captcha", False),
+        ("https://[/verify/captcha", False),
+        ("about:blank", False),
+    ],
+)
+def test_beside_the_page_only_the_portals_own_check_is_one(url: str, is_one: bool) -> None:
+    assert is_check_beside(url, market("vn")) is is_one
 
 
 def test_of_several_signs_a_human_check_is_raised() -> None:

@@ -229,6 +229,8 @@ async def test_a_page_that_redirects(portal: Portal, fault: str, path: str) -> N
         ("page_hang", "hang"),
         ("page_hang_on_submit", "hang_on_submit"),
         ("page_alert", "alert"),
+        ("page_check_in_frame", "check_in_frame"),
+        ("page_check_in_window", "check_in_window"),
         ("session_lost_softly", "login_script"),
         ("account_frozen", "frozen"),
     ],

@@ -2,9 +2,23 @@
 // everything else about the page stays as it is.
 "use strict";
 (() => {
-  const { behaviour, login } = document.body.dataset;
+  const { behaviour, login, check } = document.body.dataset;
   const spin = () => { for (;;) { /* an endless loop is the point */ } };
+  const insteadOfSubmit = (show) => document.addEventListener("submit", (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    show();
+  }, true);
   const played = {
+    check_in_frame: () => insteadOfSubmit(() => {
+      const dialog = document.createElement("div");
+      dialog.setAttribute("role", "dialog");
+      dialog.innerHTML = '<button class="close" type="button">Đóng</button><iframe></iframe>';
+      dialog.querySelector("iframe").src = check;
+      dialog.querySelector("button").addEventListener("click", () => dialog.remove());
+      document.body.append(dialog);
+    }),
+    check_in_window: () => insteadOfSubmit(() => open(check)),
     alert: () => setTimeout(() => alert("Sandbox"), 0),
     hang: () => setTimeout(spin, 0),
     hang_on_submit: () => document.addEventListener("submit", spin, true),
