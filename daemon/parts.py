@@ -22,9 +22,10 @@ from daemon.config.settings import Settings
 from daemon.conversion.account import shown_name, state_of
 from daemon.conversion.desk import Desk, DeskLimits, DeskSetup
 from daemon.conversion.pauses import Pauses
+from daemon.conversion.sightings import Sightings
 from daemon.conversion.sources import LinkSource, ProductSource
 from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
-from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
+from daemon.conversion.through_browser import BrowserLinks, BrowserProducts, Saw
 from daemon.conversion.through_http import HttpResolver
 from daemon.crews.access.secret import derive, load_master_secret
 from daemon.crews.access.tokens import CrewTokens
@@ -104,21 +105,22 @@ def make_desk(
     pauses: Pauses,
 ) -> Desk:
     """The conversion desk over the sources that are configured."""
-    marketplace = _market(settings)
+    marketplace, sightings = _market(settings), Sightings()
     for pause in pauses.kept:
         tell = notifier.account_was_told if pause.told else notifier.account_changed
         tell(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
             market=marketplace,
-            links=_link_source(settings, http, marketplace, browser),
-            products=_product_source(settings, http, marketplace, browser),
+            links=_link_source(settings, http, marketplace, browser, sightings.saw),
+            products=_product_source(settings, http, marketplace, browser, sightings.saw),
             resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
             account_changed=notifier.account_changed,
             cookie_missing=notifier.cookie_missing,
             paused=pauses.kept,
             keep=pauses.keep,
+            sightings=sightings,
         )
     )
 
@@ -200,15 +202,15 @@ def _ports_of(marketplace: Market) -> set[int | None]:
 
 
 def _link_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
         return OpenApiLinks(_open_api(settings, http, marketplace))
-    return BrowserLinks(browser, marketplace, method=settings.marketplace.method)
+    return BrowserLinks(browser, marketplace, method=settings.marketplace.method, saw=saw)
 
 
 def _product_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None
+    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
@@ -222,7 +224,11 @@ def _product_source(
             )
         case "portal" if browser is not None:
             return BrowserProducts(
-                browser, marketplace, method=settings.products.method, default_cap=default_cap
+                browser,
+                marketplace,
+                method=settings.products.method,
+                default_cap=default_cap,
+                saw=saw,
             )
         case _:
             return None

@@ -7,7 +7,8 @@ a tab, the cancellation of its work among them, spoils the whole context. A spoi
 new work, also none that had been waiting for it, and is disposed of when the last piece of work on
 it has ended; a tab of it is closed as soon as nobody is at work on that, so that nothing goes on at
 the portal that somebody has given up. Who only waits, for a tab or for it to be opened, spoils
-nothing by leaving. Nor does a tab that was taken elsewhere by its own script: it is opened again.
+nothing by leaving. Nor does a tab that was taken elsewhere by its own script: it is opened again,
+unless where it is says that nothing more should be done there.
 
 Clearing away takes milliseconds, or seconds when the browser is busy, and what the work has found
 is known before: a human check must not get lost with somebody who leaves in that time. So it is
@@ -55,8 +56,8 @@ class Place:
 
     `cookies` lays out those of a new context, once for all its tabs. `open_tab` makes a tab ready
     for all the work it will see. Once the tab shows another document it is called again, unless
-    the work itself takes the tab `elsewhere`. `was_at` is told the URL of a tab that
-    has crashed or hangs, before another one takes its place, and raises what speaks against that.
+    the work itself takes the tab `elsewhere`. `spoils` is told each URL that the tab shows, and
+    whether only beside its document (see `Watch`), and says whether the context is of no use then.
     `at_once` pieces of work may use the tab at the same time.
     """
 
@@ -64,7 +65,7 @@ class Place:
     cookies: Callable[[], Sequence[Mapping[str, object]]] = field(repr=False)
     tab: str
     open_tab: Callable[[Page], Awaitable[None]]
-    was_at: Callable[[str], None]
+    spoils: Callable[[str, bool], bool]
     at_once: int = 1
     elsewhere: bool = False
 
@@ -170,7 +171,6 @@ class Contexts:
             if tab.page is not None and not await self._is_well(tab, tab.page, place):
                 # That came while nobody was at work on it: no reason for anybody's work to fail.
                 self._spoil(warm)
-                place.was_at(tab.page.last_url)  # unless this is one
                 return None
             if tab.page is None:
                 async with self._starts:
@@ -179,6 +179,7 @@ class Contexts:
                     with self._spoiling(warm):
                         # The tab's from now on: who gives up its opening has it closed.
                         tab.page = await context.new_page()
+                        tab.page.watch(partial(self._shown, warm, place))
             if not tab.is_open(place, tab.page):
                 with self._spoiling(warm):
                     await place.open_tab(tab.page)
@@ -214,6 +215,13 @@ class Contexts:
     def _spoil(self, warm: _Warm) -> None:
         if not self._is_spoiled(warm):
             del self._warm[warm.key]
+
+    def _shown(self, warm: _Warm, place: Place, url: str, beside: bool) -> None:
+        """A tab of it shows this, also while nobody is at work on it."""
+        if place.spoils(url, beside):
+            self._spoil(warm)
+            if warm.users == 0:
+                self._dispose(warm)
 
     def _leave(self, warm: _Warm, tab: _Tab) -> None:
         warm.users -= 1

@@ -10,11 +10,11 @@ navigate away in the middle of a script, loop for ever, or crash. Whoever works 
 answer or one error, in time.
 
 The choices: a context shares nothing with another one and is kept in memory only; in it downloads,
-permissions and pop-ups are refused; of pop-ups and frames it is known where they lead. Dialogs are
-dismissed as they open. Every call has a deadline of its own, in seconds. Scripts are functions that
-get their arguments as JSON beside them: nothing is ever spliced into source. What is awaited on a
-page that crashes, closes or loses its browser fails at once with `PageGone` (see
-`daemon/browser/errors.py` for that and the other errors).
+permissions and pop-ups are refused. Where a page goes is told as it goes there, and where its
+frames and pop-ups do. Dialogs are dismissed as they open. Every call has a deadline of its own, in
+seconds. Scripts are functions that get their arguments as JSON beside them: nothing is ever spliced
+into source. What is awaited on a page that crashes, closes or loses its browser fails at once with
+`PageGone` (see `daemon/browser/errors.py` for that and the other errors).
 
 Pages are not reloaded or revived here. A page that raised `PageGone` or `CallTimedOut` is to be
 closed, which works for one in an endless loop too.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, cast
 
@@ -50,6 +50,10 @@ Argument: TypeAlias = (
     "bool | int | float | str | Sequence[Argument] | Mapping[str, Argument] | None"
 )
 """What a script can be given: whatever JSON can hold."""
+
+Watch = Callable[[str, bool], None]
+"""Called with a URL that a tab shows, and whether it is only beside its document: in a frame of it,
+or in a pop-up."""
 
 # A page of the portal takes two or three seconds to load; a slow line several times that.
 NAVIGATION_DEADLINE = 30.0
@@ -175,6 +179,7 @@ class Page:
         self._url = "about:blank"
         self._documents = 0  # that it has shown
         self._beside: dict[str, str] = {}  # by the frame's id, or its own for a pop-up's
+        self._watch: Watch | None = None
         self._global: str | None = None  # the id of the last one's global object, once asked for
 
     @property
@@ -199,6 +204,10 @@ class Page:
         """How many it has shown: each load is one, whoever asked for it, and a page of the
         browser's own in the place of one that did not come."""
         return self._documents
+
+    def watch(self, watch: Watch) -> None:
+        """Have `watch` told each URL from now on, as it is shown. It must not wait."""
+        self._watch = watch
 
     async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
         """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
@@ -314,12 +323,12 @@ class Page:
             self._global = None
             self._beside.clear()
             # Of one that did not come it is the first of these, and the other one the browser's.
-            self._url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
+            self._show(frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", ""))
 
     def _moved(self, told: JsonObject) -> None:
         """Another fragment of the document, or what its script calls another address."""
         if told.get("frameId") == self._target_id:
-            self._url = told["url"]
+            self._show(told["url"])
         else:
             self._note_beside(told["frameId"], told["url"])
 
@@ -336,6 +345,13 @@ class Page:
             if len(self._beside) >= MOST_BESIDE:
                 del self._beside[next(iter(self._beside))]
             self._beside[key] = url
+            if self._watch is not None:
+                self._watch(url, True)
+
+    def _show(self, url: str) -> None:
+        self._url = url
+        if self._watch is not None:
+            self._watch(url, False)
 
     async def _arrival(self, events: Events[Event], loader_id: str | None) -> None:
         """Wait for the end of a navigation. Without a loader it is one within the document."""

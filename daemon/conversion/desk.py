@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -33,6 +33,7 @@ from daemon.conversion.order import (
 from daemon.conversion.pauses import Pause
 from daemon.conversion.product_data import ProductReader
 from daemon.conversion.sharing import Remembered, Shared, whose
+from daemon.conversion.sightings import Sightings
 from daemon.conversion.sources import (
     READS_AT_ONCE,
     LinkSource,
@@ -44,6 +45,7 @@ from daemon.conversion.sources import (
 from daemon.errors import Invalid, Refused, Unavailable
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
+from daemon.marketplace.errors import HumanCheck
 from daemon.marketplace.links import NotALink, Product, Short
 from daemon.marketplace.markets import Market
 from daemon.supervision.actor import Mailbox
@@ -101,7 +103,7 @@ class DeskSetup:
     """What the desk works with. Without `products` no product data is read. `account_changed` is
     told of every account's trouble, and of its end, and `cookie_missing` of orders that are refused
     because none is stored. `paused` are the pauses that were there before this process, and `keep`
-    keeps them for the next one."""
+    keeps them for the next one. `sightings` are the human checks that come by themselves."""
 
     market: Market
     links: LinkSource
@@ -112,6 +114,7 @@ class DeskSetup:
     cookie_missing: TellMissing | None = None
     paused: Sequence[Pause] = ()
     keep: KeepPauses | None = None
+    sightings: Sightings = field(default_factory=Sightings)
 
 
 class Timings:
@@ -158,6 +161,7 @@ class Desk:
         """One incarnation. What it remembers goes with it, but not how the accounts stand."""
         async with trio.open_nursery() as nursery:
             desk = _Desk(self._setup, self._accounts, self._account_changed, self.timings, nursery)
+            nursery.start_soon(self._setup.sightings.hear, desk.pause)
             task_status.started()
             await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
 
@@ -283,6 +287,10 @@ class _Desk:
         # One without a user id is an account of its own, which has ended with it.
         if before is not None and before.account == before.digest != cookie.account:
             self._lines.of(before.account).account.cookie_synced(cookie, before)
+
+    def pause(self, cookie: Cookie) -> None:
+        """The portal has shown a human check to a tab of this cookie's."""
+        self._line(cookie).pause(HumanCheck(), cookie)
 
     async def clear_accounts(self) -> int:
         return self._lines.clear_all()

@@ -19,7 +19,6 @@ from daemon.errors import BrowserEnded, Unavailable, UpstreamFailed
 from daemon.marketplace import portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.errors import (
-    HumanCheck,
     MarketplaceFailed,
     NotThere,
     PortalChanged,
@@ -32,12 +31,15 @@ from daemon.marketplace.jar import jar
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import Market
 from daemon.marketplace.products import ProductData
-from daemon.marketplace.session import Sign, sign_of_url
+from daemon.marketplace.session import Sign, is_check_beside, sign_of_url
 from daemon.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+Saw = Callable[[Cookie], None]
+"""Told of a cookie when a tab of its session shows a human check. Does not wait."""
 
 
 class BrowserLinks:
@@ -46,11 +48,12 @@ class BrowserLinks:
     needs_cookie = True
 
     def __init__(
-        self, browser: Browser, market: Market, *, method: Literal["form", "fetch"]
+        self, browser: Browser, market: Market, *, method: Literal["form", "fetch"], saw: Saw
     ) -> None:
         self._browser = browser
         self._market = market
         self._method = method
+        self._saw = saw
 
     async def create(
         self,
@@ -66,7 +69,7 @@ class BrowserLinks:
             may_send()
             return await submit(page, self._market, products, sub_ids)
 
-        place = _place(cookie, self._market, "links", at_once=1, before=may_send)
+        place = _place(cookie, self._market, "links", at_once=1, before=may_send, saw=self._saw)
         return await _use(self._browser, place, create)
 
 
@@ -82,10 +85,12 @@ class BrowserProducts:
         *,
         method: Literal["fetch", "page"],
         default_cap: int,
+        saw: Saw,
     ) -> None:
         self._browser = browser
         self._market = market
         self._method = method
+        self._saw = saw
         self._default_cap = default_cap
         self.at_once = READS_AT_ONCE if method == "fetch" else 1
 
@@ -111,6 +116,7 @@ class BrowserProducts:
             tab,
             at_once=self.at_once,
             before=begun.set,
+            saw=self._saw,
             opening=_products_opening,
             elsewhere=not fetch,
         )
@@ -157,6 +163,7 @@ def _place(
     *,
     at_once: int,
     before: Callable[[], None],
+    saw: Saw,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
 ) -> Place:
@@ -169,11 +176,11 @@ def _place(
         with opening():
             await portal.open_links_page(page, market)
 
+    def spoils(url: str, beside: bool) -> bool:
+        is_check = is_check_beside(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+        if is_check:
+            saw(cookie)
+        return is_check
+
     cookies = partial(jar, market, cookie)
-    return Place(cookie.digest, cookies, tab, open_tab, _check_left, at_once, elsewhere)
-
-
-def _check_left(url: str) -> None:
-    """The portal's own script may have led the tab to a human check, where no other tab is."""
-    if sign_of_url(url) is Sign.HUMAN_CHECK:
-        raise HumanCheck
+    return Place(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)

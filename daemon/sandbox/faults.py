@@ -77,6 +77,7 @@ class Play(Enum):
     CHECK_IN_JSON = "check_in_json"
     CHECK_IN_FRAME = "check_in_frame"
     CHECK_IN_WINDOW = "check_in_window"
+    CHECK_AFTERWARDS = "check_afterwards"
     WITHOUT_FORM = "without_form"
     ENDLESS = "endless"
     HANG = "hang"
@@ -195,6 +196,12 @@ FAULTS: tuple[Fault, ...] = (
         Play.CHECK_IN_WINDOW,
         "a window with /verify/captcha on pressing the button, and no submit",
         account=17,
+    ),
+    _fault(
+        Point.PAGE,
+        Play.CHECK_AFTERWARDS,
+        "a submit goes well, and then a script goes to /verify/captcha",
+        account=18,
     ),
     _fault(Point.SESSION, Play.LOST, "pages redirect to login, calls answer 401", account=301),
     _fault(

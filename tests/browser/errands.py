@@ -24,8 +24,9 @@ async def open_tab(page: Any) -> None:
     page.opened += 1
 
 
-def was_anywhere(_: str) -> None:
-    """Nothing speaks against another tab."""
+def goes_anywhere(_url: str, _beside: bool) -> bool:
+    """Nothing that the tab shows speaks against it."""
+    return False
 
 
 def place(
@@ -35,10 +36,10 @@ def place(
     at_once: int = 1,
     elsewhere: bool = False,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
-    was_at: Callable[[str], None] = was_anywhere,
+    spoils: Callable[[str, bool], bool] = goes_anywhere,
 ) -> Place:
     cookies = [{"name": "n", "value": key}]
-    return Place(key, lambda: cookies, tab, open_tab, was_at, at_once, elsewhere)
+    return Place(key, lambda: cookies, tab, open_tab, spoils, at_once, elsewhere)
 
 
 class Job:

@@ -10,6 +10,7 @@ import trio
 
 from daemon.browser.chromium import LaunchSettings, SandboxState
 from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
+from daemon.browser.page import Watch
 
 
 class PlayedChromium:
@@ -73,6 +74,10 @@ class PlayedPage:
         self.gone = False
         self.asked = 0
         self.loops = False
+        self.show: Watch
+
+    def watch(self, watch: Watch) -> None:
+        self.show = watch
 
     async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
         chromium = self.context.chromium

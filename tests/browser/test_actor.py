@@ -27,7 +27,7 @@ from daemon.browser.generation import MEASURE_EVERY, Generation, GenerationSetti
 from daemon.errors import Refused
 from daemon.supervision.actor import Overloaded
 from daemon.supervision.policy import Backoff
-from tests.browser.errands import was_anywhere
+from tests.browser.errands import goes_anywhere
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def nothing(_: object) -> None:
 
 
 def place(key: str = "a") -> Place:
-    return Place(key, list, "tab", nothing, was_anywhere)
+    return Place(key, list, "tab", nothing, goes_anywhere)
 
 
 def look(browser: Browser) -> BrowserStatus:

@@ -23,7 +23,7 @@ from daemon.browser.errors import NavigationFailed, SessionGone
 from daemon.browser.generation import GenerationSettings
 from daemon.browser.page import Page
 from daemon.supervision.policy import Backoff
-from tests.browser.errands import was_anywhere
+from tests.browser.errands import goes_anywhere
 
 pytestmark = pytest.mark.chromium
 
@@ -70,7 +70,7 @@ def place(site: Any, key: str = "a") -> Place:
     def cookies() -> list[dict[str, object]]:
         return [{"name": "key", "value": key, "url": site.url()}]
 
-    return Place(key, cookies, "tab", open_tab, was_anywhere)
+    return Place(key, cookies, "tab", open_tab, goes_anywhere)
 
 
 async def cookie(page: Page) -> object:

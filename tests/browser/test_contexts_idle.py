@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -13,7 +12,7 @@ from daemon.browser.contexts import (
     TRUSTED_FOR,
     Contexts,
 )
-from daemon.browser.errors import BrowserFailed, NavigationFailed
+from daemon.browser.errors import NavigationFailed
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -31,27 +30,42 @@ async def test_a_tab_that_crashed_while_nobody_used_it_costs_nobody_anything(
     assert played.contexts == [second.context]
 
 
-@pytest.mark.parametrize("fault", ["gone", "loops"])
-async def test_where_a_tab_was_may_speak_against_another_one(
-    fault: str, desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+CHECK = "https://portal.test/verify"
+
+
+def spoils(url: str, beside: bool) -> bool:
+    return url == CHECK and not beside
+
+
+async def test_what_a_tab_shows_while_nobody_uses_it_may_end_its_context(
+    desk: Desk, contexts: Contexts, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
-    """At a human check, say: nothing more is loaded."""
-    found = BrowserFailed("a check")
-
-    def was_at(url: str) -> None:
-        if url == "https://portal.test/verify":
-            raise found
-
-    page = await desk.do(place(was_at=was_at))
-    page.last_url = "https://portal.test/verify"
-    setattr(page, fault, True)
-    await trio.sleep(TRUSTED_FOR)
-    job = Job(desk.contexts, place(was_at=was_at))
-    await job.run()
+    where = place(spoils=spoils)
+    page = await desk.do(where)
+    page.show("https://portal.test/", False)
+    page.show(CHECK, True)
+    assert await desk.do(where) is page
+    page.show(CHECK, False)
+    page.show(CHECK, False)
+    assert len(contexts) == 0
     await wait_all_tasks_blocked()
-    assert job.error is found
-    assert job.page is None
-    assert played.pages == []
+    assert played.contexts == []
+    assert await desk.do(where) is not page
+
+
+async def test_who_works_meanwhile_ends_that_work_and_nobody_else_begins(
+    desk: Desk, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    job = await desk.begin(place(spoils=spoils))
+    behind = await desk.begin(place(spoils=spoils))
+    assert job.page is not None
+    job.page.show(CHECK, False)
+    await wait_all_tasks_blocked()
+    assert job.page in played.pages
+    await finish(job)
+    assert job.page not in played.pages
+    assert behind.page not in (None, job.page)
+    await finish(behind)
 
 
 async def test_a_tab_that_was_led_elsewhere_is_opened_again_and_no_other_one(

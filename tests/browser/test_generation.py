@@ -31,7 +31,7 @@ from daemon.browser.generation import (
 )
 from daemon.errors import Refused
 from daemon.threads import NoThread
-from tests.browser.errands import was_anywhere
+from tests.browser.errands import goes_anywhere
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
@@ -51,7 +51,7 @@ async def nothing(_: object) -> None:
     pass
 
 
-PLACE = Place("key", list, "tab", nothing, was_anywhere)
+PLACE = Place("key", list, "tab", nothing, goes_anywhere)
 
 
 class Life:

@@ -20,6 +20,7 @@ from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.line import Line, Submit, Ticket
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.conversion.pauses import Pauses
+from daemon.conversion.sightings import Sightings
 from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from daemon.errors import Refused
 from daemon.marketplace.answers import Row
@@ -266,6 +267,7 @@ class Bench:
         self.products: FakeProducts | None = FakeProducts()
         self.resolver = FakeResolver()
         self.pauses: Pauses | None = None
+        self.sightings = Sightings()
         self.missing: list[bool] = []  # what was told of the cookie
         self._desk: Desk | None = None
 
@@ -278,6 +280,7 @@ class Bench:
             self.resolver,
             desk_limits(**limits),
             cookie_missing=self.missing.append,
+            sightings=self.sightings,
         )
         if self.pauses is not None:
             setup = replace(setup, paused=self.pauses.kept, keep=self.pauses.keep)

@@ -22,7 +22,7 @@ from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
 from daemon.marketplace.portal_page import PageResponse
-from daemon.vault.cookie import parse_cookie
+from daemon.vault.cookie import Cookie, parse_cookie
 
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 
@@ -85,7 +85,7 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     method: Literal["form", "fetch"], asked_before: int, told: list[str]
 ) -> None:
     browser: Any = PlayedBrowser()
-    links = BrowserLinks(browser, market("vn"), method=method)
+    links = BrowserLinks(browser, market("vn"), method=method, saw=not_seen)
     answers: list[HumanCheck | None] = [None] * asked_before + [HumanCheck()]
 
     def may_send() -> None:
@@ -109,15 +109,15 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
             places.append(place)
 
     browser: Any = Warm()
-    links = BrowserLinks(browser, market("vn"), method="form")
+    links = BrowserLinks(browser, market("vn"), method="form", saw=not_seen)
     await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(browser, market("vn"), method="fetch", default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method="fetch", default_cap=1, saw=not_seen)
     await products.read(COOKIE, Product(7, 1))
     assert laid_out == []
     for place in places:
         place.cookies()
     assert laid_out == ["jar", "jar"]
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
     await products.read(COOKIE, Product(7, 1))
     assert [place.elsewhere for place in places] == [False, False, True]
 
@@ -132,18 +132,19 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
     if opened:
         monkeypatch.setattr(portal, "open_links_page", already_open)
     else:
-        links = BrowserLinks(browser, market("vn"), method="form")
+        links = BrowserLinks(browser, market("vn"), method="form", saw=not_seen)
         with pytest.raises(HumanCheck):
             await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
     with pytest.raises(HumanCheck):
         await products.read(COOKIE, Product(7, 1))
     assert browser.page.told == []
 
 
 @pytest.mark.parametrize("where", ["links", "products", "product page"])
-async def test_nor_is_another_one_opened_where_one_has_ended_at_a_check(where: str) -> None:
+async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
     places: list[Place] = []
+    seen: list[Cookie] = []
 
     class Warm:
         async def use(self, place: Place, _job: object) -> None:
@@ -151,18 +152,31 @@ async def test_nor_is_another_one_opened_where_one_has_ended_at_a_check(where: s
 
     browser: Any = Warm()
     if where == "links":
-        links = BrowserLinks(browser, market("vn"), method="form")
+        links = BrowserLinks(browser, market("vn"), method="form", saw=seen.append)
         await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
     else:
         method: Any = "page" if where == "product page" else "fetch"
-        products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
+        products = BrowserProducts(
+            browser, market("vn"), method=method, default_cap=1, saw=seen.append
+        )
         await products.read(COOKIE, Product(7, 1))
     (place,) = places
     assert place.tab == where
-    place.was_at("https://portal.test/offer/custom_link")
-    place.was_at("https://portal.test/buyer/login")
-    with pytest.raises(HumanCheck):
-        place.was_at("https://portal.test/verify/captcha?from=offer")
+    for beside, url in [
+        (False, "https://portal.test/offer/custom_link"),
+        (False, "https://portal.test/buyer/login"),
+        (True, "https://ads.test/verify/captcha"),
+        (True, "https://shopee.vn/"),
+    ]:
+        assert not place.spoils(url, beside)
+    assert seen == []
+    assert place.spoils("https://portal.test/verify/captcha?from=offer", False)
+    assert place.spoils("https://shopee.vn/verify/captcha", True)
+    assert seen == [COOKIE, COOKIE]
+
+
+def not_seen(_: Cookie) -> None:
+    raise AssertionError
 
 
 async def already_open(*_: object) -> None:
@@ -175,7 +189,7 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
 ) -> None:
     """Or each of them would have it loaded again."""
     browser: Any = PlayedBrowser(status=503)
-    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1, saw=not_seen)
     with pytest.raises(ProductsDown, match="HTTP 503"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -183,7 +197,7 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
 @pytest.mark.parametrize("status", [0, 429, 503])
 async def test_nor_is_a_products_own_page(status: int, autojump_clock: MockClock) -> None:
     browser: Any = PlayedBrowser(of_product=status)
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
     with pytest.raises(ProductsDown, match=f"HTTP {status}" if status else "CONNECTION_RESET"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -198,7 +212,7 @@ async def test_a_browser_that_is_busy_is_no_silence_of_the_marketplace(
 ) -> None:
     browser: Any = PlayedBrowser(busy_for=busy_for)
     browser.page.goto = hang
-    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1)
+    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1, saw=not_seen)
     with pytest.raises(error):
         await products.read(COOKIE, Product(7, 1))
     assert trio.current_time() == READ_WITHIN

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
@@ -48,6 +49,7 @@ class Due(Enum):
     # … and the other one alike
     BOTH_UNKNOWN = "-1 for both"
     ONE_UNKNOWN = "-1 for the row that is missing"
+    MADE_AND_CHECK = "the links, and the account is paused afterwards"
     # the links, but not the product
     NO_DATA = "product null"
     NO_DATA_FOR_NOW = "product null, and of the next one as well"
@@ -64,7 +66,7 @@ class Due(Enum):
 
     @property
     def pauses(self) -> bool:
-        return self in (Due.CHECK, Due.NO_DATA_CHECK)
+        return self in (Due.CHECK, Due.NO_DATA_CHECK, Due.MADE_AND_CHECK)
 
 
 ANSWERS = {
@@ -117,6 +119,7 @@ DUE: dict[str, Due] = {
     "page_check_in_json": Due.CHECK,
     "page_check_in_frame": Due.CHECK,
     "page_check_in_window": Due.CHECK,
+    "page_check_afterwards": Due.MADE_AND_CHECK,
     "page_without_form": Due.LATE,
     "page_endless": Due.LATE,
     "page_hang": Due.LATE,
@@ -243,11 +246,18 @@ async def _play(case: Case, daemon: Daemon, portal: Portal, account: Account) ->
     else:
         await portal.arm(fault.name, account)
     met = await daemon.convert(portal.link(good), portal.link(bad), account=account)
+    if case.due is Due.MADE_AND_CHECK:
+        await daemon.until("the account is paused", partial(_is_paused, daemon, account))
     after, before, submits = None, len(await portal.submits(account)), 0
     if case.goes_on:
         after = await daemon.convert(portal.link(follows), account=account)
         submits = len(await portal.submits(account)) - before
     return Story(account, good, bad, met, follows, after, submits)
+
+
+async def _is_paused(daemon: Daemon, account: Account) -> bool:
+    states = {each["account"]: each["state"] for each in (await daemon.status())["accounts"]}
+    return states.get(account.number) == "paused"
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +339,7 @@ def _check_entries(case: Case, story: Story, portal: Portal, good: Json, bad: Js
     spoilt = portal.entry(story.bad, story.account, product=case.reads)
     unknown = {"error": True, "failCode": -1}
     match case.due:
-        case Due.MADE:
+        case Due.MADE | Due.MADE_AND_CHECK:
             assert (good, bad) == (entry, spoilt)
         case Due.UNKNOWN | Due.INVALID:
             assert (good, bad) == (entry, unknown | {"failCode": case.due.value})

@@ -19,7 +19,7 @@ from daemon.browser import generation
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.contexts import Contexts, Place
 from daemon.browser.page import Page
-from tests.browser.errands import was_anywhere
+from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, World, got_its_own, was_told
@@ -67,7 +67,7 @@ def test_who_opens_a_tab_leaves(
 
     async def scenario(strike: Strike, here: tuple[Contexts, Machine]) -> None:
         contexts, machine = here
-        place = Place(str(next(numbers)), cookies, "tab", open_tab, was_anywhere)
+        place = Place(str(next(numbers)), cookies, "tab", open_tab, goes_anywhere)
         async with trio.open_nursery() as others:
             for _ in range(company):
                 others.start_soon(contexts.use, place, job)

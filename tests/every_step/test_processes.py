@@ -24,7 +24,7 @@ from daemon.crews.protocol import Inputs
 from daemon.crews.worker import Stopped, WorkerSettings, start_worker
 from daemon.processes.guarded import guarded
 from daemon.processes.guardians import shared_guardians
-from tests.browser.errands import was_anywhere
+from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_held, held
@@ -141,7 +141,7 @@ def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) ->
         async with trio.open_nursery() as nursery:
             await nursery.start(generation.run)
             assert (
-                await generation.use(Place("key", tuple, "tab", nothing_to_do, was_anywhere), look)
+                await generation.use(Place("key", tuple, "tab", nothing_to_do, goes_anywhere), look)
                 == 7
             )
             generation.retire()

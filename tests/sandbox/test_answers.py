@@ -231,6 +231,7 @@ async def test_a_page_that_redirects(portal: Portal, fault: str, path: str) -> N
         ("page_alert", "alert"),
         ("page_check_in_frame", "check_in_frame"),
         ("page_check_in_window", "check_in_window"),
+        ("page_check_afterwards", "check_afterwards"),
         ("session_lost_softly", "login_script"),
         ("account_frozen", "frozen"),
     ],

@@ -18,6 +18,11 @@
       dialog.querySelector("button").addEventListener("click", () => dialog.remove());
       document.body.append(dialog);
     }),
+    check_afterwards: () => new MutationObserver((_, observer) => {
+      if (!document.querySelector(".ant-modal-root")) return;
+      observer.disconnect();
+      setTimeout(() => location.assign(check), 400);
+    }).observe(document.body, { childList: true }),
     check_in_window: () => insteadOfSubmit(() => open(check)),
     alert: () => setTimeout(() => alert("Sandbox"), 0),
     hang: () => setTimeout(spin, 0),

@@ -1,0 +1,93 @@
+"""A human check that is shown to a tab by itself: its account is paused in that moment."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from daemon.conversion.account import Standing
+from daemon.logs import Event
+from daemon.marketplace.errors import HumanCheck
+from daemon.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Bench
+
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
+
+
+async def standing(bench: Bench) -> dict[str, Standing]:
+    return {name: each.standing for name, each in (await bench.desk.status()).accounts.items()}
+
+
+async def test_an_account_is_paused_as_soon_as_a_check_is_seen(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery)
+    await bench.convert(bench.link(1))
+    bench.sightings.saw(bench.cookie)
+    await wait_all_tasks_blocked()
+    assert await standing(bench) == {"1001": Standing.PAUSED}
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(2))
+    assert len(bench.links.submits) == 1
+    await bench.convert(bench.link(2), cookie=OTHER)
+    assert await bench.desk.clear_accounts() == 1
+    await bench.convert(bench.link(2))
+
+
+async def test_a_new_cookie_ends_it_and_the_one_of_the_check_does_not(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    await bench.open(nursery)
+    bench.sightings.saw(bench.cookie)
+    await wait_all_tasks_blocked()
+    await bench.desk.cookie_synced(bench.cookie, bench.cookie)
+    assert await standing(bench) == {"1001": Standing.PAUSED}
+    await bench.desk.cookie_synced(RENEWED, bench.cookie)
+    assert await standing(bench) == {"1001": Standing.ACTIVE}
+
+
+async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
+    bench: Bench, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, chunk=1)
+    sent = ask(lambda: bench.convert(bench.link(1), sub_ids=("sent",)))
+    await wait_all_tasks_blocked()
+    waits = ask(lambda: bench.convert(bench.link(2), sub_ids=("waits",)))
+    await wait_all_tasks_blocked()
+    bench.sightings.saw(bench.cookie)
+    await waits.over.wait()
+    assert isinstance(waits.refusal, HumanCheck)
+    assert not sent.over.is_set()
+    await sent.over.wait()
+    assert sent.refusal is None
+    assert len(bench.links.submits) == 1
+
+
+async def test_a_check_that_is_seen_while_the_desk_is_away_is_not_forgotten(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    desk = bench.make()
+    bench.sightings.saw(bench.cookie)
+    bench.sightings.saw(OTHER)
+    await nursery.start(desk.run)
+    await wait_all_tasks_blocked()
+    assert await standing(bench) == {"1001": Standing.PAUSED, "2002": Standing.PAUSED}
+
+
+async def test_one_that_is_seen_twice_is_told_once(
+    bench: Bench, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.open(nursery)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            bench.sightings.saw(bench.cookie)
+            await wait_all_tasks_blocked()
+    (told,) = caplog.records
+    assert told.__dict__["event"] is Event.ACCOUNT_PAUSED
