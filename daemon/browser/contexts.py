@@ -27,7 +27,7 @@ from typing import TypeVar
 import trio
 
 from daemon.browser.cdp import Connection
-from daemon.browser.errors import BrowserFailed
+from daemon.browser.errors import BrowserFailed, CallTimedOut
 from daemon.browser.page import BrowserContext, Page
 from daemon.errors import Refused
 
@@ -45,6 +45,10 @@ millisecond."""
 
 SIGN_DEADLINE = 2.0
 """Seconds for a sign of life: one line of script, as the canary's."""
+
+MOST_UNOPENED = 2
+"""Tabs in a row that did not come up before a browser is taken for one that opens none any more:
+the canary's is open, and says nothing of that."""
 
 DISPOSE_PATIENCE = 2.0
 """Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
@@ -113,7 +117,9 @@ class Contexts:
         self._warm: dict[str, _Warm] = {}
         self._starts = trio.Semaphore(STARTS_AT_ONCE)
         self._clearing: dict[str, set[trio.Event]] = {}  # by key: set when it is cleared away
-        self._left_behind = trio.Event()
+        self._unopened = 0  # tabs in a row
+        self._spent = trio.Event()
+        self._why_spent = ""
 
     def __len__(self) -> int:
         return len(self._warm)
@@ -144,9 +150,10 @@ class Contexts:
             unused = [warm for warm in self._warm.values() if warm.users == 0]
             self._drop([warm for warm in unused if now - warm.last_used >= self._idle])
 
-    async def wait_left_behind(self) -> None:
-        """Wait until a context has turned out to be one that the browser does not dispose of."""
-        await self._left_behind.wait()
+    async def wait_spent(self) -> str:
+        """Wait until the browser has turned out to be of no more use for contexts: why."""
+        await self._spent.wait()
+        return self._why_spent
 
     async def _context(self, warm: _Warm, place: Place) -> BrowserContext | None:
         """None when the context was spoiled while this waited."""
@@ -178,7 +185,7 @@ class Contexts:
                         return None
                     with self._spoiling(warm):
                         # The tab's from now on: who gives up its opening has it closed.
-                        tab.page = await context.new_page()
+                        tab.page = await self._new_page(context)
                         tab.page.watch(partial(self._shown, warm, place))
             if not tab.is_open(place, tab.page):
                 with self._spoiling(warm):
@@ -186,6 +193,17 @@ class Contexts:
                 tab.opened = tab.page.documents
                 tab.well_at = trio.current_time()
             return None if self._is_spoiled(warm) else tab.page
+
+    async def _new_page(self, context: BrowserContext) -> Page:
+        try:
+            page = await context.new_page()
+        except CallTimedOut:
+            self._unopened += 1
+            if self._unopened >= MOST_UNOPENED:
+                self._note_spent("it opened no more tabs")
+            raise
+        self._unopened = 0
+        return page
 
     async def _is_well(self, tab: _Tab, page: Page, place: Place) -> bool:
         trusted = trio.current_time() - tab.well_at < TRUSTED_FOR
@@ -281,7 +299,11 @@ class Contexts:
                 logger.info("a browser context could not be disposed of: %s", refusal)
         if patience.cancelled_caught:
             logger.warning("the browser did not dispose of a context in %g s", DISPOSE_PATIENCE)
-            self._left_behind.set()
+            self._note_spent("it did not dispose of a context")
+
+    def _note_spent(self, why: str) -> None:
+        self._why_spent = self._why_spent or why
+        self._spent.set()
 
 
 async def _closed(page: Page) -> None:

@@ -248,11 +248,12 @@ class Generation:
             return 0
 
     async def _watch_contexts(self, contexts: Contexts) -> None:
-        """Let no browser go on for days that keeps accounts' cookies and does not forget them."""
-        await contexts.wait_left_behind()
-        # One that does not answer at all does not dispose either. That is the canary's to say.
+        """Let no browser go on for days that keeps accounts' cookies and does not forget them, or
+        in which no further account can be served."""
+        why = await contexts.wait_spent()
+        # One that does not answer at all does neither. That is the canary's to say.
         await trio.sleep(VERDICT)
-        self._over_with(EndKind.RECYCLED, "it did not dispose of a context")
+        self._over_with(EndKind.RECYCLED, why)
 
     async def _let_go(self) -> None:
         await self._released.wait()

@@ -23,6 +23,7 @@ class PlayedChromium:
         self.hung = False  # answers nothing
         self.mute = False  # answers, but runs no script
         self.hoards = False  # disposes of nothing, and closes nothing
+        self.opens = True  # tabs come up
         self.call_takes = 0.0
         self.megabytes = 100
         self.unmeasured: Exception | None = None  # what a look at its memory meets
@@ -110,6 +111,8 @@ class PlayedContext:
 
     async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002 - a real one takes it
         page = PlayedPage(self)
+        if not self.chromium.opens:
+            await self.chromium.call(answered=False)
         await _made(self.chromium, page, self.chromium.pages)
         return page
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -15,7 +17,7 @@ from daemon.browser.contexts import (
     Contexts,
     Place,
 )
-from daemon.browser.errors import Disconnected, SessionGone
+from daemon.browser.errors import CallTimedOut, Disconnected, SessionGone
 from tests.browser.errands import IDLE, LIMIT, Desk, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:
@@ -415,7 +417,30 @@ async def test_a_browser_that_does_not_dispose_holds_nobody_up_and_is_told(
     await cancel(job)
     assert trio.current_time() == began
     with trio.fail_after(DISPOSE_PATIENCE + 0.1):
-        await contexts.wait_left_behind()
+        assert await contexts.wait_spent() == "it did not dispose of a context"
+
+
+async def test_a_browser_that_opens_no_more_tabs_is_told(
+    contexts: Contexts, played: PlayedChromium, autojump_clock: MockClock
+) -> None:
+    accounts = count()
+
+    async def nothing(_: object) -> None:
+        pass
+
+    async def use_anew(*, opens: bool) -> None:
+        played.opens = opens
+        with nullcontext() if opens else pytest.raises(CallTimedOut):
+            await contexts.use(place(str(next(accounts))), nothing)
+
+    for opens in (False, True, False):  # one by itself says nothing
+        await use_anew(opens=opens)
+    with trio.move_on_after(100) as scope:
+        await contexts.wait_spent()
+    assert scope.cancelled_caught
+    await use_anew(opens=False)
+    with trio.fail_after(1):
+        assert await contexts.wait_spent() == "it opened no more tabs"
 
 
 async def test_the_end_of_the_browser_is_no_context_left_behind(
@@ -425,5 +450,5 @@ async def test_the_end_of_the_browser_is_no_context_left_behind(
     played.exit()
     await finish(job, Disconnected("gone"))
     with trio.move_on_after(100) as scope:
-        await contexts.wait_left_behind()
+        await contexts.wait_spent()
     assert scope.cancelled_caught
