@@ -15,21 +15,19 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import parse_qs
 
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
+from daemon.browser.errors import ContextLost, NavigationFailed
 from daemon.marketplace import links
 from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import (
     AccountFrozen,
-    HumanCheck,
     MarketplaceFailed,
     PortalChanged,
     PortalDown,
@@ -39,6 +37,17 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
+from daemon.marketplace.looking import (
+    FORM_SCRIPT,
+    LOOK_EVERY,
+    Seen,
+    check,
+    check_beside,
+    check_settled,
+    check_url,
+    look,
+    text_in,
+)
 from daemon.marketplace.markets import Market
 from daemon.marketplace.portal_page import Answer, PageResponse, PortalPage
 from daemon.marketplace.products import ProductData, parse_portal_product
@@ -46,12 +55,8 @@ from daemon.marketplace.redirects import arrive, detours_of, seen_through
 from daemon.marketplace.session import (
     NO_PERMISSION,
     SIGN_PATHS,
-    is_check_beside,
-    raise_gravest,
-    sign_of_json,
-    sign_of_url,
 )
-from daemon.marketplace.values import json_object, parts_of, to_dict, to_int
+from daemon.marketplace.values import parts_of, to_dict, to_int
 from daemon.printable import first_line
 
 logger = logging.getLogger(__name__)
@@ -62,11 +67,8 @@ FROZEN_AFTER = 2.0  # for which a disabled form may be one that is still being b
 BUTTON_WAIT = 5.0  # for the form to take what was filled in
 ANSWER_WAIT = 30.0  # for the answer to a submit
 PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
-_LOOK_EVERY = 0.1
-_LOOK_WITHIN = 2.0  # for a page to say what it shows; one that is too busy is asked again
 _HUNG_AFTER = 8.0  # of looks in vain, while an answer is due
 _GLANCE_EVERY = 0.5  # while an answer is due
-_SETTLED_AFTER = 2.0  # for a page that went elsewhere to say where
 _GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
 
 MAX_ANSWER = 1024 * 1024  # characters of an answer; fifty rows have forty thousand
@@ -86,9 +88,6 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
   }
 }"""
 
-_BROWSERS_OWN = "chrome-error:"
-
-_FORM = files(__package__).joinpath("links_form.js").read_text("utf-8")
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 
@@ -97,13 +96,13 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
 
     Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
     """
-    _check_beside(page, market)
+    check_beside(page, market)
     await arrive(page, market.portal_url + _LINKS_PAGE)
-    disabled_since, seen = None, _Seen()
+    disabled_since, seen = None, Seen()
     with trio.move_on_after(FORM_WAIT):
         while True:
-            seen = await _look(page, market)
-            _check(seen)
+            seen = await look(page, market)
+            check(seen)
             if seen.form == "ready":
                 return
             if seen.form == "none":
@@ -112,8 +111,8 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
                 disabled_since = trio.current_time()
             elif trio.current_time() - disabled_since >= FROZEN_AFTER:
                 raise AccountFrozen
-            await trio.sleep(_LOOK_EVERY)
-    _check_url(await page.url())
+            await trio.sleep(LOOK_EVERY)
+    check_url(await page.url())
     if seen.hangs is not None:
         raise seen.hangs
     raise PortalChanged(f"no form on its custom link page within {FORM_WAIT:g} seconds")
@@ -127,12 +126,12 @@ async def submit_form(
     `page` has been opened by `open_links_page`, and may have seen submits before. Raises as that
     does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
     """
-    _check_beside(page, market)  # before its dialogs are closed
+    check_beside(page, market)  # before its dialogs are closed
     urls: JsonValue = [product.url(market) for product in products]
     async with page.responses(_GRAPHQL) as responses, detours_of(page) as detours:
         try:
             result = await page.evaluate(
-                _FORM,
+                FORM_SCRIPT,
                 "submit",
                 urls,
                 list(sub_ids),
@@ -140,11 +139,11 @@ async def submit_form(
                 deadline=BUTTON_WAIT + _GRACE,
             )
         except ContextLost:
-            await _check_settled(page, market)
+            await check_settled(page, market)
             raise
         pressed = to_dict(result)
         if pressed.get("pressed") is not True:
-            await _check_settled(page, market)  # the form may have gone because the page has
+            await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
         response = await seen_through(await _answer(page, market, responses), detours)
     if response.lost:
@@ -213,88 +212,22 @@ async def _product_call(
     """Open the product's page; the answer to its call. Raises `ProductsDown` for a page that does
     not come: the next product's would not, either."""
     try:
-        _check_beside(page, market)
+        check_beside(page, market)
         await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
         with trio.move_on_after(PRODUCT_WAIT):
             return await _first(page, market, responses, lambda url: _asks_for(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
-    _check_url(await page.url())
+    check_url(await page.url())
     raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the tab shows: where it is, the page's HTTP status (0: unknown), its form, and the
-    beginning of the JSON that came in the page's place. One that `hangs` shows nothing at the
-    moment."""
-
-    url: str = ""
-    status: int = 0
-    password: bool = False
-    form: Literal["none", "disabled", "ready"] = "none"
-    json: str = ""
-    hangs: CallTimedOut | None = None
-
-
-async def _look(page: PortalPage, market: Market) -> _Seen:
-    _check_beside(page, market)
-    try:
-        seen = to_dict(await page.evaluate(_FORM, "look", [], [], 0, deadline=_LOOK_WITHIN))
-    except ContextLost:
-        return _Seen()  # on its way to another page, which the next look will see
-    except CallTimedOut as hangs:
-        _check_url(await page.url())  # a check's page may be too busy to be looked at
-        return _Seen(hangs=hangs)
-    form, url = seen.get("form"), _text(seen, "url")
-    return _Seen(
-        # A page that did not come has another one of the browser's in its place.
-        url=await page.url() if url.startswith(_BROWSERS_OWN) else url,
-        status=to_int(seen.get("status")) or 0,
-        password=seen.get("password") is True,
-        form=form if form in ("disabled", "ready") else "none",
-        json=_text(seen, "json"),
-    )
-
-
-def _check(seen: _Seen) -> None:
-    """Raise what the tab shows to be in the way, if anything."""
-    # Before its status: risk control speaks with any.
-    raise_gravest(sign_of_url(seen.url), sign_of_json(json_object(seen.json) or {}))
-    if seen.status in NO_PERMISSION or (seen.password and seen.form == "none"):
-        raise SessionLost
-    if seen.status >= 500 or seen.status == 429:
-        raise PortalDown(f"its page came with HTTP {seen.status}")
-
-
-async def _check_settled(page: PortalPage, market: Market) -> None:
-    """As `_check`, of a tab that may be on its way to another page."""
-    seen = _Seen()
-    with trio.move_on_after(_SETTLED_AFTER):
-        seen = await _look(page, market)
-        while not seen.url:
-            await trio.sleep(_LOOK_EVERY)
-            seen = await _look(page, market)
-    _check(seen if seen.url else _Seen(url=await page.url()))
-
-
-def _check_beside(page: PortalPage, market: Market) -> None:
-    """Raise `HumanCheck` for one that is shown in a frame, or in a window of its own. Known without
-    asking the page."""
-    if any(is_check_beside(url, market) for url in page.beside):
-        raise HumanCheck
-
-
-def _check_url(url: str) -> None:
-    raise_gravest(sign_of_url(url))
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
     """The error for a form that could not be used."""
-    why = first_line(_text(result, "why")) or "its form gave no result"
+    why = first_line(text_in(result, "why")) or "its form gave no result"
     if why == "disabled":
         return AccountFrozen()
-    hint = first_line(_text(result, "hint"))
+    hint = first_line(text_in(result, "hint"))
     return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
 
 
@@ -304,7 +237,7 @@ async def _answer(
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
         return await _first(page, market, responses, _is_links_call)
-    _check_url(await page.url())
+    check_url(await page.url())
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
 
@@ -312,7 +245,7 @@ async def _broken_off(
     page: PortalPage, market: Market, response: PageResponse, to: str
 ) -> MarketplaceFailed:
     """The error for an answer without a body: the page may have left because of it."""
-    await _check_settled(page, market)
+    await check_settled(page, market)
     if response.status in NO_PERMISSION:
         return SessionLost()
     return PortalDown(f"its answer {to} broke off ({response.lost})")
@@ -340,8 +273,8 @@ async def _next(
     while True:
         with trio.move_on_after(_GLANCE_EVERY):
             return await responses.receive()
-        seen = await _look(page, market)
-        _check(seen)
+        seen = await look(page, market)
+        check(seen)
         if seen.hangs is None:
             shown_at = trio.current_time()
         elif trio.current_time() - shown_at > _HUNG_AFTER:
@@ -356,7 +289,7 @@ async def _call(
     A page that leaves ends its calls, so where it went is asked before the call is blamed. When it
     has left before, the call is not made: the answer is the URL where the page is now.
     """
-    _check_beside(page, market)
+    check_beside(page, market)
     async with detours_of(page) as detours:
         try:
             result = to_dict(
@@ -372,29 +305,22 @@ async def _call(
                 )
             )
         except ContextLost:
-            await _check_settled(page, market)
+            await check_settled(page, market)
             raise
-        if failed := _text(result, "failed"):
+        if failed := text_in(result, "failed"):
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {wait:g} seconds")
-            await _check_settled(page, market)
+            await check_settled(page, market)
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
             raise PortalDown(f"the call to it broke off ({first_line(failed)})")
         answer = Answer(
             status=to_int(result.get("status")) or 0,
-            url=_text(result, "url"),
-            mime_type=_text(result, "mimeType"),
-            body=_text(result, "body"),
+            url=text_in(result, "url"),
+            mime_type=text_in(result, "mimeType"),
+            body=text_in(result, "body"),
         )
         return await seen_through(answer, detours)
-
-
-def _text(told: dict[str, Any], key: str) -> str:
-    """A text in what a script of ours has told, or an empty one: the page's own scripts may have
-    put anything in its place."""
-    text = told.get(key)
-    return text if isinstance(text, str) else ""
 
 
 def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from daemon.marketplace import portal
+from daemon.marketplace import looking, portal
 from daemon.sandbox.graphql import parse
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
@@ -58,7 +58,7 @@ def open_page(tab: Tab) -> None:
         tab.run(play)
 
 
-@script(portal._FORM)
+@script(looking.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
     """`daemon/marketplace/links_form.js`."""
     task, links, sub_ids, _ = arguments

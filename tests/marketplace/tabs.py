@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from daemon.browser.errors import CallTimedOut
 from daemon.errors import UpstreamFailed
-from daemon.marketplace import portal
+from daemon.marketplace import looking, portal
 from daemon.marketplace.answers import Row
 from daemon.marketplace.links import Product
 from daemon.marketplace.markets import market
@@ -93,7 +93,7 @@ class Tab:
         self, function: str, *arguments: JsonValue, deadline: float = 10
     ) -> JsonValue:
         await trio.lowlevel.checkpoint()
-        assert function in (portal._FORM, portal._CALL)
+        assert function in (looking.FORM_SCRIPT, portal._CALL)
         assert deadline < 60
         if arguments[0] == "look":
             if isinstance(self.looks[0], CallTimedOut):
