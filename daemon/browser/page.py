@@ -303,6 +303,8 @@ class Page:
         self._session.on("Page.frameNavigated", self._navigated)
         self._session.on("Page.navigatedWithinDocument", self._moved)
         self._session.on("Page.frameDetached", self._detached)
+        self._session.on("Page.frameRequestedNavigation", self._leads)
+        self._session.on("Page.frameStartedNavigating", self._leads)
         self._session.on("Page.windowOpen", self._opens)
         await self._session.call("Page.enable")
         await self._session.call("Inspector.enable")  # tells of crashes
@@ -332,8 +334,14 @@ class Page:
         else:
             self._note_beside(told["frameId"], told["url"])
 
+    def _leads(self, told: JsonObject) -> None:
+        """A frame is on its way. Where one has come to is not told of another process's."""
+        if told["frameId"] != self._target_id:
+            self._note_beside(told["frameId"], told["url"])
+
     def _detached(self, told: JsonObject) -> None:
-        self._beside.pop(told["frameId"], None)
+        if told.get("reason") != "swap":  # it is in another process from now on
+            self._beside.pop(told["frameId"], None)
 
     def _opens(self, told: JsonObject) -> None:
         """A pop-up. What is told of its target, by which it is closed, is without its URL."""

@@ -94,6 +94,7 @@ class Account:
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
         self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
+        self._retired: list[str] = []  # the same, whatever the owner has cleared since
         self._synced: str | None = None  # digest of the cookie that came in last
         self._from_earlier_process = False
         self._in_vain = 0  # submits in a row that found no session
@@ -146,6 +147,11 @@ class Account:
             self._troubled = [*self._troubled, *dict.fromkeys(more)][-MOST_COOKIES:]
             self._changed(self)
 
+    def does_without(self, cookie: Cookie) -> bool:
+        """Whether another one was stored in its place since: what an old tab of it shows says
+        nothing of the account."""
+        return cookie.digest in self._retired
+
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
         """Noted for the owner, but not of a cookie that was lost before, while another one works,
         or that was replaced meanwhile. A pause outlasts it."""
@@ -192,7 +198,9 @@ class Account:
             self.earners.inherit(cookie, before)
             if before.account == self.name:
                 self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
+                self._retired = [*self._retired, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]
+        self._retired = [each for each in self._retired if each != cookie.digest]
         if cookie.digest not in (self._lost if self.human_check is None else known):
             self._end_trouble()
         elif self.human_check is not None:

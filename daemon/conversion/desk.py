@@ -290,7 +290,12 @@ class _Desk:
 
     def pause(self, cookie: Cookie) -> None:
         """The portal has shown a human check to a tab of this cookie's."""
-        self._line(cookie).pause(HumanCheck(), cookie)
+        line = self._line(cookie)
+        if line.account.does_without(cookie):
+            shown = line.account.shown
+            logger.info("account %s: a tab of a cookie that was replaced shows a check", shown)
+            return
+        line.pause(HumanCheck(), cookie)
 
     async def clear_accounts(self) -> int:
         return self._lines.clear_all()

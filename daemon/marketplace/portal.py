@@ -28,6 +28,7 @@ from daemon.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import (
     AccountFrozen,
+    HumanCheck,
     MarketplaceFailed,
     PortalChanged,
     PortalDown,
@@ -69,6 +70,7 @@ ANSWER_WAIT = 30.0  # for the answer to a submit
 PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
 _HUNG_AFTER = 8.0  # of looks in vain, while an answer is due
 _GLANCE_EVERY = 0.5  # while an answer is due
+_BESIDE_A_CHECK = 2.0  # for an answer that may be on its way while a check is shown
 _GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
 
 MAX_ANSWER = 1024 * 1024  # characters of an answer; fifty rows have forty thousand
@@ -268,12 +270,18 @@ async def _next(
     page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
     """The next response. Raises what the tab shows instead, as soon as it shows it, and
-    `CallTimedOut` for a page that hangs."""
+    `CallTimedOut` for a page that hangs. A check that is shown beside the page takes nobody the
+    links that were made: so it is raised when none have come for a while."""
     shown_at = trio.current_time()
     while True:
         with trio.move_on_after(_GLANCE_EVERY):
             return await responses.receive()
-        seen = await look(page, market)
+        try:
+            seen = await look(page, market)
+        except HumanCheck:
+            with trio.move_on_after(_BESIDE_A_CHECK):
+                return await responses.receive()
+            raise
         check(seen)
         if seen.hangs is None:
             shown_at = trio.current_time()

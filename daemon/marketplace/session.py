@@ -79,7 +79,7 @@ def sign_of_json(answer: dict[str, Any]) -> Sign | None:
     """What a JSON answer says of the session, if anything: GraphQL's answers in one of their
     errors, or in the place of what they were asked for."""
     data = to_dict(answer.get("data"))
-    said = [*answer.values(), *data.values()]
+    said = [*answer.values(), data.get("error")]  # what else is in there may be any number
     if not _gives(data):
         said += _codes(answer.get("errors"))
     risky = any(_is_risk_control(value) for value in said)

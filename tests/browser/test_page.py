@@ -236,6 +236,21 @@ async def test_what_is_shown_beside_a_document_is_known_by_its_url(page: Page, s
     assert list(page.beside) == []
 
 
+async def test_so_is_a_frame_that_another_process_shows(page: Page, site: Any) -> None:
+    """Nobody tells where it has come to, only where it goes."""
+    await page.goto(site.put("/here", headers={"Origin-Agent-Cluster": "?1"}))
+    shown = """(url) => new Promise((shown) => {
+        const frame = document.createElement("iframe");
+        Object.assign(frame, { src: url, onload: () => shown(true) });
+        document.body.append(frame);
+    })"""
+    frame = site.url("/frame", host="localhost")
+    await page.evaluate(shown, frame)
+    assert list(page.beside) == [frame]
+    await page.evaluate("() => document.querySelector('iframe').remove()")
+    assert list(page.beside) == []
+
+
 async def test_permissions_are_denied(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     for name in ("geolocation", "notifications", "camera", "clipboard-read"):

@@ -150,6 +150,9 @@ async def test_of_many_frames_the_last_are_known(page: Page, peer: Any) -> None:
     assert list(page.beside) == [f"https://portal.test/{n}" for n in range(2, MOST_BESIDE + 2)]
     await say(peer, "Page.frameNavigated", frame=frame | {"url": "data:text/html,x"})
     assert len(page.beside) == MOST_BESIDE - 1
+    for reason, known in (("swap", True), ("remove", False)):  # the first: to another process
+        await say(peer, "Page.frameDetached", frameId="F9", reason=reason)
+        assert ("https://portal.test/9" in page.beside) is known
     assert page.documents == 0
 
 

@@ -53,6 +53,22 @@ async def test_a_new_cookie_ends_it_and_the_one_of_the_check_does_not(
     assert await standing(bench) == {"1001": Standing.ACTIVE}
 
 
+async def test_what_an_old_tab_of_a_replaced_cookie_shows_pauses_nobody(
+    bench: Bench, nursery: trio.Nursery
+) -> None:
+    """Its context may be warm for minutes, also when the owner has answered the check since."""
+    await bench.open(nursery)
+    await bench.desk.cookie_synced(RENEWED, bench.cookie)
+    await bench.desk.clear_accounts()
+    bench.sightings.saw(bench.cookie)
+    await wait_all_tasks_blocked()
+    assert Standing.PAUSED not in (await standing(bench)).values()
+    await bench.desk.cookie_synced(bench.cookie, RENEWED)
+    bench.sightings.saw(bench.cookie)
+    await wait_all_tasks_blocked()
+    assert await standing(bench) == {"1001": Standing.PAUSED}
+
+
 async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
     bench: Bench, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -217,7 +217,20 @@ async def test_a_check_beside_the_page_instead_of_an_answer_is_seen_soon(
 
     nursery.start_soon(show)
     await raised(HumanCheck, submit_form(tab))
-    assert trio.current_time() < 4
+    assert trio.current_time() < 6
+
+
+async def test_links_that_come_while_a_check_is_shown_beside_are_not_lost(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    tab = Tab(answers=[(1.2, Response(body=GOOD_BODY))])
+
+    async def show() -> None:
+        await trio.sleep(0.1)
+        tab.beside = [CAPTCHA]
+
+    nursery.start_soon(show)
+    assert await submit_form(tab) == GOOD_ROWS
 
 
 # Submitting by the form

@@ -123,6 +123,13 @@ def test_an_answer_is_what_it_says() -> None:
     assert read_json(response) == {"data": None, "error": 0}
 
 
+@pytest.mark.parametrize("number", [90309999, "90309999"])
+def test_what_an_answer_is_about_is_no_sign(number: object) -> None:
+    """There is an item of that number, too."""
+    body = {"code": 0, "data": {"item_id": number, "shop_id": number, "rows": [number]}}
+    assert read_json(Answer(200, CALL, JSON, json.dumps(body))) == body
+
+
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
 def test_the_owner_is_told_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
