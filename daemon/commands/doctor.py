@@ -112,10 +112,9 @@ def _state(directory: Path) -> Finding:
     there = directory
     try:
         there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
-        if there == directory and os.geteuid() != 0:  # root looks for a daemon of another user's
-            found = fault_of_owner(directory)
-            if found is not None:
-                return Finding("state", False, "; ".join(found))
+        found = fault_of_owner(directory) if there == directory else None
+        if found is not None and os.geteuid() != 0:  # root looks for a daemon of another user's
+            return Finding("state", False, "; ".join(found))
         with tempfile.TemporaryFile(dir=there, buffering=0) as file:
             file.write(bytes(mmap.PAGESIZE))  # a full disk takes a file, and nothing in it
     except OSError as error:
@@ -128,4 +127,6 @@ def _state(directory: Path) -> Finding:
         fault = f"{there} cannot be written to ({error.strerror})"
         return Finding("state", False, f"{fault}; {remedy}")
     says = "can be written to" if there == directory else "is made at the first start"
+    if found is not None:
+        says += f"; a daemon that runs as root is refused: {'; '.join(found)}"
     return Finding("state", True, f"{directory} {says}")

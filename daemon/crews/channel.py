@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 from contextlib import suppress
 
@@ -41,8 +42,8 @@ from daemon.crews.protocol import (
 logger = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
-MOST_UNHEARD = 16 * CHUNK
-"""Bytes; more than the socket holds."""
+CATCH_UP_WITHIN = 1.0
+"""Seconds for the rest of a line that does not fit into the socket."""
 # Seconds. Who waits for an answer reads at once, and for one who does not the socket holds some
 # 200 KiB. So this is for answers larger than that, to a worker that is busy with something else.
 SEND_LIMIT = 30.0
@@ -101,15 +102,24 @@ class Channel:
             heard.append(message)
         return heard
 
-    def catch_up(self) -> list[FromWorker]:
-        """What has been sent by now and nobody has come to hear, up to `MOST_UNHEARD` bytes of it.
-
-        Not for the time in which somebody takes messages.
+    async def catch_up(self) -> list[FromWorker]:
+        """What has been sent by now and nobody has come to hear, with the whole of a line that is
+        half here. Of the size that a worker may say in all; not for the time in which somebody
+        takes messages.
         """
-        with suppress(BlockingIOError, ConnectionResetError):
-            for _ in range(MOST_UNHEARD // CHUNK):
-                self._received += os.read(self._connection.fileno(), CHUNK)
-        return self.at_hand(len(self._received))
+        said: list[FromWorker] = []
+        with trio.move_on_after(CATCH_UP_WITHIN):
+            while self._received or self._is_readable():
+                try:
+                    said.append(await anext(self))
+                except StopAsyncIteration:
+                    break
+        return said
+
+    def _is_readable(self) -> bool:
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def begin(self) -> bool:
         """Send what of the inputs there is room for. Whether that was all, as it mostly is."""

@@ -277,7 +277,7 @@ class Run:
     async def _send_away(self, worker: Worker) -> None:
         """It is cut short, be it before its end or after that, while its program is leaving."""
         if worker.final is None and self._cut is None and not self._left_off:
-            self._hear_what_came_in_time(worker)
+            await self._hear_what_came_in_time(worker)
         if worker.final is not None:  # it stands, also when it came just now
             self._comes_to(ending_of(worker.final))
             await worker.hurry()
@@ -286,15 +286,19 @@ class Run:
         logger.info("execution %s was cut short: %s", self.id, how.value)
         self._comes_to(self._cut_ending(how.value))  # by a stop that has come meanwhile, too
 
-    def _hear_what_came_in_time(self, worker: Worker) -> None:
+    async def _hear_what_came_in_time(self, worker: Worker) -> None:
         """Its deadline is over, and we may have been held up ourselves (by a SIGSTOP, say): an end
         that it has told meanwhile stands. Not so when it was the journal that held us up: whether
         what was said before is recorded, nobody knows."""
         if self._is_recording:
             return
-        said = self._heard(worker.catch_up())
-        if worker.final is not None:
-            self._last_said = said
+        said = await worker.catch_up()
+        if worker.final is None:
+            return
+        while len(said) > MOST_TOGETHER:
+            await self._record(*self._heard(said[:MOST_TOGETHER]))
+            del said[:MOST_TOGETHER]
+        self._last_said = self._heard(said)
 
     def _cut_ending(self, detail: str = "") -> Ending | None:
         """The end of one that is not let come to its own; none when it is left off. `detail` is
@@ -373,7 +377,7 @@ class Run:
         try:
             answered = self._book.answered(answer.webhooks, approved=approved, now=self._now())
             await self._record(answered)
-        except Invalid as fault:  # its webhooks are too many; it may be answered without them
+        except Invalid as fault:  # its webhooks are too many, or owed too much
             answer.refusal = fault
             self._question, self._talk.deadline = question, answers_until
             answer.taken.set()

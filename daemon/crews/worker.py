@@ -131,10 +131,10 @@ class Worker:
         """The next messages, as far as they are here already: they need not be waited for."""
         return self._channel.at_hand(most)
 
-    def catch_up(self) -> list[FromWorker]:
-        """What it has said by now and nobody has come to hear, its `final` message included. Not
-        for the time in which somebody takes messages."""
-        return self._channel.catch_up()
+    async def catch_up(self) -> list[FromWorker]:
+        """What it has said by now and nobody has come to hear, its `final` message included. Takes
+        a second at most, and is not for the time in which somebody takes messages."""
+        return await self._channel.catch_up()
 
     async def send(self, answer: ToolResult | HumanFeedback) -> None:
         """Answer it. One that does not read this within 30 s has broken the protocol.

@@ -84,7 +84,8 @@ def check_owed(
     owed = sum(len(each.body) for each in more) + (0 if row is None else row["bytes"])
     if owed > MAX_OWED:
         raise TooLarge(
-            f"webhook calls: more than {MAX_OWED} bytes owed at a time in one execution; end it"
+            f"webhook calls: more than {MAX_OWED} bytes owed at a time in one execution; see to "
+            "the receivers that do not take them, or have a smaller meta in them"
         )
 
 
@@ -122,7 +123,8 @@ def due(
 
     A target is one address of an execution. It has a row for each kind of calls, and another when
     it has another credential or other events from some time on: what was queued for one of them
-    comes after what was queued before for another.
+    comes after what was queued before for another. But a human who is asked has only so much time:
+    that waits for no other kind, and no other for it.
 
     At most `limit`, and fewer when they are large.
     """
@@ -144,6 +146,7 @@ def due(
             SELECT 1 FROM webhooks AS other
             JOIN first_deliveries AS before ON before.webhook = other.number
             WHERE other.execution = webhooks.execution AND other.url = webhooks.url
+            AND (other.kind = 'human_input') = (webhooks.kind = 'human_input')
             AND before.delivery < first.delivery
         )
         ORDER BY due_at, first.delivery

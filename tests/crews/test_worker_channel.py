@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from trio.testing import MockClock
 
-from daemon.crews.channel import Channel
+from daemon.crews.channel import CATCH_UP_WITHIN, Channel
 from daemon.crews.protocol import (
     MAX_LINE,
     MAX_OUTPUT,
@@ -102,14 +103,30 @@ async def test_at_hand_is_what_has_been_received(channel: Channel, theirs: socke
 async def test_who_catches_up_hears_what_nobody_came_to_hear(
     channel: Channel, theirs: socket.socket
 ) -> None:
-    assert channel.catch_up() == []
+    assert await channel.catch_up() == []
     theirs.send(STARTED + LOG + b'{"type"')
-    assert [message.type for message in channel.catch_up()] == ["started", "log"]
+    assert [message.type for message in await channel.catch_up()] == ["started", "log"]
     theirs.send(b':"log","text":"3"}\n' + RESULT + LOG)
     theirs.close()
-    assert channel.catch_up() == [Log(text="3")]
+    assert await channel.catch_up() == [Log(text="3")]
     assert channel.final == Result(output="done")
-    assert channel.catch_up() == []
+    assert await channel.catch_up() == []
+
+
+async def test_who_catches_up_waits_for_the_rest_of_a_line_for_a_second(
+    channel: Channel, theirs: socket.socket, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    theirs.send(STARTED + RESULT[:9])
+
+    async def send_the_rest() -> None:
+        await trio.sleep(CATCH_UP_WITHIN * 1.5)
+        theirs.send(RESULT[9:])
+
+    nursery.start_soon(send_the_rest)
+    assert await channel.catch_up() == [Started()]
+    assert (channel.final, trio.current_time()) == (None, CATCH_UP_WITHIN)
+    assert await channel.catch_up() == []
+    assert channel.final == Result(output="done")
 
 
 async def test_at_hand_is_nothing_after_the_last_message(

@@ -119,6 +119,21 @@ def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
     assert bodies(store, now) == [b"end"]
 
 
+def test_a_human_is_asked_whatever_waits_for_the_same_address(
+    store: Store, execution_id: str, now: datetime
+) -> None:
+    """There is only so much time for an answer."""
+    asked = WebhookTarget("human_input", TASK.url)
+    end = WebhookTarget("crew", TASK.url)
+    calls = [(TASK, b"task"), (asked, b"a?"), (asked, b"b?"), (end, b"end")]
+    queue(store, execution_id, *(NewDelivery(target, body, now) for target, body in calls))
+    store.put_off(1, now + SECOND)
+
+    assert bodies(store, now) == [b"a?"]
+    store.done(1)
+    assert bodies(store, now) == [b"a?", b"end"]
+
+
 def test_large_ones_come_a_few_at_a_time(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +179,7 @@ def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
     queue(store, create(), NewDelivery(TASK, b"another's", now))
     queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(STREAM, b"6789", now))
 
-    refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; end it$"
+    refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; see to the rece"
     with pytest.raises(TooLarge, match=refusal):
         queue(store, execution_id, NewDelivery(CREW, b"ab", now))
     queue(store, execution_id)  # of which nobody is called

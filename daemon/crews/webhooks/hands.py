@@ -37,7 +37,7 @@ LONGEST_GAP: Final = 2 * BACKOFF.longest
 """Seconds from one silence to the next up to which they are one. No call is put off for that long:
 when more has passed, nothing was sent, and that nothing was said tells nothing of the host."""
 
-Target = tuple[str, str]  # the execution, the URL
+Target = tuple[str, str, bool]  # the execution, the URL, and whether a human is asked there
 
 
 class Hands:
@@ -111,4 +111,5 @@ class Hands:
 
 def target_of(delivery: Delivery) -> Target:
     """Whose calls are made in order."""
-    return (delivery.execution_id, delivery.target.url)
+    target = delivery.target
+    return (delivery.execution_id, target.url, target.kind == "human_input")

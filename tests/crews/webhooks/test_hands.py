@@ -200,6 +200,7 @@ async def test_calls_to_one_address_are_made_one_at_a_time_whatever_they_tell() 
     end = replace(task, id=1, target=replace(task.target, kind="crew"))
     assert hands.take(task)
     assert not hands.take(end)
+    assert hands.take(replace(task, id=2, target=replace(task.target, kind="human_input")))
     hands.release(task)
     assert hands.take(end)
 
