@@ -50,6 +50,9 @@ MOST_UNOPENED = 2
 """Tabs in a row that did not come up before a browser is taken for one that opens none any more:
 the canary's is open, and says nothing of that."""
 
+OPEN_PATIENCE = 5.0
+"""Seconds after which one has not come up. It takes a tenth, and seconds on a busy machine."""
+
 DISPOSE_PATIENCE = 2.0
 """Seconds to wait for the browser to dispose of a context; it takes milliseconds when well."""
 
@@ -195,10 +198,12 @@ class Contexts:
             return None if self._is_spoiled(warm) else tab.page
 
     async def _new_page(self, context: BrowserContext) -> Page:
+        began = trio.current_time()
         try:
             page = await context.new_page()
-        except CallTimedOut:
-            self._unopened += 1
+        except (CallTimedOut, trio.Cancelled):  # who wants it may have less time than a call
+            if trio.current_time() - began >= OPEN_PATIENCE:
+                self._unopened += 1
             if self._unopened >= MOST_UNOPENED:
                 self._note_spent("it opened no more tabs")
             raise

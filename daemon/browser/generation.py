@@ -3,9 +3,9 @@
 Four things may end a Chromium from our point of view, and each is seen in another way: the process
 exits; the websocket closes; the canary, a page of ours that runs a line of script every second,
 stops answering (a stopped process keeps its socket open, and a hung one answers the protocol but
-runs no script); or it should not go on, since it has grown too large or too old, or has not
-disposed of a context. The first to notice says so, with the reason. Nobody else decides that a
-browser is alive: not the process table, not the protocol.
+runs no script); or it should not go on, since it has grown too large or too old, has not disposed
+of a context, or opens no more tabs. The first to notice says so, with the reason. Nobody else
+decides that a browser is alive: not the process table, not the protocol.
 
 The first three are deaths, and end everything at once. The last is a recycling: it serves on until
 it is let go, and its work has ended; only a death ends it before.

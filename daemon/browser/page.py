@@ -53,7 +53,7 @@ Argument: TypeAlias = (
 
 Watch = Callable[[str, bool], None]
 """Called with a URL that a tab shows, and whether it is only beside its document: in a frame of it,
-or in a pop-up."""
+which may be on its way there yet, or in a pop-up."""
 
 # A page of the portal takes two or three seconds to load; a slow line several times that.
 NAVIGATION_DEADLINE = 30.0
@@ -61,6 +61,8 @@ NAVIGATION_DEADLINE = 30.0
 ARRIVAL_BEHIND = 1024
 MOST_BESIDE = 64
 """URLs of frames and pop-ups that are known of a document: of more, the last."""
+_OF_THE_WEB = ("http:", "https:")
+_LEADS = " leads"  # behind a frame's id: where it is on its way to
 _ARRIVAL = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
 # Chromium's words for "the document that this was about is not there any more".
 _CONTEXT_LOST = (
@@ -194,9 +196,9 @@ class Page:
 
     @property
     def beside(self) -> Collection[str]:
-        """The URLs of its document's frames, those in frames included, and of the pop-ups that the
-        document wanted to open: none of these is the tab's own, and a pop-up is closed unseen. Of
-        http and https only."""
+        """The URLs of its document's frames, those in frames included, also of where they are on
+        their way to, and of the pop-ups that the document wanted to open: none of these is the
+        tab's own, and a pop-up is closed unseen. Of http and https only."""
         return self._beside.values()
 
     @property
@@ -319,6 +321,7 @@ class Page:
         """Another document. These events come in order with answers, the history does not."""
         frame = told.get("frame", {})
         if frame.get("id") != self._target_id:
+            self._beside.pop(frame["id"] + _LEADS, None)
             self._note_beside(frame["id"], frame["url"])
         else:
             self._documents += 1
@@ -335,13 +338,15 @@ class Page:
             self._note_beside(told["frameId"], told["url"])
 
     def _leads(self, told: JsonObject) -> None:
-        """A frame is on its way. Where one has come to is not told of another process's."""
-        if told["frameId"] != self._target_id:
-            self._note_beside(told["frameId"], told["url"])
+        """A frame is on its way, and shows until then what it did. Where one has come to is not
+        told of another process's."""
+        if told["frameId"] != self._target_id and told["url"].startswith(_OF_THE_WEB):
+            self._note_beside(told["frameId"] + _LEADS, told["url"])
 
     def _detached(self, told: JsonObject) -> None:
         if told.get("reason") != "swap":  # it is in another process from now on
             self._beside.pop(told["frameId"], None)
+            self._beside.pop(told["frameId"] + _LEADS, None)
 
     def _opens(self, told: JsonObject) -> None:
         """A pop-up. What is told of its target, by which it is closed, is without its URL."""
@@ -349,7 +354,7 @@ class Page:
 
     def _note_beside(self, key: str, url: str) -> None:
         self._beside.pop(key, None)
-        if url.startswith(("http:", "https:")):
+        if url.startswith(_OF_THE_WEB):
             if len(self._beside) >= MOST_BESIDE:
                 del self._beside[next(iter(self._beside))]
             self._beside[key] = url

@@ -148,9 +148,14 @@ class Account:
             self._changed(self)
 
     def does_without(self, cookie: Cookie) -> bool:
-        """Whether another one was stored in its place since: what an old tab of it shows says
-        nothing of the account."""
+        """Whether another one was stored in its place, and nobody has used it since: what an old
+        tab of it shows says nothing of the account."""
         return cookie.digest in self._retired
+
+    def is_asked_with(self, cookie: Cookie | None) -> None:
+        """Somebody uses it, be it the stored one or not."""
+        if self._retired and cookie is not None:
+            self._retired = [each for each in self._retired if each != cookie.digest]
 
     def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
         """Noted for the owner, but not of a cookie that was lost before, while another one works,

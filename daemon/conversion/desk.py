@@ -291,7 +291,7 @@ class _Desk:
     def pause(self, cookie: Cookie) -> None:
         """The portal has shown a human check to a tab of this cookie's."""
         line = self._line(cookie)
-        if line.account.does_without(cookie):
+        if line.account.does_without(cookie) and not line.uses(cookie):
             shown = line.account.shown
             logger.info("account %s: a tab of a cookie that was replaced shows a check", shown)
             return

@@ -142,6 +142,11 @@ class Line:
         """A submit is under way or about to be, or a product is being read."""
         return self._working or bool(self._reading)
 
+    def uses(self, cookie: Cookie) -> bool:
+        """Whether a link is waited for, or a product read, with it."""
+        waiting = (ticket.cookie for ticket in self._open.values())
+        return cookie in (*waiting, *self._reading.values())
+
     def submits_waiting(self) -> int:
         """How many submits it takes to serve those who wait."""
         fitting = Counter(ticket.fits_with for ticket in self._waiting)
@@ -168,6 +173,7 @@ class Line:
         Raises `HumanCheck` while the account is paused. Whoever takes a ticket awaits its `row`.
         """
         self.check_not_paused()
+        self.account.is_asked_with(cookie)
         new = Ticket(cookie, product, sub_ids, rank, until)
         ticket = self._open.setdefault(new.key, new)
         if ticket is new:
@@ -214,6 +220,7 @@ class Line:
         """
         if self.account.human_check is not None or self.account.leaves_products_alone(cookie):
             return None
+        self.account.is_asked_with(cookie)
         with trio.CancelScope() as scope:
             self._reading[scope] = cookie
             try:

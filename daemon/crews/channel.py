@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 CATCH_UP_WITHIN = 1.0
-"""Seconds for the rest of a line that does not fit into the socket."""
+"""Seconds, for what does not fit into the socket."""
 # Seconds. Who waits for an answer reads at once, and for one who does not the socket holds some
 # 200 KiB. So this is for answers larger than that, to a worker that is busy with something else.
 SEND_LIMIT = 30.0
@@ -103,9 +103,9 @@ class Channel:
         return heard
 
     async def catch_up(self) -> list[FromWorker]:
-        """What has been sent by now and nobody has come to hear, with the whole of a line that is
-        half here. Of the size that a worker may say in all; not for the time in which somebody
-        takes messages.
+        """What nobody has come to hear yet: what is here by now, and what comes behind it without a
+        gap, for `CATCH_UP_WITHIN` at most, with the whole of a line that is half here. Of the size
+        that a worker may say in all; not for the time in which somebody takes messages.
         """
         said: list[FromWorker] = []
         with trio.move_on_after(CATCH_UP_WITHIN):

@@ -102,6 +102,8 @@ class Run:
         """What it has come to."""
         self._is_recording = False
         """What its worker has said; it is still so when that was cut short."""
+        self._unrecorded: Sequence[FromWorker] = ()
+        """What came in time and was heard too late: is recorded before the end."""
         self._last_said: Sequence[Entry] = ()
         """Of what came together with its worker's last message: is recorded with the end."""
         self._cut: Ending | None = None
@@ -187,6 +189,9 @@ class Run:
 
     async def _end(self, ending: Ending) -> None:
         try:
+            for first in range(0, len(self._unrecorded), MOST_TOGETHER):
+                said = self._unrecorded[first : first + MOST_TOGETHER]
+                await self._record(*self._heard(said))
             await self._workplace.end(
                 self._crew.name, self._book.subject, ending, after=self._last_said
             )
@@ -293,12 +298,8 @@ class Run:
         if self._is_recording:
             return
         said = await worker.catch_up()
-        if worker.final is None:
-            return
-        while len(said) > MOST_TOGETHER:
-            await self._record(*self._heard(said[:MOST_TOGETHER]))
-            del said[:MOST_TOGETHER]
-        self._last_said = self._heard(said)
+        if worker.final is not None:
+            self._unrecorded = said
 
     def _cut_ending(self, detail: str = "") -> Ending | None:
         """The end of one that is not let come to its own; none when it is left off. `detail` is

@@ -220,6 +220,7 @@ async def _product_call(
             return await _first(page, market, responses, lambda url: _asks_for(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
+    check_beside(page, market)
     check_url(await page.url())
     raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds")
 
@@ -239,6 +240,7 @@ async def _answer(
     """The page's answer to a submit; the tab may go to a login or a check instead."""
     with trio.move_on_after(ANSWER_WAIT):
         return await _first(page, market, responses, _is_links_call)
+    check_beside(page, market)
     check_url(await page.url())
     raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
 
@@ -259,34 +261,35 @@ async def _first(
     responses: trio.MemoryReceiveChannel[PageResponse],
     is_ours: Callable[[str], bool],
 ) -> PageResponse:
-    """The first response that, by its URL, is the one that is waited for. Raises as `_next`."""
-    while True:
-        response = await _next(page, market, responses)
-        if is_ours(response.url):
-            return response
+    """The first response that, by its URL, is the one that is waited for. Raises what the tab shows
+    instead, as soon as it shows it, and `CallTimedOut` for a page that hangs.
 
-
-async def _next(
-    page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
-) -> PageResponse:
-    """The next response. Raises what the tab shows instead, as soon as it shows it, and
-    `CallTimedOut` for a page that hangs. A check that is shown beside the page takes nobody the
-    links that were made: so it is raised when none have come for a while."""
+    A check beside the page takes nobody the links that were made: it is raised when none have come
+    a while later.
+    """
     shown_at = trio.current_time()
-    while True:
-        with trio.move_on_after(_GLANCE_EVERY):
-            return await responses.receive()
-        try:
-            seen = await look(page, market)
-        except HumanCheck:
-            with trio.move_on_after(_BESIDE_A_CHECK):
-                return await responses.receive()
-            raise
-        check(seen)
-        if seen.hangs is None:
-            shown_at = trio.current_time()
-        elif trio.current_time() - shown_at > _HUNG_AFTER:
-            raise seen.hangs
+    wanted: HumanCheck | None = None
+    with trio.CancelScope() as patience:
+        while True:
+            with trio.move_on_after(_GLANCE_EVERY):
+                while not is_ours((response := await responses.receive()).url):
+                    shown_at = trio.current_time()
+                return response
+            if wanted is not None:
+                continue
+            try:
+                seen = await look(page, market)
+            except HumanCheck as shown:
+                wanted = shown
+                patience.deadline = trio.current_time() + _BESIDE_A_CHECK
+                continue
+            check(seen)
+            if seen.hangs is None:
+                shown_at = trio.current_time()
+            elif trio.current_time() - shown_at > _HUNG_AFTER:
+                raise seen.hangs
+    assert wanted is not None  # noqa: S101 - there is no end of patience without it
+    raise wanted
 
 
 async def _call(

@@ -72,7 +72,8 @@ class PortalPage(Protocol):
 
     @property
     def beside(self) -> Collection[str]:
-        """The URLs of its document's frames, and of the windows that the document has opened."""
+        """The URLs of its document's frames, of where these are on their way to, and of the windows
+        that the document has opened."""
 
     def responses(
         self, *url_parts: str, method: str | None = "POST"

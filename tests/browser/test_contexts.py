@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.browser.contexts import (
     DISPOSE_PATIENCE,
+    OPEN_PATIENCE,
     STARTS_AT_ONCE,
     Contexts,
     Place,
@@ -438,7 +439,8 @@ async def test_a_browser_that_opens_no_more_tabs_is_told(
     with trio.move_on_after(100) as scope:
         await contexts.wait_spent()
     assert scope.cancelled_caught
-    await use_anew(opens=False)
+    with trio.move_on_after(OPEN_PATIENCE):  # who had no more time than that
+        await use_anew(opens=False)
     with trio.fail_after(1):
         assert await contexts.wait_spent() == "it opened no more tabs"
 

@@ -251,6 +251,16 @@ async def test_so_is_a_frame_that_another_process_shows(page: Page, site: Any) -
     assert list(page.beside) == []
 
 
+async def test_a_frame_that_only_wants_to_go_elsewhere_is_where_it_is(
+    page: Page, site: Any
+) -> None:
+    inner = site.put("/inner")
+    await page.goto(site.put("/here", f"<iframe src='{inner}'></iframe>"))
+    await page.evaluate("() => { frames[0].location = 'mailto:a@example.com' }")
+    await page.evaluate("() => { frames[0].location = '/nothing'; frames[0].stop() }")
+    assert inner in page.beside
+
+
 async def test_permissions_are_denied(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     for name in ("geolocation", "notifications", "camera", "clipboard-read"):

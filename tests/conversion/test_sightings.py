@@ -69,6 +69,23 @@ async def test_what_an_old_tab_of_a_replaced_cookie_shows_pauses_nobody(
     assert await standing(bench) == {"1001": Standing.PAUSED}
 
 
+@pytest.mark.parametrize("while_it_is_used", [True, False])
+async def test_one_that_is_used_though_it_was_replaced_counts(
+    bench: Bench, ask: Ask[object], nursery: trio.Nursery, *, while_it_is_used: bool
+) -> None:
+    await bench.open(nursery)
+    if while_it_is_used:
+        ask(lambda: bench.convert(bench.link(1)))
+        await wait_all_tasks_blocked()
+    await bench.desk.cookie_synced(RENEWED, bench.cookie)
+    if not while_it_is_used:
+        ask(lambda: bench.convert(bench.link(1)))
+    await wait_all_tasks_blocked()
+    bench.sightings.saw(bench.cookie)
+    await wait_all_tasks_blocked()
+    assert await standing(bench) == {"1001": Standing.PAUSED}
+
+
 async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
     bench: Bench, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

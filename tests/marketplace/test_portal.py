@@ -233,6 +233,25 @@ async def test_links_that_come_while_a_check_is_shown_beside_are_not_lost(
     assert await submit_form(tab) == GOOD_ROWS
 
 
+@pytest.mark.parametrize(("shown_at", "seen_at"), [(1, 4), (29, 31)])
+async def test_nothing_else_that_comes_puts_a_check_beside_the_page_off(
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    shown_at: float,
+    seen_at: float,
+) -> None:
+    other = Response(url="https://affiliate.shopee.vn/api/v3/gql?q=other")
+    tab = Tab(answers=[(1.5, other)] * 30)
+
+    async def show() -> None:
+        await trio.sleep(shown_at)
+        tab.beside = [CAPTCHA]
+
+    nursery.start_soon(show)
+    await raised(HumanCheck, submit_form(tab))
+    assert trio.current_time() < seen_at
+
+
 # Submitting by the form
 
 

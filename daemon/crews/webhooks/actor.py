@@ -3,8 +3,8 @@
 The problem: a call must not be lost when the daemon dies between making it and noting that it was
 made, so it is noted afterwards, and a call can be made twice but not never. Calls of one execution
 to one target go in order and one at a time, or a receiver would hear of the end before the last
-task: a target is one address of an execution, whatever it is told there. And receivers hang, by the
-dozen when their host is down.
+task: a target is one address of an execution, whatever it is told there but for questions to a
+human, which have an order of their own. And receivers hang, by the dozen when their host is down.
 
 The choice: the journal is the queue, and nothing of it is kept here. One task asks it for what is
 due and has a hand free, of each execution and target the first call, and starts a task for each. A
