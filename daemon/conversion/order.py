@@ -73,8 +73,7 @@ class OpenOrder:
         self.deadline = deadline
         # Tasks run in any order; requests, and the links of one, keep theirs by this.
         self.ranks = {link: (number, place) for place, link in enumerate(order.links)}
-        # A line end that a bot left on is no part of its link.
-        self.readings = {link: parse(link.strip(), market) for link in order.links}
+        self.readings = {link: parse(link, market) for link in order.links}
         self.entries: dict[str, Entry] = {}
         self.refusals: dict[str, Refused] = {}
         self.tickets: list[Ticket] = []

@@ -36,7 +36,7 @@ class Wishes:
 def read_wishes(inputs: Mapping[str, Any]) -> Wishes:
     """The inputs as wishes; one that is null is left out. Raises `WrongInput`.
 
-    How many links there may be, and how a sub-id looks, is for the tool to say.
+    How many links there may be, what a link is, and how a sub-id looks, is for the tool to say.
     """
     return Wishes(
         links=_links(inputs.get("links")),
@@ -49,13 +49,31 @@ def read_wishes(inputs: Mapping[str, Any]) -> Wishes:
 
 def _links(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
-        given = given.split()
+        given = [link for line in given.splitlines() for link in _links_in(line)] or given.split()
+    elif _is_texts(given):
+        given = [link for text in given for link in _links_in(text) or [text]]
     if not _is_texts(given) or not given:
         raise WrongInput(
             "links: give product or short links, as a list of texts or as one text with a link "
             "on each line"
         )
     return tuple(given)
+
+
+# What may begin a link: a scheme, or a host name and a path. Which host counts is the tool's part.
+_MAYBE_LINK = re.compile(
+    r"https?(?::|%3A|%253A)|(?:[\w-]+\.)+[\w-]+(?::[0-9]+)?(?:[/\\]|%2F)", re.IGNORECASE
+)
+_BETWEEN_LINKS = re.compile(r"\s+|[,;|]+(?=https?:)", re.IGNORECASE)
+
+
+def _links_in(text: str) -> list[str]:
+    """Return the parts of a text that may be links; [] when there is none.
+
+    A text with one link stays whole, since the tool knows where in it the link begins and ends.
+    """
+    words = [word for word in _BETWEEN_LINKS.split(text) if _MAYBE_LINK.search(word)]
+    return words if len(words) > 1 else [text.strip()] * len(words)
 
 
 def _sub_ids(given: object) -> tuple[str, ...]:

@@ -37,6 +37,24 @@ def test_links_are_a_list_or_lines(given: object, links: tuple[str, ...]) -> Non
     assert read_wishes({"links": given}).links == links
 
 
+SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
+
+
+@pytest.mark.parametrize(
+    ("given", "links"),
+    [
+        (SHARED, (SHARED,)),
+        ([SHARED, "https://shopee.vn/Son Kem-i.1.2"], (SHARED, "https://shopee.vn/Son Kem-i.1.2")),
+        (f"Hôm nay có:\n{SHARED}\nshopee.vn/x-i.1.2\nCảm ơn!", (SHARED, "shopee.vn/x-i.1.2")),
+        ("https://a.vn/1/2, https://a.vn/3/4", ("https://a.vn/1/2,", "https://a.vn/3/4")),
+        ("https://a.vn/1/2,https://a.vn/3/4", ("https://a.vn/1/2", "https://a.vn/3/4")),
+        ("https%3A%2F%2Fa.vn%2F1%2F2 a.vn/3/4", ("https%3A%2F%2Fa.vn%2F1%2F2", "a.vn/3/4")),
+    ],
+)
+def test_links_inside_text_are_divided_by_link(given: object, links: tuple[str, ...]) -> None:
+    assert read_wishes({"links": given}).links == links
+
+
 @pytest.mark.parametrize("given", [None, "", " \n", [], [1], {"a": "b"}, 7], ids=repr)
 def test_these_are_no_links(given: object) -> None:
     with pytest.raises(WrongInput, match=r"^links: "):

@@ -57,6 +57,21 @@ async def test_with_a_cookie_there_is_one(writing: Daemon, portal: Portal, meet:
     assert len(await portal.submits(account)) == 1
 
 
+async def test_links_in_a_pasted_message_are_converted(
+    writing: Daemon, portal: Portal, meet: Meet
+) -> None:
+    crew, account = await meet(writing, "deal-post"), portal.account()
+    first, second = portal.item(), portal.item()
+    message = (
+        f"Hôm nay có:\nCheck out Son on Shopee! {portal.link(first)}.\n({portal.link(second)})"
+    )
+    await writing.sync(account)
+    written = await crew.ended(await crew.kick_off({"links": message}))
+    assert written["status"] == "completed"
+    for item in (first, second):
+        assert portal.entry(item, account)["shortLink"] in written["result"]
+
+
 async def test_a_tool_that_is_not_granted(writing: Daemon, portal: Portal, meet: Meet) -> None:
     crew, account = await meet(writing, "no-tools"), portal.account()
     await writing.sync(account)

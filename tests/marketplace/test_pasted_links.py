@@ -1,0 +1,401 @@
+"""Links as people paste them: decorated, inside a text, wrapped, or escaped once too often."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daemon.marketplace.links import (
+    MAX_TEXT,
+    NotALink,
+    Product,
+    Short,
+    find_links,
+    parse,
+)
+from daemon.marketplace.markets import MARKET_CODES, Market, market
+
+VN = market("vn")
+ITEM = Product(111, 222)
+P = "https://shopee.vn/product/111/222"
+CODE = Short("https://s.shopee.vn/AbC_d-1")
+S = CODE.url
+
+BEHIND = [".", ",", ")", "!", ";", "…", "...", "?!", "。", "」", "]", "||", "|", "*", "&gt;"]
+AROUND = [
+    ("<", ">"),
+    ('"', '"'),
+    ("“", "”"),
+    ("«", "»"),
+    ("'", "'"),
+    ("`", "`"),
+    ("(", ")"),
+    ("[", "]"),
+    ("【", "】"),
+    ("**", "**"),
+    ("_", "_"),
+    ("~~", "~~"),
+    ("||", "||"),
+    ("[text](", ")"),
+    ("[two words](", ")."),
+    ('<a href="', '">Mua</a>'),
+    ("👉", "👈"),
+    ("Link:", " nhé"),
+    ("URL=", ""),
+]
+INVISIBLE = ["\u200b", "\ufeff", "\u200e", "\u2060", "\u00ad", "\u202a", "\u200b\ufeff"]
+PROSE = [
+    "Check out Son on Shopee! {}",
+    "Hãy xem Son Kem với giá 122.200₫ tại Shopee! {} Mua ngay nhé?",
+    "Có gì hay không?\n{}\nCảm ơn.",
+    "{} https://shopee.vn/shop123 và https://shopee.vn/m/sale",
+    "https://example.com/a-i.1.2 {}",
+    "{}\ud83d",
+    "\ud83d {}",
+]
+
+
+@pytest.mark.parametrize("sign", BEHIND)
+def test_punctuation_behind_link_is_cut_off(sign: str) -> None:
+    assert parse(P + sign, VN) == ITEM
+    assert parse(S + sign, VN) == CODE
+
+
+@pytest.mark.parametrize(("before", "behind"), AROUND)
+def test_wrapped_link_is_read(before: str, behind: str) -> None:
+    for link, meaning in ((P, ITEM), (f"{P}?a=1", ITEM), (S, CODE), (f"{S}?lp=aff", CODE)):
+        assert parse(f"{before}{link}{behind}", VN) == meaning, link
+
+
+@pytest.mark.parametrize("sign", INVISIBLE)
+def test_invisible_characters_at_ends_are_cut_off(sign: str) -> None:
+    for link, meaning in ((P, ITEM), (S, CODE), ("shopee.vn/x-i.111.222", ITEM)):
+        assert parse(f"{sign}{link}", VN) == parse(f"{link}{sign}", VN) == meaning
+
+
+@pytest.mark.parametrize("tail", ["%20", "%20%20", "%0A", "%E2%80%8B", "/", "/.", "/)"])
+def test_escaped_blank_or_slash_behind_link_is_cut_off(tail: str) -> None:
+    assert parse(P + tail, VN) == ITEM
+    assert parse(S + tail, VN) == CODE
+
+
+@pytest.mark.parametrize("text", PROSE)
+def test_one_link_in_text_is_read(text: str) -> None:
+    assert parse(text.format(P), VN) == ITEM
+    assert parse(text.format(S), VN) == CODE
+
+
+@pytest.mark.parametrize("between", [" ", "\n", ",", ", ", "; ", "|", ")("])
+def test_two_different_links_in_text_are_none(between: str) -> None:
+    for other in ("https://shopee.vn/product/111/223", S):
+        assert isinstance(parse(f"{P}{between}{other}", VN), NotALink)
+        assert isinstance(parse(f"{other}{between}{P}", VN), NotALink)
+    assert parse(f"{P}{between}shopee.vn/x-i.111.222", VN) == ITEM
+    assert parse(f"{P}{P}", VN) == ITEM
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://shopee.vn/Son Kem Lì-i.111.222",
+        "https://shopee.vn/Son\u00a0Kem-i.111.222",
+        "https://shopee.vn/Son\\Kem-i.111.222",
+        "https://shopee.vn/Son|Kem-i.111.222",
+        "https://shopee.vn/universal-link/Son Kem-i.111.222?a=b c",
+        "Xem không? https://shopee.vn/Son Kem-i.111.222 nhé bạn.",
+        "https://shopee.vn/Áo-(2026)-[mới]-i.111.222",
+        f"{P}?sp_atk=a b|c\\d",
+        f"{P}#a b|c\\d",
+        "https:\\\\shopee.vn\\product\\111\\222",
+        "https://l.facebook.com/l.php?u=https://shopee.vn/Son Kem-i.111.222",
+        "https://shopee.vn:443/product/111/222",
+        "http://shopee.vn:80/product/111/222",
+        "shopee.vn:443/product/111/222",
+        "https:/shopee.vn/product/111/222",
+        "https:///shopee.vn/product/111/222",
+        "https:shopee.vn/product/111/222",
+    ],
+)
+def test_what_browsers_accept_in_a_url_is_accepted(link: str) -> None:
+    assert parse(link, VN) == ITEM
+
+
+def test_raw_space_beside_another_link_ends_the_link() -> None:
+    text = "https://shopee.vn/Son Kem-i.1.2 https://shopee.vn/product/111/222"
+    assert parse(text, VN) == ITEM
+    assert isinstance(parse("https://shopee.vn/Son Kem-i.1.2 https://example.com/", VN), NotALink)
+    assert isinstance(parse("https://shopee.vn/shop 1/2/3", VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        f"https://s.shopee.vn/an_redir?affiliate_id=1&amp;origin_link={quote(P, safe='')}",
+        f"https://s.shopee.vn/an_redir?origin_link={quote(quote(P, safe=''), safe='')}",
+        f"https://shopee.vn/universal-link?redir={quote(quote(P, safe=''), safe='')}&amp;a=1",
+        quote(P, safe=""),
+        quote(quote(P, safe=""), safe=""),
+        quote(P, safe="").lower(),
+        f"Xem {quote(P + '?a=b', safe='')} nhé",
+        P.replace("/", "\\/"),
+        f'{{"url": "{P.replace("/", chr(92) + "/")}"}}',
+        f"{P}?a=1&amp;b=2",
+        f"&lt;{P}&gt;",
+    ],
+)
+def test_link_escaped_once_too_often_is_read(link: str) -> None:
+    assert parse(link, VN) == ITEM
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://shopee.vn/find_similar_products?catid=1&itemid=222&shopid=111",
+        "https://shopee.vn/find_similar_products?catid=1&amp;itemid=222&amp;shopid=111",
+        "https://shopee.vn/product?shop_id=111&item_id=222",
+        "https://shopee.vn/universal-link/product?shopId=111&itemId=222",
+        "https://shopee.vn/api/v4/item/get?itemid=222&shopid=111",
+    ],
+)
+def test_ids_in_query_are_read(link: str) -> None:
+    assert parse(link, VN) == ITEM
+
+
+@pytest.mark.parametrize("path", ["", "search", "shop/111", "m/sale", "x/product", "live"])
+def test_ids_in_query_of_another_page_do_not_count(path: str) -> None:
+    assert isinstance(parse(f"https://shopee.vn/{path}?itemid=222&shopid=111", VN), NotALink)
+
+
+@pytest.mark.parametrize("ids", ["itemid=222", "itemid=222&shopid=", "itemid=22x&shopid=1"])
+def test_ids_in_query_need_both_numbers(ids: str) -> None:
+    assert isinstance(parse(f"https://shopee.vn/find_similar_products?{ids}", VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "https://l.facebook.com/l.php?u={}&h=AT0_x",
+        "https://www.google.com/url?q={}&sa=D",
+        "l.facebook.com/l.php?u={}",
+        "https://example.com:8443/?a=1;b=2&to={}#x",
+        "https://href.li/?{}",
+    ],
+)
+def test_link_in_query_of_another_site_is_read(wrapper: str) -> None:
+    for link, meaning in ((P, ITEM), (S, CODE), (f"{P}?a=b&c=d", ITEM)):
+        wrapped = wrapper.format(quote(link, safe="/:"))
+        wrapped = wrapped.replace("?a=b&c", "%3Fa%3Db%26c")
+        assert parse(wrapped, VN) == meaning, wrapped
+        assert parse(wrapper.format(quote(link, safe="")), VN) == meaning
+    twice = wrapper.format(quote(f"https://shopee.vn/universal-link?redir={quote(P)}", safe=""))
+    assert parse(twice, VN) == ITEM
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://user@example.com/?u={P}",
+        f"https://evil-shopee.vn/?u={P}",
+        f"https://shopee.vn.evil.com/?u={P}",
+        f"https://shopee-vn.example/?u={P}",
+        f"https://xn--shpee-jsd.vn/?u={P}",
+        f"https://fooshp.ee/?u={P}",
+        f"https://example.com/{P}",
+        f"https://example.com/shopee.vn/product/111/222?x={P}a",
+        f"https://example.com/#{P}",
+        f"https://example.com/?a={quote(P)}&b={quote('https://shopee.vn/product/1/3')}",
+        f"https://example.com/?u={quote('https://evil.com/product/1/2')}",
+        f"ftp://example.com/?u={P}",
+        f"shopeevn://home?u={P}",
+        f"javascript:{P}",
+        f"view-source:{P}",
+        f"xhttps://{P[8:]}",
+        f"git+{P}",
+        f"https://shopee.vn/buyer/login?next={quote(P, safe='')}",
+        "https://example.com\\@shopee.vn/product/111/222",
+        "https://shopee.vn\\@example.com/product/111/222",
+        "http://shopee.vn:443/product/111/222",
+        "https://shopee.vn:80/product/111/222",
+        f"https://a.example/?u=https://b.example/?u=https://c.example/?u={quote(P)}",
+    ],
+)
+def test_link_that_is_not_the_markets_own_is_none(text: str) -> None:
+    assert isinstance(parse(text, VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://shopee.vn//product/111/222",
+        "https://shopee.vn/product//111///222",
+        f"{P}&utm_source=x",
+        f"{P}/&utm_source=x",
+        f"{P}&amp;utm_source=x",
+        f"https://{P}",
+    ],
+)
+def test_badly_joined_link_is_read(link: str) -> None:
+    assert parse(link, VN) == ITEM
+
+
+@pytest.mark.parametrize(
+    "tail", ["x", ".5", ",333", "-4", "_4", ")5", "\u200b5", "%31", "%2C5", "và", "/reviews"]
+)
+def test_id_whose_end_is_not_clear_is_none(tail: str) -> None:
+    assert isinstance(parse(P + tail, VN), NotALink)
+
+
+def test_half_character_in_link_is_none_and_around_it_does_not_count() -> None:
+    assert isinstance(parse("https://shopee.vn/x-\ud83d-i.111.222", VN), NotALink)
+    assert isinstance(parse(f"{P}?a=\ud83db", VN), NotALink)
+    assert parse(f"Xem \ud83d {P}\ud83d", VN) == ITEM
+
+
+def test_text_over_its_bound_is_none() -> None:
+    assert parse(f"{'a ' * (MAX_TEXT // 2 - 20)}{P}", VN) == ITEM
+    assert isinstance(parse(f"{'a ' * (MAX_TEXT // 2)}{P}", VN), NotALink)
+
+
+def test_found_links_have_their_places() -> None:
+    text = f"Xem ({P}?a=1). Và {S}; <https://shopee.vn/x-i.1.2>, [t](shopee.vn/product/3/4)!"
+    found = find_links(text, VN)
+    assert [text[link.start : link.end] for link in found] == [
+        f"{P}?a=1",
+        S,
+        "https://shopee.vn/x-i.1.2",
+        "shopee.vn/product/3/4",
+    ]
+    assert [link.reading for link in found] == [ITEM, CODE, Product(1, 2), Product(3, 4)]
+
+
+# Whatever is put around a good link, and however it is put together
+
+_HOSTS = [market(code) for code in MARKET_CODES]
+_IDS = st.integers(1, 2**63 - 1)
+_SLUGS = st.text(
+    st.sampled_from("abcXYZ019-_.()[]|ăôữ商品%'!~+,;:@&="), min_size=0, max_size=20
+).map(lambda slug: slug.replace("%", "%C6%A1"))
+
+
+@st.composite
+def _products(draw: st.DrawFn) -> tuple[Market, Product, str]:
+    """A market, a product of it, and one of the product's links."""
+    place = draw(st.sampled_from(_HOSTS))
+    product = Product(draw(_IDS), draw(_IDS))
+    shop, item = product.shop_id, product.item_id
+    slug = draw(_SLUGS)
+    path = draw(
+        st.sampled_from(
+            [
+                f"/product/{shop}/{item}",
+                f"/opaanlp/{shop}/{item}",
+                f"/universal-link/product/{shop}/{item}",
+                f"/{slug}-i.{shop}.{item}",
+                f"/universal-link/{slug}-i.{shop}.{item}",
+                f"//product/{shop}/{item}",
+                f"/find_similar_products?catid=1&itemid={item}&shopid={shop}",
+            ]
+        )
+    )
+    host = place.shop_url.removeprefix("https://")
+    start = draw(st.sampled_from(["https://", "http://", "HTTPS://", "https://www.", ""]))
+    if "?" not in path:
+        path += draw(st.sampled_from(["", "", "/", "?sp_atk=a&utm_source=an_1", "#x", "&utm=x"]))
+    return place, product, f"{start}{host}{path}"
+
+
+_WORDS = st.text(st.sampled_from("abcđêXYZ 0129,.!?:;()\n🔥\u200b₫-"), max_size=30)
+_WRAPS = st.sampled_from(
+    [
+        "{}",
+        "https://l.facebook.com/l.php?u={}&h=AT0",
+        "https://www.google.com/url?sa=t&q={}",
+        "https://example.org/?{}",
+    ]
+)
+_SURROUNDINGS = st.sampled_from([("", ""), *AROUND[:-1], *((sign, sign) for sign in INVISIBLE)])
+_TAILS = st.sampled_from(["", *(sign for sign in BEHIND if not sign.startswith("&"))])
+
+
+@st.composite
+def _decorations(draw: st.DrawFn, link: str) -> str:
+    """The link with decoration around it, as people paste it."""
+    wrapper = draw(_WRAPS)
+    if wrapper != "{}":
+        # A site's redirect has the whole URL.
+        link = wrapper.format(quote(link if "://" in link else f"https://{link}", safe=""))
+    elif draw(st.booleans()):
+        escaped = quote(link, safe="") if "://" in link.lower() else link
+        link = draw(st.sampled_from([link, escaped, link.replace("&", "&amp;")]))
+    before, behind = draw(_SURROUNDINGS)
+    if before == "_" and "://" not in link:  # _shopee.vn is a name of its own
+        before = behind = ""
+    words_before, words_behind = draw(_WORDS), draw(_WORDS)
+    return f"{words_before} {before}{link}{behind}{draw(_TAILS)} {words_behind}"
+
+
+@settings(max_examples=5_000, deadline=None, database=None)
+@given(data=st.data(), good=_products())
+def test_decorated_link_of_a_market_is_the_same_product(
+    data: st.DataObject, good: tuple[Market, Product, str]
+) -> None:
+    place, product, link = good
+    text = data.draw(_decorations(link))
+    assert parse(text, place) == product
+    assert [found.reading for found in find_links(text, place)] == [product]
+
+
+_FOREIGN_HOSTS = st.sampled_from(
+    [
+        "evil-shopee.vn",
+        "shopee.vn.evil.com",
+        "shopee.vn@evil.com",
+        "user@shopee.vn",
+        "shopee.co.uk",
+        "sh\u043epee.vn",
+        "xn--shpee-jsd.vn",
+        "shopee.vn:8443",
+        "shopee.vn\\@evil.com",
+        "evil.com\\@shopee.vn",
+        "evil.com/shopee.vn",
+        "evil.com#shopee.vn",
+        "evil.com/https://shopee.vn",
+        "s.shopee.vn.evil.com",
+        "shp.ee.evil.com",
+    ]
+)
+
+
+@settings(max_examples=5_000, deadline=None, database=None)
+@given(data=st.data(), host=_FOREIGN_HOSTS, good=_products())
+def test_decorated_link_of_another_host_is_none(
+    data: st.DataObject, host: str, good: tuple[Market, Product, str]
+) -> None:
+    _, product, _ = good
+    link = f"https://{host}/product/{product.shop_id}/{product.item_id}"
+    text = data.draw(_decorations(link))
+    assert isinstance(parse(text, VN), NotALink)
+    assert find_links(text, VN) == []
+
+
+@settings(max_examples=5_000, deadline=None, database=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *"shopee.vn/\\:@?#&=%.-_~()<>\"' \n",
+                *("https://", "shopee.vn", "evil.com", "s.shopee.vn", "/product/1/2", "-i.1.2"),
+                *("%2F", "%3A", "&amp;", "?u=", "\ud83d", "\u200b", "xn--"),
+            ]
+        ),
+        max_size=20,
+    ).map("".join)
+)
+def test_found_link_has_a_host_of_the_market_in_it(text: str) -> None:
+    parse(text, VN)
+    for found in find_links(text, VN):
+        link = text[found.start : found.end].lower()
+        assert "shopee.vn" in link, link
