@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, JsonValue, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
 from daemon.auth.passwords import MAX_PASSWORD
-from daemon.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry
+from daemon.conversion.shapes import (
+    MAX_LINKS,
+    MAX_SUB_IDS,
+    FailureEntry,
+    LinksRequest,
+    SubId,
+    SuccessEntry,
+)
 from daemon.vault.actor import MAX_ACCOUNT_NAME
 from daemon.wire import Body, Timestamp
 
@@ -55,6 +62,47 @@ class SyncCookieRequest(Body):
 
 
 class ConvertRequest(LinksRequest):
+    cookie: SecretStr | None = None
+
+
+MAX_EXTRACT_BYTES = 512 * 1024
+MAX_TEXT_BYTES = 64 * 1024
+
+
+def _at_most(size_bytes: int) -> AfterValidator:
+    """Return a check of a text's size in UTF-8."""
+
+    def check(text: str) -> str:
+        size = len(text.encode())
+        if size > size_bytes:
+            raise ValueError(f"has {size} bytes, more than {size_bytes}; send it in pieces")
+        return text
+
+    return AfterValidator(check)
+
+
+class ExtractRequest(Body):
+    text: Annotated[
+        str,
+        _at_most(MAX_EXTRACT_BYTES),
+        Field(
+            description=f"anything with links in it, at most {MAX_EXTRACT_BYTES // 1024} KiB",
+            json_schema_extra={"maxLength": MAX_EXTRACT_BYTES},
+        ),
+    ]
+
+
+class ConvertTextRequest(Body):
+    text: Annotated[
+        str,
+        _at_most(MAX_TEXT_BYTES),
+        Field(
+            description=f"a message with at most {MAX_LINKS} different links in it, "
+            f"at most {MAX_TEXT_BYTES // 1024} KiB",
+            json_schema_extra={"maxLength": MAX_TEXT_BYTES},
+        ),
+    ]
+    sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
     cookie: SecretStr | None = None
 
 
@@ -114,6 +162,23 @@ class StoredCookieResponse(SyncCookieResponse):
 class ConvertResponse(Body):
     ok: Literal[True] = True
     mapping: dict[str, SuccessEntry | FailureEntry]
+
+
+class ExtractedLink(Body):
+    """A marketplace link and its place in the text."""
+
+    link: str
+    start: Annotated[int, Field(description="Unicode code points before it")]
+    end: Annotated[int, Field(description="Unicode code points up to its end")]
+
+
+class ExtractResponse(Body):
+    ok: Literal[True] = True
+    links: list[ExtractedLink]
+
+
+class ConvertTextResponse(ConvertResponse):
+    text: Annotated[str, Field(description="the text with each converted link replaced")]
 
 
 class InputEntry(Body):

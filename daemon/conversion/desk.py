@@ -149,6 +149,7 @@ class Desk:
             registry=None,
         )
         self.needs_cookie = setup.links.needs_cookie
+        self.market = setup.market
         self._setup = setup
         self._missing = MissingCookie(setup.cookie_missing)
         # How they stand; bounded by `Lines`.

@@ -1,17 +1,29 @@
-"""Links in, affiliate links out (seed, POST /api/convert)."""
+"""Convert links, find the links in a text, and convert a whole text."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
-from daemon.api.schemas import ConvertRequest, ConvertResponse
+from daemon.api.schemas import (
+    ConvertRequest,
+    ConvertResponse,
+    ConvertTextRequest,
+    ConvertTextResponse,
+    ExtractedLink,
+    ExtractRequest,
+    ExtractResponse,
+)
 from daemon.auth.actor import Session
 from daemon.conversion.desk import Desk
-from daemon.conversion.shapes import mapping
+from daemon.conversion.order import Converted, Entry
+from daemon.conversion.shapes import MAX_LINKS, LinksRequest, mapping
 from daemon.errors import Invalid
+from daemon.marketplace.links import FoundLink, find_links
 from daemon.patience import patience
+from daemon.threads import on_thread
 from daemon.vault.actor import Vault
 from daemon.vault.cookie import Cookie, parse_cookie
 
@@ -37,7 +49,49 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         entries = await desk.convert(body.order(await _cookie(body)))
         return ConvertResponse(mapping=mapping(entries))
 
-    async def _cookie(body: ConvertRequest) -> Cookie | None:
+    @api.operation(
+        "POST", "/api/extract", access=guards.session, body=ExtractRequest, ok=ExtractResponse
+    )
+    async def extract(_: Session, body: ExtractRequest) -> ExtractResponse:
+        """Find the marketplace links in a text. Nothing is sent to the marketplace."""
+        found = await on_thread(find_links, body.text, desk.market)
+        links = [
+            ExtractedLink(link=body.text[each.start : each.end], start=each.start, end=each.end)
+            for each in found
+        ]
+        return ExtractResponse(links=links)
+
+    @api.operation(
+        "POST",
+        "/api/convert-text",
+        access=guards.session,
+        body=ConvertTextRequest,
+        ok=ConvertTextResponse,
+        errors=(502, 503),
+        seconds=inf,  # as for /api/convert
+    )
+    async def convert_text(_: Session, body: ConvertTextRequest) -> ConvertTextResponse:
+        """Replace each marketplace link of a text by its affiliate short link.
+
+        A link that could not be converted stays in the text. `mapping` has an entry for each link,
+        keyed by the link as it stands in the text.
+        """
+        cookie = await _cookie(body)
+        found = find_links(body.text, desk.market)
+        links = list(dict.fromkeys(body.text[each.start : each.end] for each in found))
+        if len(links) > MAX_LINKS:
+            raise Invalid(
+                f"text: has {len(links)} different links, and at most {MAX_LINKS} are converted "
+                "at once; send it in pieces"
+            )
+        entries: dict[str, Entry] = {}
+        if links:
+            request = LinksRequest(links=links, sub_ids=body.sub_ids)
+            entries = await desk.convert(request.order(cookie))
+        text = _replaced(body.text, found, entries)
+        return ConvertTextResponse(text=text, mapping=mapping(entries))
+
+    async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
         given = body.cookie.get_secret_value() if body.cookie is not None else ""
         if given and not desk.needs_cookie:
@@ -50,3 +104,18 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         with patience():
             record = await vault.current()
         return record.cookie if record is not None else None
+
+
+def _replaced(text: str, found: Sequence[FoundLink], entries: Mapping[str, Entry]) -> str:
+    """Return the text with each link that was converted replaced by its short link."""
+    pieces: list[str] = []
+    end = 0
+    for each in found:
+        link = text[each.start : each.end]
+        entry = entries[link]
+        pieces += [
+            text[end : each.start],
+            entry.short_link if isinstance(entry, Converted) else link,
+        ]
+        end = each.end
+    return "".join([*pieces, text[end:]])
