@@ -14,6 +14,7 @@
       webhooks    calls to other people's servers  journal
     http          the facade                       all of the above
     http of …     that of a crew with a `bind`     crews, crew tokens
+    monitoring    a day of measurements            all of the above
     reloading     SIGHUP                           all of the above
     control       the owner's shell                all of the above
 
@@ -48,6 +49,8 @@ from daemon.late_imports import import_later
 from daemon.logs import Event
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.metrics import Metrics
+from daemon.monitoring.log_buffer import LogBuffer
+from daemon.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
 from daemon.name_look_ups import look_up_apart
 from daemon.notify.actor import Notifier
 from daemon.operator import Operator
@@ -115,10 +118,16 @@ async def serve(
         logger.warning("%s", warning)
     look_up_apart()
     link = Link(given)
+    log_buffer = LogBuffer()
     endings = [signal.SIGTERM, signal.SIGINT]
     if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         endings.append(signal.SIGHUP)
-    with never_ended_by_hangup(), link.telling_why(), claim(settings.state.directory):
+    with (
+        log_buffer.attached(),
+        never_ended_by_hangup(),
+        link.telling_why(),
+        claim(settings.state.directory),
+    ):
         catalog = await read_crews(settings, link)
         log_broken(catalog)
         with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
@@ -132,7 +141,9 @@ async def serve(
                 sole_error(),
                 trio.open_nursery() as nursery,
             ):
-                supervisor = _plant(settings, http, catalog, doors, link, reread=reread)
+                supervisor = _plant(
+                    settings, http, catalog, doors, link, log_buffer=log_buffer, reread=reread
+                )
                 await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 if not supervisor.stopping:
@@ -164,6 +175,7 @@ def _plant(
     doors: Doors,
     link: Link,
     *,
+    log_buffer: LogBuffer,
     reread: Reread | None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
@@ -174,7 +186,7 @@ def _plant(
         # The supervisors are made last, since they are made of the parts that report on them.
         return [*supervisor.snapshot(), *over_crews.snapshot()]
 
-    services = _services(settings, parts, doors, link, snapshot)
+    services = _services(settings, parts, doors, link, log_buffer=log_buffer, snapshot=snapshot)
     front = Front(services, doors, grace=settings.server.grace)
     control = Control(settings.state.directory, services.operator.commands())
     reporter = Reporter(
@@ -204,6 +216,7 @@ def _plant(
                 ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
                 for name, each in front.facades().items()
             ),
+            ChildSpec("monitoring", services.recorder.run),
             *([ChildSpec("reloading", reloader.run)] if reloader else []),
             ChildSpec("control", control.run),
         ],
@@ -248,6 +261,8 @@ def _services(
     parts: _Parts,
     doors: Doors,
     link: Link,
+    *,
+    log_buffer: LogBuffer,
     snapshot: Callable[[], list[ChildSnapshot]],
 ) -> Services:
     """What the facade answers from."""
@@ -282,8 +297,28 @@ def _services(
             webhook_networks=settings.webhooks.allow,
             own_addresses=doors.crew_urls,
         ),
+        log_buffer=log_buffer,
+        recorder=_recorder(parts, snapshot),
         sync_key=settings.cookie.sync_key,
         rules=rules_of(settings),
+    )
+
+
+def _recorder(parts: _Parts, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
+    """Measure what the page's *System* view plots."""
+    browser = parts.browser
+
+    def restarts() -> float:
+        of_browser = sum(browser.restarts.values()) if browser is not None else 0
+        return of_browser + sum(part.restarts for part in snapshot())
+
+    return Recorder(
+        {
+            "conversions": increase(counted(parts.desk.answered, code="0")),
+            "submit_seconds": mean_of(parts.desk.timings.submit),
+            "memory_bytes": resident_bytes,
+            "restarts": increase(restarts, begin=0),
+        }
     )
 
 

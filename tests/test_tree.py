@@ -135,7 +135,17 @@ async def test_parts_start_before_those_that_ask_them(
     async with serving(settings(tmp_path, browser=nowhere, **sections)):
         pass
     crews = ["crew tokens", "crews", "journal", "executor", "webhooks"]
-    wanted = ["pauses", "auth", "vault", "browser", "conversion", *crews, "http", "control"]
+    wanted = [
+        "pauses",
+        "auth",
+        "vault",
+        "browser",
+        "conversion",
+        *crews,
+        "http",
+        "monitoring",
+        "control",
+    ]
     assert seen == [name for name in wanted if browser or name != "browser"]
 
 

@@ -19,7 +19,7 @@ from daemon.api.errors import Refusal, failure, handle_errors
 from daemon.api.guards import Guards
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
-from daemon.api.routes import auth, convert, cookies, crews, operator
+from daemon.api.routes import auth, convert, cookies, crews, operator, system
 from daemon.api.schemas import Failure
 from daemon.api.services import Services
 from daemon.serving import GuardedQuart
@@ -43,6 +43,7 @@ def build_app(services: Services) -> GuardedQuart:
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault)
     operator.add(api, guards, services)
+    system.add(api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, services.crews)
     docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))

@@ -15,6 +15,8 @@ from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.executor import Executor
 from daemon.crews.reading.catalog import Catalog
 from daemon.metrics import Metrics
+from daemon.monitoring.log_buffer import LogBuffer
+from daemon.monitoring.series import Recorder
 from daemon.networks import Network
 from daemon.operator import Operator
 from daemon.vault.actor import Vault
@@ -56,5 +58,7 @@ class Services:
     operator: Operator
     metrics: Metrics
     crews: CrewServices
+    log_buffer: LogBuffer
+    recorder: Recorder
     sync_key: SecretStr
     rules: Rules

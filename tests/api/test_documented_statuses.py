@@ -39,6 +39,10 @@ SYNC = "POST /api/sync-cookie"
 SYNC_LOCAL = "POST /api/sync-cookie-local"
 STORED = "GET /api/sync-cookie"
 CONVERT = "POST /api/convert"
+EXTRACT = "POST /api/extract"
+CONVERT_TEXT = "POST /api/convert-text"
+LOG = "GET /api/log"
+SERIES = "GET /api/series"
 READY = "GET /readyz"
 METRICS = "GET /metrics"
 CREWS = "GET /api/crews"
@@ -62,10 +66,16 @@ class Calls:
         }
 
     async def call(
-        self, operation: str, body: object = None, *, token: str = "", **headers: str
+        self,
+        operation: str,
+        body: object = None,
+        *,
+        token: str = "",
+        query: str = "",
+        **headers: str,
     ) -> None:
         method, path = operation.split()
-        answer = await self._daemon.ask(method, path, body, token=token, **headers)
+        answer = await self._daemon.ask(method, path + query, body, token=token, **headers)
         assert answer.status_code == self._status, f"{operation}: {answer.text}"
         self.missing.discard(operation)
 
@@ -91,6 +101,9 @@ async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     await calls.call(SYNC, {"cookie": COOKIE})
     await calls.call(SYNC_LOCAL, {"cookie": COOKIE})
     await calls.call(CONVERT, FOREIGN, token=token)
+    await calls.call(EXTRACT, {"text": "none"}, token=token)
+    await calls.call(CONVERT_TEXT, {"text": "none"}, token=token)
+    await calls.call(SERIES, query="?name=restarts", token=token)
     await calls.call(CREW_TOKEN, {"crew": "echo"}, token=token)
     await calls.call(ROTATE, {"crew": "echo"}, token=token)
     await calls.call_the_rest(token=token)
@@ -100,6 +113,7 @@ async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
 async def test_400(daemon: Daemon, token: str, phone: Phone, conformity: Conformity) -> None:
     await phone.enable(daemon, token)
     calls = Calls(daemon, conformity, 400)
+    await calls.call(LOG, query="?level=loud", token=token)
     await calls.call_the_rest(b"{", token=token)  # setup: because it is on
     assert not calls.missing
 
@@ -190,6 +204,7 @@ async def test_500(daemon: Daemon, conformity: Conformity, monkeypatch: pytest.M
 async def test_502(daemon: Daemon, token: str, conformity: Conformity) -> None:
     calls = Calls(daemon, conformity, 502)
     await calls.call(CONVERT, {"links": ["https://shopee.vn/product/1/2"]}, token=token)
+    await calls.call(CONVERT_TEXT, {"text": "https://shopee.vn/product/1/2"}, token=token)
     assert not calls.missing
 
 
@@ -232,6 +247,7 @@ async def test_every_operation_of_the_seed_is_documented(
     }
     assert found == {
         LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
+        EXTRACT, CONVERT_TEXT, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
         CREWS, CREW_TOKEN, ROTATE,
     }  # fmt: skip

@@ -34,7 +34,17 @@ if TYPE_CHECKING:
 
 # In the order of their start, and at the end those that `crews` is over.
 PARTS = [
-    *("pauses", "auth", "vault", "conversion", "crew tokens", "crews", "http", "control"),
+    *(
+        "pauses",
+        "auth",
+        "vault",
+        "conversion",
+        "crew tokens",
+        "crews",
+        "http",
+        "monitoring",
+        "control",
+    ),
     *("journal", "executor", "webhooks"),
 ]
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
@@ -294,3 +304,19 @@ async def test_the_page_and_its_files_are_there(daemon: Daemon) -> None:
         assert answer.status_code == 200
         assert answer.headers["Content-Type"].startswith(kind)
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+async def test_log_shows_newest_records_with_filters(daemon: Daemon) -> None:
+    await daemon.post("/api/auth/login", {"password": "wrong guess"})
+    token = await daemon.login()
+    shown = (await daemon.get("/api/log?level=warning&q=WRONG+password", token=token)).json()
+    assert shown["records"][0]["message"].startswith("wrong password from ")
+    assert {record["level"] for record in shown["records"]} == {"warning"}
+    refused = await daemon.get("/api/log?limit=501", token=token)
+    assert (refused.status_code, refused.json()["error"]) == (400, "limit: must be 500 or less")
+
+
+async def test_series_begins_with_the_daemon(daemon: Daemon) -> None:
+    token = await daemon.login()
+    shown = (await daemon.get("/api/series?name=memory_bytes&hours=1", token=token)).json()
+    assert [point["value"] > 2**20 for point in shown["points"]] == [True]

@@ -35,6 +35,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/sync-cookie": {"cookie": COOKIE},
     "/api/sync-cookie-local": {"cookie": COOKIE},
     "/api/convert": {"links": ["https://example.org/"]},
+    "/api/extract": {"text": ""},
+    "/api/convert-text": {"text": ""},
     "/api/crews/token": {"crew": "echo"},
     "/api/crews/token/rotate": {"crew": "echo"},
 }

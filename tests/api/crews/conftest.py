@@ -399,6 +399,8 @@ async def opened(
             operator=nobody,
             metrics=metrics,
             crews=known,
+            log_buffer=nobody,
+            recorder=nobody,
             sync_key=SecretStr(""),
             rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
         )
