@@ -7,7 +7,8 @@ a `SecretStr` there, which no print shows.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
@@ -162,6 +163,14 @@ class StoredCookieResponse(SyncCookieResponse):
 class ConvertResponse(Body):
     ok: Literal[True] = True
     mapping: dict[str, SuccessEntry | FailureEntry]
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        """Return the JSON text. A link with half a character has the escape for it, as it came."""
+        try:
+            "".join(self.mapping).encode()
+        except UnicodeEncodeError:  # pydantic would write U+FFFD, and the client not find its link
+            return json.dumps(self.model_dump(*args, **options), separators=(",", ":"))
+        return super().model_dump_json(*args, **options)
 
 
 class ExtractedLink(Body):
