@@ -29,12 +29,13 @@ from daemon.wire import Body, Timestamp
 Code = Annotated[
     SecretStr,
     Field(
-        description="the 6 digits that the authenticator app shows",
-        json_schema_extra={"pattern": "^[0-9]{6}$"},
+        description="the 6 digits that the authenticator app shows; spaces, dashes and line ends "
+        "do not count",
+        json_schema_extra={"pattern": "^[0-9]{3}[ -]?[0-9]{3}$"},
     ),
 ]
-"""Only documented here, like the lengths below. `auth/second_factor.py` checks it: a text that is
-not six digits is refused, and does not count as a failed try."""
+"""Only documented here, like the lengths below. `auth/second_factor.py` reads it: a text without
+exactly six digits is refused, and does not count as a failed try."""
 
 
 class LoginRequest(Body):
@@ -47,7 +48,13 @@ class VerifyMfaRequest(Body):
 
 
 class EnableRequest(Body):
-    secret: SecretStr
+    secret: Annotated[
+        SecretStr,
+        Field(
+            description="what setup gave out; letter case, spaces, dashes and line ends do not "
+            "count"
+        ),
+    ]
     code: Code
 
 
