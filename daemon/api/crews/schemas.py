@@ -338,7 +338,13 @@ Seconds = Annotated[
 
 class Progress(Answer):
     completed_tasks: int
-    total_tasks: int | None
+    total_tasks: Annotated[
+        int,
+        Field(
+            description="as the worker told; else the tasks started so far. Never less than "
+            "`completed_tasks`"
+        ),
+    ]
 
 
 class ExecutedTask(Answer):
