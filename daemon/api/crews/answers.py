@@ -31,8 +31,10 @@ def listed(execution: Summary, now: datetime) -> ListedExecution:
     )
 
 
-def status(execution: Execution, now: datetime, *, as_object: bool) -> StatusResponse:
-    """An execution, whole; with `as_object` its result holds the tasks as well."""
+def status(
+    execution: Execution, now: datetime, *, as_object: bool, with_inputs: bool
+) -> StatusResponse:
+    """Return an execution's status. With `as_object` its result holds the tasks as well."""
     tasks = [_task(each) for each in execution.tasks]
     output = _output(execution)
     result = (
@@ -46,6 +48,7 @@ def status(execution: Execution, now: datetime, *, as_object: bool) -> StatusRes
         last_step=execution.last_step,
         tasks=tasks,
         meta=execution.meta,
+        inputs=execution.inputs if with_inputs else None,
     )
 
 

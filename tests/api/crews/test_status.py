@@ -114,6 +114,12 @@ async def test_there_is_no_result_before_the_end(
         assert (await status(house, known.id, query))["result"] is None
 
 
+async def test_inputs_are_shown_on_request_alone(house: House, executor: StandIn) -> None:
+    known = executor.add(status=Status.RUNNING, inputs={"topic": "son môi"})
+    assert (await status(house, known.id, "?inputs=1"))["inputs"] == {"topic": "son môi"}
+    assert "inputs" not in await status(house, known.id)
+
+
 async def test_tasks_are_told(house: House, executor: StandIn) -> None:
     step = {"tool": "convert_links", "tool_input": {"links": []}}
     known = executor.add(
