@@ -41,6 +41,8 @@ STORED = "GET /api/sync-cookie"
 CONVERT = "POST /api/convert"
 EXTRACT = "POST /api/extract"
 CONVERT_TEXT = "POST /api/convert-text"
+ACCOUNT = "GET /api/account"
+CLEAR = "POST /api/account/clear"
 LOG = "GET /api/log"
 SERIES = "GET /api/series"
 READY = "GET /readyz"
@@ -114,6 +116,7 @@ async def test_400(daemon: Daemon, token: str, phone: Phone, conformity: Conform
     await phone.enable(daemon, token)
     calls = Calls(daemon, conformity, 400)
     await calls.call(LOG, query="?level=loud", token=token)
+    await calls.call(READY, query="?account=yes")
     await calls.call_the_rest(b"{", token=token)  # setup: because it is on
     assert not calls.missing
 
@@ -134,6 +137,7 @@ async def test_401(daemon: Daemon, token: str, phone: Phone, conformity: Conform
 async def test_403(start: Start, conformity: Conformity) -> None:
     calls = Calls(await start(cookie={"open_to": []}), conformity, 403)
     await calls.call(VERIFY, {"tempToken": "garbage", "code": "123456"})
+    await calls.call(READY, query="?account=1")
     await calls.call_the_rest({})
     assert not calls.missing
 
@@ -247,7 +251,7 @@ async def test_every_operation_of_the_seed_is_documented(
     }
     assert found == {
         LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
-        EXTRACT, CONVERT_TEXT, LOG, SERIES,
+        EXTRACT, CONVERT_TEXT, ACCOUNT, CLEAR, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
         CREWS, CREW_TOKEN, ROTATE,
     }  # fmt: skip
