@@ -23,6 +23,7 @@ from daemon.errors import NotAllowed
 
 REFUSALS: Final = (403, 503)
 
+
 @dataclass(frozen=True)
 class Visitor:
     """Somebody with a session, and the address that throttling goes by."""
