@@ -11,15 +11,18 @@ of every test here (`conftest.Conformity`).
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.api import guards
 from daemon.control import call
+from daemon.serving import Limits
 from daemon.serving import app as serving
+from daemon.serving.places import Places
 from daemon.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
@@ -84,6 +87,14 @@ class Calls:
     async def call_the_rest(self, body: object = None, *, token: str = "") -> None:
         for operation in sorted(self.missing):
             await self.call(operation, body if operation.startswith("POST") else None, token=token)
+
+
+def half_sent(operation: str, token: str) -> bytes:
+    """A request whose body never ends."""
+    return (
+        f"{operation} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
+    ).encode()
 
 
 async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
@@ -155,11 +166,7 @@ async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     calls = Calls(daemon, conformity, 408)
 
     async def begin(operation: str) -> None:
-        request = (
-            f"{operation} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
-        )
-        answer = await daemon.raw(request.encode())
+        answer = await daemon.raw(half_sent(operation, token))
         assert answer.startswith(b"HTTP/1.1 408 "), operation
         assert answer.endswith(b'{"ok":false,"error":"the body did not arrive in time; send it '
                                b'faster"}')  # fmt: skip
@@ -191,6 +198,18 @@ async def test_429(
     await call(daemon.state, "2fa off")
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
+    async with AsyncExitStack() as opened:
+        for _ in range(Places(Limits().connections).most_of_one_token):
+            stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
+            await opened.enter_async_context(stream)
+            await stream.send_all(half_sent(CONVERT, token))
+        await wait_all_tasks_blocked()
+        for operation in sorted(calls.missing):
+            head, _, body = (await daemon.raw(half_sent(operation, token))).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 429 "), operation
+            assert b"\r\nretry-after: 5\r\n" in head
+            assert body.startswith(b'{"ok":false,"error":"this token has 128 event streams')
+            calls.missing.discard(operation)
     assert not calls.missing
 
 
