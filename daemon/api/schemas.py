@@ -39,13 +39,25 @@ Code = Annotated[
 exactly six digits is refused, and does not count as a failed try."""
 
 
+SessionKind = Annotated[
+    Literal["token", "cookie"] | None,
+    Field(description="cookie: the session is in a cookie that no script can read, for the page"),
+]
+
+
 class LoginRequest(Body):
     password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
+    session: SessionKind = None
 
 
 class VerifyMfaRequest(Body):
     temp_token: SecretStr
     code: Code
+    session: SessionKind = None
+
+
+class RevokeRequest(Body):
+    keys: Annotated[bool | None, Field(description="true: end the API keys, too")] = None
 
 
 class EnableRequest(Body):
@@ -156,6 +168,13 @@ class Failure(BaseModel):
 class LoggedInResponse(Body):
     ok: Literal[True] = True
     token: str
+    mfa_required: Literal[False] = False
+
+
+class CookieLoginResponse(Body):
+    """The session is in a cookie."""
+
+    ok: Literal[True] = True
     mfa_required: Literal[False] = False
 
 
