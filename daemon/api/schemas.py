@@ -22,6 +22,7 @@ from daemon.conversion.shapes import (
     SubId,
     SuccessEntry,
 )
+from daemon.operator import KeyReport
 from daemon.vault.actor import MAX_ACCOUNT_NAME
 from daemon.wire import Body, Timestamp
 
@@ -236,21 +237,9 @@ class KeyResponse(Body):
     expires_at: Timestamp | None
 
 
-class KeyEntry(Body):
-    """A key of the list."""
-
-    id: str
-    name: str
-    scopes: list[str]
-    created_at: Timestamp
-    expires_at: Timestamp | None
-    last_used_at: Timestamp | None
-    hint: Annotated[str, Field(description="the key's last characters")]
-
-
 class KeysResponse(Body):
     ok: Literal[True] = True
-    keys: Annotated[list[KeyEntry], Field(description="oldest first")]
+    keys: Annotated[list[KeyReport], Field(description="oldest first")]
 
 
 class ConvertResponse(Body):
