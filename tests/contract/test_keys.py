@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyotp
 import pytest
+
+from tests.e2e.conftest import until
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Portal
@@ -22,6 +26,11 @@ Json = dict[str, Any]
 SCOPES = [
     "convert", "cookie:write", "cookie:read", "history", "status", "account", "metrics", "crews",
 ]  # fmt: skip
+WITHOUT_BROWSER: dict[str, Any] = {
+    "links": {"source": "open_api"},
+    "products": {"source": "none"},
+    "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+}
 OPEN, SESSION, ANY_KEY = "open", "session", "any key"
 
 OPENED_BY = {
@@ -75,9 +84,7 @@ OPENED_BY = {
 def closed(running: Running) -> Iterator[Daemon]:
     """A daemon without a browser, with a crew, to which nobody is local."""
     with running(
-        links={"source": "open_api"},
-        products={"source": "none"},
-        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        **WITHOUT_BROWSER,
         cookie={"open_to": []},
         crews=[{"name": "echo", "runner": "command", "command": ["/bin/echo"], "default": True}],
     ) as daemon:
@@ -184,9 +191,7 @@ async def test_key_without_scope_is_refused_to_local_client_too(
     running: Running,
 ) -> None:
     with running(
-        links={"source": "open_api"},
-        products={"source": "none"},
-        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        **WITHOUT_BROWSER,
     ) as daemon:
         assert (await daemon.ask("GET", "/metrics")).status_code == 200
         token = await key(daemon, "convert")
@@ -309,9 +314,7 @@ async def test_shell_makes_lists_and_revokes_keys(closed: Daemon) -> None:
 
 async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -> None:
     with running(
-        links={"source": "open_api"},
-        products={"source": "none"},
-        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        **WITHOUT_BROWSER,
         cookie={"open_to": []},
     ) as daemon:
         token = await key(daemon, "status")
@@ -390,3 +393,27 @@ async def test_other_accounts_cookie_with_key_is_409_unless_it_replaces(
     text = "the stored cookie is another account's now: {}, which was {}"
     assert text.format(second.number, first.number) in log
     assert text.format(first.number, second.number) in log
+
+
+async def test_owner_is_told_of_new_key_and_other_account(
+    running: Running, portal: Portal, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    with running(
+        **WITHOUT_BROWSER, notify={"command": ["/usr/bin/tee", "-a", str(told)]}
+    ) as daemon:
+        made = await make(daemon, "status", name="a bot")
+        first, second = portal.account(), portal.account()
+        for account in (first, second):
+            daemon.secrets |= account.secrets
+            await daemon.ask("POST", "/api/sync-cookie", {"cookie": account.cookie})
+
+        async def notices() -> list[Json]:
+            lines = told.read_text().splitlines() if told.exists() else []
+            return [json.loads(line) for line in lines] if len(lines) == 2 else []
+
+        key_made, replaced = await until("both notices", notices)
+        assert (key_made["event"], replaced["event"]) == ("key_made", "account_replaced")
+        assert f"the API key a bot ({made['id']}) was made, for: status" in key_made["text"]
+        assert (replaced["account"], first.number in replaced["text"]) == (second.number, True)
+        assert not daemon.told(told.read_text())
