@@ -117,6 +117,7 @@ class Summary:
     current_task: str | None
     completed_tasks: int
     total_tasks: int | None
+    """As the worker told, else how many were started; None before that."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

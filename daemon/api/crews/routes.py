@@ -106,7 +106,12 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
                 await member.admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
-        return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
+        return answers.status(
+            found,
+            datetime.now(UTC),
+            as_object=asked.result == "object",
+            with_inputs=asked.inputs == "1",
+        )
 
     @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)
     async def executions(caller: Caller, asked: ExecutionsAsked) -> ExecutionsResponse:
