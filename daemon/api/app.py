@@ -55,7 +55,8 @@ def build_app(services: Services) -> GuardedQuart:
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
     market = services.desk.market
-    web.register(app, site=Site(market.currency, market.portal_url), picture_url=market.image_url)
+    site = Site(market.currency, market.portal_url, market.shop_url)
+    web.register(app, site=site, picture_url=market.image_url)
     return app
 
 

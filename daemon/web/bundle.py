@@ -61,6 +61,7 @@ class Site:
 
     currency: str
     portal_url: str
+    shop_url: str
 
 
 @cache
@@ -93,6 +94,7 @@ def read_bundle(site: Site) -> Bundle:
         entry=_ENTRY,
         currency=html.escape(site.currency),
         portal=html.escape(site.portal_url),
+        shop=html.escape(site.shop_url),
     )
     return Bundle(
         version=version,

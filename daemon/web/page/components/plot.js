@@ -1,14 +1,15 @@
 // A plot over time. uPlot is loaded when the first one is shown.
 
-import { html, useEffect, useRef } from "../lib/ui.js";
+import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { language, number } from "../lib/i18n.js";
 
 const HEIGHT = 160; // CSS pixels
 
-// `times` are Unix seconds; `series` are { label, values, bars }.
+// `times` are Unix seconds; `series` are { label, values, bars, dots }.
 export function Plot({ name, times, series, format = number }) {
   const place = useRef(null);
   const key = JSON.stringify([times.length, times.at(-1), series.map((each) => each.label)]);
+  const isDark = useDark();
   useEffect(() => {
     const drawn = { plot: null, isLeft: false };
     draw(place.current, { times, series, format }, drawn);
@@ -21,15 +22,32 @@ export function Plot({ name, times, series, format = number }) {
       watch.disconnect();
       drawn.plot?.destroy();
     };
-  }, [key, language.value]);
+  }, [key, isDark, language.value]);
   return html`<div class="plot" ref=${place} role="img" aria-label=${name}></div>`;
+}
+
+// True in the dark scheme. A canvas does not follow it by itself.
+function useDark() {
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const [isDark, setDark] = useState(scheme.matches);
+  useEffect(() => {
+    const changed = () => setDark(scheme.matches);
+    scheme.addEventListener("change", changed);
+    return () => scheme.removeEventListener("change", changed);
+  }, []);
+  return isDark;
 }
 
 async function draw(place, { times, series, format }, drawn) {
   const { default: UPlot } = await import("uplot");
   await loadStyle();
   if (drawn.isLeft) return;
-  const colour = (name) => getComputedStyle(place).getPropertyValue(name).trim();
+  const colour = (name) => {
+    place.style.color = `var(${name})`; // resolves light-dark(), which the property's own text does not
+    return getComputedStyle(place).color;
+  };
+  const isBars = series.some(({ bars }) => bars);
+  const step = (times.at(-1) - times[0]) / Math.max(1, times.length - 1);
   const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   const dates = (form) => (_, splits) => splits.map((at) => new Intl.DateTimeFormat(language.value, form).format(at * 1000));
   const isLong = times.at(-1) - times[0] > 2 * 86400;
@@ -39,9 +57,12 @@ async function draw(place, { times, series, format }, drawn) {
     height: HEIGHT,
     cursor: { y: false },
     legend: { show: series.length > 1 },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
+    scales: {
+      x: { range: (_, low, high) => (isBars ? [low - step / 2, high + step / 2] : [low, high]) },
+      y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] },
+    },
     axes: [
-      { ...axis, values: dates(form) },
+      { ...axis, size: 28, values: dates(form) },
       { ...axis, size: 64, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [
@@ -52,7 +73,7 @@ async function draw(place, { times, series, format }, drawn) {
         fill: each.bars ? colour("--link") : undefined,
         width: each.bars ? 0 : 2,
         paths: each.bars ? UPlot.paths.bars({ size: [0.7, 40] }) : undefined,
-        points: { show: false },
+        points: { show: Boolean(each.dots), size: 5, fill: colour("--link") },
         value: (_, value) => (value === null ? "–" : format(value)),
       })),
     ],

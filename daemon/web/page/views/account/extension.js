@@ -10,10 +10,15 @@ import { CodeField } from "../security/code_field.js";
 const SCOPES = ["cookie:write", "status", "convert"];
 const FILES = { chromium: "../extension/smartlinkd-chromium.zip", firefox: "../extension/smartlinkd-firefox.zip" };
 
-// The address and the key in one string, as the extension reads it.
+// What the extension takes: "smartlinkd-pair:" and base64url of JSON.
 function pairingText(key) {
-  const address = new URL("../", document.baseURI).href.replace(/\/$/, "");
-  return `${address}#${key}`;
+  const told = (name) => document.querySelector(`meta[name=${name}]`).content;
+  const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: told("shop"), portal: told("portal") };
+  return `smartlinkd-pair:${btoa(JSON.stringify(given)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+}
+
+function isSafe() {
+  return location.protocol === "https:" || ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
 }
 
 export function Extension() {
@@ -38,6 +43,7 @@ export function Extension() {
   return html`
     <${Section} title=${t("extension.title")}>
       <p>${t("extension.text")}</p>
+      ${!isSafe() && html`<p class="hint">${t("extension.plainHttp")}</p>`}
       <ol class="steps">
         <li>
           <p>${t("extension.get")}</p>

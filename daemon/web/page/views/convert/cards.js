@@ -7,7 +7,8 @@ import { Icon } from "../../components/icon.js";
 import { Badge } from "../../components/text.js";
 import { retry } from "./job.js";
 
-export function LinkCard({ link, entry, beside }) {
+// `note` stands before the link that was converted, `beside` at the buttons.
+export function LinkCard({ link, entry, note, beside }) {
   const { shortLink, product } = entry;
   return html`
     <article class="card">
@@ -24,7 +25,7 @@ export function LinkCard({ link, entry, beside }) {
         <${Copy} kind="" text=${shortLink} label=${t("card.copy", { link: shortLink })} />
         ${beside}
       </div>
-      <p class="origin faint">${link}</p>
+      <p class="origin faint">${note && html`<span>${note} · </span>`}${link}</p>
     </article>
   `;
 }

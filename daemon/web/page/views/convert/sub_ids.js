@@ -45,7 +45,7 @@ export function SubIds() {
       <div class="row">
         ${subIds.value.map(
           (value, place) => html`
-            <${TextField} key=${place} label=${t("subIds.one", { place: place + 1 })} value=${value} maxlength="60"
+            <${TextField} key=${place} label=${t("subIds.place", { place: place + 1 })} value=${value} maxlength="60"
               autocomplete="off" autocapitalize="off" spellcheck="false"
               fault=${isGood(value) ? "" : t("subIds.fault")} onValue=${(text) => change(place, text)} />
           `,

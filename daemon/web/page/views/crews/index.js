@@ -5,11 +5,12 @@ import { ask } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
 import { placeOf, route } from "../../lib/router.js";
-import { Badge, Problem, Title, Waiting } from "../../components/text.js";
+import { Problem, Title, Waiting } from "../../components/text.js";
 import { Crew } from "./crew.js";
 import { Execution } from "./execution.js";
 import { Executions } from "./executions.js";
 import { List } from "./list.js";
+import { Marks } from "./marks.js";
 import { Run } from "./run.js";
 import { Status } from "./status.js";
 
@@ -34,13 +35,6 @@ export default function Crews() {
     </nav>
     <${Problems} entry=${entry} />
     <${Shown} key=${`${name} ${tab}`} crew=${crew} />
-  `;
-}
-
-export function Marks({ entry }) {
-  return html`
-    ${entry.default && html`<${Badge} kind="plain">${t("crews.default")}<//>`}
-    ${entry.problems.length > 0 && html`<${Badge} kind="failed">${t("crews.broken")}<//>`}
   `;
 }
 

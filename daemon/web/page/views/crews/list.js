@@ -7,7 +7,7 @@ import { placeOf } from "../../lib/router.js";
 import { Ago, Faint, Title } from "../../components/text.js";
 import { Crew } from "./crew.js";
 import { StateBadge } from "./executions.js";
-import { Marks } from "./index.js";
+import { Marks } from "./marks.js";
 
 const EVERY = 5; // seconds
 
@@ -39,7 +39,7 @@ function LastRun({ entry }) {
   const last = (abort) => new Crew(entry).executions({ limit: 1, signal: abort });
   const { data } = usePolled(last, EVERY, [entry.name]);
   const run = data?.executions[0];
-  if (!run) return data && html`<p class="faint">${t("crews.neverRun")}</p>`;
+  if (!run) return data && !entry.problems.length && html`<p class="faint">${t("crews.neverRun")}</p>`;
   return html`
     <p class="faint">
       ${t("crews.lastRun")} <a href=${placeOf("crews", entry.name, "executions", run.kickoff_id)}><${Ago} at=${run.created_at} /></a> <${StateBadge} run=${run} />

@@ -105,9 +105,9 @@ function Entry({ entry, onDelete }) {
   const beside = html`
     <${Action} kind="quiet" onAct=${again}>${t("history.again")}<//>
     <${Action} kind="quiet" label=${t("history.delete", { link: entry.link })} onAct=${onDelete}>${t("delete")}<//>
-    <p class="faint when">${moment(entry.at)} · ${clientOf(entry.client)}${subIds && ` · ${subIds}`}</p>
   `;
-  return html`<${LinkCard} link=${entry.link} entry=${entry} beside=${beside} />`;
+  const note = [moment(entry.at), clientOf(entry.client), subIds].filter(Boolean).join(" · ");
+  return html`<${LinkCard} link=${entry.link} entry=${entry} note=${note} beside=${beside} />`;
 }
 
 function clientOf(client) {

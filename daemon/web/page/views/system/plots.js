@@ -10,7 +10,7 @@ import { Faint, Section } from "../../components/text.js";
 const EVERY = 60; // seconds
 const SERIES = {
   conversions: { format: number, bars: true },
-  submit_seconds: { format: (value) => number(value, { maximumFractionDigits: 2 }) },
+  submit_seconds: { format: (value) => number(value, { maximumFractionDigits: 2 }), dots: true },
   memory_bytes: { format: bytes },
   restarts: { format: number, bars: true },
 };
@@ -35,7 +35,7 @@ function Series({ name, how }) {
       ${points.length < 2
         ? html`<${Faint}>${t("series.none")}<//>`
         : html`<${Plot} name=${title} times=${points.map(({ at }) => new Date(at) / 1000)} format=${how.format}
-            series=${[{ label: title, values: points.map(({ value }) => value), bars: how.bars }]} />`}
+            series=${[{ label: title, values: points.map(({ value }) => value), bars: how.bars, dots: how.dots }]} />`}
     </figure>
   `;
 }
