@@ -348,6 +348,22 @@ async def test_options_stays_405_for_the_rest(
     assert answer.headers["Allow"] == ALLOWED[path]
 
 
+SAFARI = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
+
+
+@pytest.mark.parametrize("named", [SAFARI, SAFARI.lower()])
+@pytest.mark.parametrize("sent", [SAFARI, SAFARI.lower()])
+async def test_safari_extension_that_is_named_in_any_letters_may_sync(
+    start: Start, named: str, sent: str
+) -> None:
+    daemon = await start(cookie={"extension_origins": [named]})
+    asked = await daemon.ask("OPTIONS", "/api/sync-cookie", **PREFLIGHT | {"Origin": sent})
+    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": COOKIE}, Origin=sent)
+    assert (asked.status_code, answer.status_code) == (204, 200)
+    for each in (asked, answer):
+        assert each.headers["Access-Control-Allow-Origin"] == sent
+
+
 async def test_a_preflight_is_no_method_that_a_path_takes(start: Start) -> None:
     daemon = await start(cookie={"extension_origins": [EXTENSION]})
     for path in ("/api/sync-cookie", "/api/sync-cookie-local"):

@@ -262,11 +262,15 @@ async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) 
         assert (await answer_of(only)).body == b"2"
 
 
-async def test_a_refusal_on_its_way_is_work(serving: Serving) -> None:
+@pytest.mark.parametrize("more", [b"", b"x" * 1000])
+async def test_connection_that_had_its_last_answer_gives_way(serving: Serving, more: bytes) -> None:
+    """It is only read on so that the answer arrives. `more` is what its client still sends."""
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(b"no request\r\n\r\n")
+        await wait_all_tasks_blocked()
+        await only.send_all(more)
+        assert await server.is_answered()
         assert (await only.receive_some()).startswith(b"HTTP/1.1 400")
-        assert (await server.ask(GET)).status == 503
 
 
 async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) -> None:

@@ -424,9 +424,8 @@ class ResumeResponse(Answer):
     kickoff_id: str
 
 
-class EventData(Answer):
-    """The `data` of one event in the stream."""
+class EventHead(Answer):
+    """The first members of an event in the stream; `data` follows them as the journal has it."""
 
     type: str
     timestamp: Timestamp
-    data: JsonValue
