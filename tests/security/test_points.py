@@ -284,7 +284,7 @@ HTTP = {
     "the dashboard runs its own scripts alone, and text stays text": [
         "api/test_dashboard.py::test_the_policy_allows_our_own_files_alone",
         "api/test_dashboard.py::test_text_never_becomes_markup_or_code",
-        "e2e/dashboard/test_page.py::test_an_error_comes_first_and_stays_text",
+        "e2e/page/test_crews.py::test_an_error_comes_first_and_stays_text",
     ],
 }
 

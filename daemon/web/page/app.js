@@ -1,7 +1,7 @@
 // The frame around the views: navigation, language, log-out, and which view is shown.
 
 import { html, signal, useEffect, useState } from "./lib/ui.js";
-import { ask, send, session } from "./lib/api.js";
+import { ask, ended, send, session } from "./lib/api.js";
 import { LANGUAGES, language, setLanguage, t } from "./lib/i18n.js";
 import { trouble } from "./lib/polling.js";
 import { placeOf, route } from "./lib/router.js";
@@ -49,9 +49,13 @@ function skip(event) {
 function Content() {
   if (session.value === "unknown") return html`<p class="faint" role="status">${t("loading")}</p>`;
   if (session.value === "offline") return html`<${Offline} />`;
-  if (session.value === "out") return html`<${Login} />`;
+  const isOut = session.value === "out";
   const name = route.value.steps[0] ?? "convert";
-  return html`<${View} key=${name} name=${name} />`;
+  // A session that ended by itself takes nothing away that was typed.
+  return html`
+    ${isOut && html`<${Login} />`}
+    ${(!isOut || ended.value) && html`<div hidden=${isOut}><${View} key=${name} name=${name} /></div>`}
+  `;
 }
 
 function View({ name }) {
@@ -126,5 +130,6 @@ function Navigation() {
 async function logOut() {
   const response = await send("api/auth/logout", { method: "POST" });
   if (!response.ok && response.status !== 403) throw new Error(t("error.logOut"));
+  ended.value = "";
   session.value = "out";
 }

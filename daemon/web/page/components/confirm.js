@@ -17,7 +17,9 @@ export function Confirm() {
   const dialog = useRef(null);
   const question = asked.value;
   useEffect(() => {
-    if (question) dialog.current.showModal();
+    if (!question) return;
+    dialog.current.showModal();
+    dialog.current.querySelector(".quiet").focus(); // who presses Enter at once does no harm
   }, [question]);
   if (!question) return null;
   const closed = () => {
@@ -31,7 +33,7 @@ export function Confirm() {
         <p id="consequence">${question.text}</p>
         <div class="actions">
           <button value="yes" class="danger">${question.yes}</button>
-          <button value="" class="quiet" autofocus>${t("cancel")}</button>
+          <button value="" class="quiet">${t("cancel")}</button>
         </div>
       </form>
     </dialog>

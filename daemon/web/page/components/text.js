@@ -1,6 +1,7 @@
 // Small pieces of text: headings, badges, problems, moments.
 
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { session } from "../lib/api.js";
 import { ago, moment, duration, t } from "../lib/i18n.js";
 
 const NAME = "smartlinkd";
@@ -11,11 +12,10 @@ export function Title({ text, children }) {
   const heading = useRef(null);
   useEffect(() => {
     document.title = `${text} · ${NAME}`;
-  }, [text]);
+  }, [text, session.value]);
   useEffect(() => {
-    if (document.activeElement === document.body || !document.activeElement?.checkVisibility()) {
-      heading.current.focus({ preventScroll: true });
-    }
+    scrollTo(0, 0);
+    if (!document.activeElement?.closest("main, dialog")) heading.current.focus({ preventScroll: true });
   }, []);
   return html`<h1 ref=${heading} tabindex="-1">${text}${children && html` <span class="beside">${children}</span>`}</h1>`;
 }

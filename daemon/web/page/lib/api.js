@@ -6,6 +6,8 @@ import { t } from "./i18n.js";
 
 // "unknown" until the daemon has answered once, then "in" or "out".
 export const session = signal("unknown");
+// Why the owner has to log in again; "" where nobody was logged in.
+export const ended = signal("");
 
 export class Failure extends Error {
   // `status` is 0 when no answer came. `retryAfter` is in seconds, or null.
@@ -56,6 +58,7 @@ export async function sendAsOwner(path, options) {
   }
   // On a crew's path 401 says what 403 says elsewhere.
   if (response.status === (path.startsWith("crews/") ? 401 : 403)) {
+    if (session.value === "in") ended.value = t("error.signedOut");
     session.value = "out";
     throw new Failure(response.status, t("error.signedOut"));
   }

@@ -1,6 +1,7 @@
 // Data of the daemon's that a view shows and keeps fresh while somebody looks.
 
 import { signal, useEffect, useState } from "./ui.js";
+import { session } from "./api.js";
 import { t } from "./i18n.js";
 
 const LONGEST = 15; // seconds between two tries while the daemon cannot be reached
@@ -26,10 +27,27 @@ export function pause(seconds, abort) {
 }
 
 // Wait until the tab is looked at.
-async function seen(abort) {
+export async function seen(abort) {
   while (document.hidden) {
     await new Promise((settle) => document.addEventListener("visibilitychange", settle, { once: true }));
     abort.throwIfAborted();
+  }
+}
+
+// What `work` gives, with a signal that is also aborted when nobody looks any more; undefined then.
+// A browser has six connections to the daemon, for all of its tabs.
+export async function whileSeen(abort, work) {
+  await seen(abort);
+  const hidden = new AbortController();
+  const leave = () => document.hidden && hidden.abort();
+  document.addEventListener("visibilitychange", leave);
+  try {
+    return await work(AbortSignal.any([abort, hidden.signal]));
+  } catch (fault) {
+    if (abort.aborted || !hidden.signal.aborted) throw fault;
+    return undefined;
+  } finally {
+    document.removeEventListener("visibilitychange", leave);
   }
 }
 
@@ -55,6 +73,7 @@ export function usePolled(work, seconds, inputs = []) {
   const [shown, show] = useState({ data: null, fault: null });
   const [round, setRound] = useState(0);
   useEffect(() => {
+    if (session.value !== "in") return undefined;
     const left = new AbortController();
     const loop = async () => {
       for (;;) {
@@ -70,6 +89,6 @@ export function usePolled(work, seconds, inputs = []) {
       if (!left.signal.aborted) show((before) => ({ ...before, fault }));
     });
     return () => left.abort();
-  }, [...inputs, round]);
+  }, [...inputs, round, session.value]);
   return { ...shown, reload: () => setRound((before) => before + 1) };
 }

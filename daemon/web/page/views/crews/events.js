@@ -1,9 +1,10 @@
 // The events of a run, oldest first, as they come.
 
 import { html, useEffect, useState } from "../../lib/ui.js";
+import { session } from "../../lib/api.js";
 import { clock, number, t } from "../../lib/i18n.js";
 import { shown } from "../../lib/json.js";
-import { pause, untilItWorks } from "../../lib/polling.js";
+import { pause, untilItWorks, whileSeen } from "../../lib/polling.js";
 import { Faint, Section } from "../../components/text.js";
 import { ENDED } from "./crew.js";
 
@@ -21,26 +22,28 @@ export function useEvents(crew, id, status, changed) {
   const [events, setEvents] = useState(EMPTY);
   const hasEnded = Boolean(status && ENDED.includes(status.state));
   useEffect(() => {
+    if (session.value !== "in") return undefined;
     const left = new AbortController();
     const { signal } = left;
     let last = events.list.at(-1)?.id ?? "";
-    const listen = async () => {
-      for await (const event of crew.events(id, last, signal)) {
+    const listen = async (here) => {
+      for await (const event of crew.events(id, last, here)) {
         last = event.id;
         setEvents((before) => withEvent(before, event));
         changed();
       }
+      return true;
     };
     const loop = async () => {
       for (;;) {
-        await untilItWorks(signal, listen);
-        if (hasEnded) return; // the stream was opened when the end was known: this was all
-        await pause(AT_MOST, signal);
+        const isWhole = await untilItWorks(signal, () => whileSeen(signal, listen));
+        if (hasEnded && isWhole) return; // it was opened when the end was known: this was all
+        if (isWhole) await pause(AT_MOST, signal);
       }
     };
     loop().catch(() => {}); // left, or told by the status, which asks the same daemon
     return () => left.abort();
-  }, [crew.name, id, hasEnded]);
+  }, [crew.name, id, hasEnded, session.value]);
   return events;
 }
 

@@ -1,9 +1,10 @@
 // One run: what went wrong, what came out, its tasks, its inputs, and what happens in it, live.
 
 import { html, useEffect, useRef, useState } from "../../lib/ui.js";
+import { session } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
 import { shown } from "../../lib/json.js";
-import { pause, untilItWorks } from "../../lib/polling.js";
+import { pause, seen, untilItWorks } from "../../lib/polling.js";
 import { go, placeOf } from "../../lib/router.js";
 import { Action, Copy } from "../../components/action.js";
 import { confirm } from "../../components/confirm.js";
@@ -82,6 +83,7 @@ function useStatus(crew, id) {
   const [state, setState] = useState({ status: null, fault: null });
   const wake = useRef(() => {});
   useEffect(() => {
+    if (session.value !== "in") return undefined;
     const left = new AbortController();
     const loop = async () => {
       for (;;) {
@@ -91,11 +93,12 @@ function useStatus(crew, id) {
         const woken = new Promise((settle) => (wake.current = settle));
         await pause(AT_LEAST, left.signal);
         await Promise.race([woken, pause(AT_MOST, left.signal)]);
+        await seen(left.signal);
       }
     };
     loop().catch((fault) => left.signal.aborted || setState((before) => ({ ...before, fault })));
     return () => left.abort();
-  }, [crew.name, id]);
+  }, [crew.name, id, session.value]);
   return { ...state, changed: () => wake.current() };
 }
 

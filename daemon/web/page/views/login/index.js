@@ -1,7 +1,7 @@
 // The owner's password, and the second factor where it is on.
 
 import { html, useRef, useState, useEffect } from "../../lib/ui.js";
-import { Failure, answerOf, send, session } from "../../lib/api.js";
+import { Failure, answerOf, ended, send, session } from "../../lib/api.js";
 import { duration, t } from "../../lib/i18n.js";
 import { Submit, useDeed } from "../../components/action.js";
 import { Field } from "../../components/field.js";
@@ -9,7 +9,7 @@ import { Faint, Problem, Title } from "../../components/text.js";
 
 export function Login() {
   const [tempToken, setTempToken] = useState(null);
-  const [reason, setReason] = useState("");
+  const [reason, setReason] = useState(ended.value);
   if (tempToken === null) return html`<${Password} reason=${reason} onCodeAsked=${setTempToken} />`;
   const again = () => {
     setReason(t("login.beginAgain"));
@@ -24,7 +24,7 @@ function Password({ reason, onCodeAsked }) {
   const deed = useDeed(async () => {
     const answer = await logIn("login", { password: input.current.value }, t("login.wrongPassword"));
     if (answer.mfaRequired) onCodeAsked(answer.tempToken);
-    else session.value = "in";
+    else enter();
   });
   return html`
     <form class="login" method="post" onSubmit=${submitting(deed)}>
@@ -51,7 +51,7 @@ function Code({ tempToken, onDead }) {
       onDead(); // too many wrong codes, or five minutes are over
       return;
     }
-    session.value = "in";
+    enter();
   });
   return html`
     <form class="login" method="post" onSubmit=${submitting(deed)}>
@@ -62,6 +62,11 @@ function Code({ tempToken, onDead }) {
       <div class="actions"><${Submit} deed=${deed}>${t("login.continue")}<//></div>
     </form>
   `;
+}
+
+function enter() {
+  ended.value = "";
+  session.value = "in";
 }
 
 function submitting(deed) {

@@ -46,9 +46,17 @@ class Tab:
     async def open(self, place: str = "", *, session_token: str = "") -> None:
         """Go to a place of the page; with a token it is logged in there."""
         if session_token:
-            script = f"sessionStorage.setItem('smartlinkd.session', {json.dumps(session_token)})"
+            script = f"globalThis.DEV_TOKEN = {json.dumps(session_token)}"
             await self.session.call("Page.addScriptToEvaluateOnNewDocument", {"source": script})
-        await self.session.call("Page.navigate", {"url": f"{self.url}/dashboard#/{place}"})
+        await self.session.call("Page.navigate", {"url": f"{self.url}/app/#/{place}"})
+
+    async def log_in(self, password: str, code: str = "") -> None:
+        """Log in by the form."""
+        await self.type("Password", password)
+        await self.press_enter()
+        if code:
+            await self.type("Code", code)
+            await self.press_enter()
 
     async def go(self, place: str) -> None:
         """Go to another place within the page."""
@@ -77,6 +85,13 @@ class Tab:
 
     async def click(self, role: str, name: str) -> None:
         await self._call(await self.find(role, name), "function() { this.click(); }")
+
+    async def click_in_dialog(self, name: str) -> None:
+        """Press the button of that name in the open dialog."""
+        buttons = "[...document.querySelectorAll('dialog[open] button')]"
+        await self.evaluate(
+            f"{buttons}.find((each) => each.innerText === {json.dumps(name)}).click()"
+        )
 
     @asynccontextmanager
     async def mouse_held(self, role: str, name: str) -> AsyncIterator[None]:

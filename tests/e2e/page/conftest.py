@@ -23,7 +23,7 @@ import trio
 from daemon.auth.passwords import hash_password
 from daemon.browser.cdp import connect
 from daemon.browser.chromium import LaunchSettings, launch
-from tests.e2e.dashboard.tab import EVIL, PATIENCE, Json, Tab
+from tests.e2e.page.tab import EVIL, PATIENCE, Json, Tab
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import RunProgram

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from tests.e2e.dashboard.conftest import Daemon
-    from tests.e2e.dashboard.tab import Tab
+    from tests.e2e.page.conftest import Daemon
+    from tests.e2e.page.tab import Tab
 
 pytestmark = pytest.mark.chromium
 
 
-async def test_the_end_of_the_session_asks_for_the_password(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking", session_token="no-token-at-all")
-    await tab.see("The session has ended")
-    await tab.find("textbox", "Password")
-    assert await tab.evaluate("document.getElementById('main').ariaBusy") is None
-    assert tab.refused == [(403, "/api/crews")]
+async def test_end_of_session_asks_for_the_password_and_keeps_what_was_typed(
+    daemon: Daemon, tab: Tab
+) -> None:
+    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.type("topic required", "typed before")
+    await daemon.end_all_sessions()
+    await tab.see("The session has ended", but_not="topic")
+    await tab.log_in(daemon.password, daemon.totp.at(time.time() + 30))
+    await tab.see("topic")
+    assert await tab.evaluate("document.querySelector('textarea').value") == "typed before"
 
 
 async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking", session_token=daemon.token)
+    await tab.open("crews/asking/status", session_token=daemon.token)
     await tab.see("Healthy")  # so the page has the crew's token, which is still good afterwards
     token = await daemon.token_of("asking")
     await tab.go("crews/asking/run")
@@ -38,9 +43,10 @@ async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
     token = await daemon.token_of("endless")
     await tab.open(f"crews/endless/executions/{kickoff_id}", session_token=daemon.token)
     await tab.see("running", "Now: Waiting")
-    await tab.click("button", "Stop…")
-    await daemon.end_all_sessions()
     await tab.click("button", "Stop")
+    await tab.see("Stop this run?")
+    await daemon.end_all_sessions()
+    await tab.click_in_dialog("Stop")
     await tab.see("The session has ended", but_not="Waiting")
     assert await daemon.executions("endless", token) == ["RUNNING"]
 
