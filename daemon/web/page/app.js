@@ -94,7 +94,7 @@ function Header() {
   const isIn = session.value === "in";
   return html`
     <header>
-      <a class="brand" href=${placeOf("convert")}><img src="icon.svg" alt="" width="24" height="24" />smartlinkd</a>
+      <a class="brand" href=${placeOf("convert")}><img src="icon.svg" alt="" width="24" height="24" /><span>smartlinkd</span></a>
       ${isIn && html`<${Navigation} />`}
       <div class="beside-nav">
         <label class="language">

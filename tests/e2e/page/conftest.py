@@ -1,4 +1,4 @@
-"""The dashboard as its owner uses it: a daemon, crews, and a real Chromium that shows the page.
+"""The page as its owner uses it: a daemon, crews, and a real Chromium that shows the page.
 
 Whatever a test does, it ends with a look at what the browser had to say: no error, no breach of the
 policy, no request to anybody else, and no refused request but those that the test provokes.
@@ -26,8 +26,12 @@ from daemon.browser.chromium import LaunchSettings, launch
 from tests.e2e.page.tab import EVIL, PATIENCE, Json, Tab
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import RunProgram
+    from collections.abc import Iterator
 
+    from tests.e2e.conftest import Daemon as Converting
+    from tests.e2e.conftest import Portal, Running, RunProgram
+
+PICTURES = "down-vn.img.susercontent.com"
 PASSWORD = "correct horse battery staple"
 
 BEGIN = """\
@@ -199,3 +203,21 @@ async def tab(daemon: Daemon) -> AsyncIterator[Tab]:
         yield tab
         assert tab.heard == []
         assert tab.hosts == {urlsplit(daemon.url).netloc}
+
+
+@pytest.fixture(scope="session")
+def converting(running: Running) -> Iterator[Converting]:
+    """A daemon that works with the sandbox portal."""
+    with running() as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.fixture
+async def shop(converting: Converting, portal: Portal) -> AsyncIterator[Tab]:
+    """A tab of that daemon's page, with an account's cookie stored."""
+    await converting.sync(portal.account())
+    async with _open_tab(converting.url) as tab:
+        yield tab
+        assert tab.heard == []
+        assert tab.hosts <= {urlsplit(converting.url).netloc, PICTURES, ""}

@@ -20,6 +20,11 @@ PATIENCE = 20.0  # seconds for anything that is sure to come
 LOOK_EVERY = 0.02
 EVIL = """<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>"""
 
+KEYS: dict[str, dict[str, object]] = {
+    "Enter": {"text": "\r", "windowsVirtualKeyCode": 13},
+    "Tab": {"windowsVirtualKeyCode": 9},
+}
+
 Json = dict[str, Any]
 
 
@@ -119,9 +124,29 @@ class Tab:
         await self.session.call("Input.insertText", {"text": text})
 
     async def press_enter(self) -> None:
-        key = {"key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
+        await self.press("Enter")
+
+    async def press(self, name: str, *, ctrl: bool = False) -> None:
+        """Press Enter or Tab."""
+        key: Json = {"key": name, "code": name, **KEYS[name], "modifiers": 2 if ctrl else 0}
         for kind in ("keyDown", "keyUp"):
             await self.session.call("Input.dispatchKeyEvent", {"type": kind, **key})
+
+    async def press_tab(self) -> str:
+        """Go to the next control; what it says, or BODY behind the last one."""
+        await self.press("Tab")
+        active = "document.activeElement"
+        return str(await self.evaluate(f"{active} === document.body ? 'BODY' : {active}.innerText"))
+
+    async def be_offline(self, offline: bool) -> None:
+        """Take the network away from the tab, or give it back."""
+        conditions = {
+            "offline": offline,
+            "latency": 0,
+            "downloadThroughput": -1,
+            "uploadThroughput": -1,
+        }
+        await self.session.call("Network.emulateNetworkConditions", conditions)
 
     async def paste(self, name: str) -> str:
         """Paste into the field of that name, in place of what is there; what is there then."""
@@ -151,9 +176,9 @@ class Tab:
             while not await self.evaluate(expression):  # noqa: ASYNC110 - the page has no event of ours
                 await trio.sleep(LOOK_EVERY)
 
-    async def see(self, *texts: str, but_not: str = "\0") -> str:
+    async def see(self, *texts: str, but_not: str = "\0", patience: float = PATIENCE) -> str:
         """Wait until all of these are shown, and that is not; all that is shown."""
-        with trio.move_on_after(PATIENCE):
+        with trio.move_on_after(patience):
             while True:
                 shown = str(await self.evaluate("document.body?.innerText"))
                 if all(text in shown for text in texts) and but_not not in shown:

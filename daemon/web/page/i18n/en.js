@@ -57,7 +57,7 @@ export default {
   "subIds.title": "Sub-ids",
   "subIds.hint": "They show in the marketplace's reports, so that you can tell where a sale came from.",
   "subIds.place": "Sub-id {place}",
-  "subIds.fault": "Use letters a–z and digits only, 50 at most.",
+  "subIds.fault": "Use letters a to z and digits only, 50 at most.",
   "subIds.presets": "Used before",
   "subIds.forget": "Forget {name}",
   "subIds.none": "None",

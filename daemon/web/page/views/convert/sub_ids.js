@@ -1,6 +1,6 @@
 // Sub-ids, and the sets of them that were used before.
 
-import { computed, effect, html, signal } from "../../lib/ui.js";
+import { computed, effect, html, signal, useState } from "../../lib/ui.js";
 import { t } from "../../lib/i18n.js";
 import { read, write } from "../../lib/storage.js";
 import { TextField } from "../../components/field.js";
@@ -29,16 +29,17 @@ function forget(preset) {
 }
 
 function nameOf(given) {
-  return given.map((each) => each || "–").join(" · ").replace(/( · –)+$/, "");
+  return given.map((each) => each || "-").join(" · ").replace(/( · -)+$/, "");
 }
 
 export function SubIds() {
+  const [isOpen, setOpen] = useState(false);
   const used = subIds.value.some(Boolean) ? nameOf(subIds.value) : "";
   const change = (place, value) => {
     subIds.value = subIds.value.map((each, at) => (at === place ? value : each));
   };
   return html`
-    <details class="sub-ids" open=${hasFault.value || undefined}>
+    <details class="sub-ids" open=${isOpen || hasFault.value} onToggle=${(event) => setOpen(event.target.open)}>
       <summary>${t("subIds.title")} ${used && html`<span class="faint">${used}</span>`}</summary>
       <p class="faint">${t("subIds.hint")}</p>
       ${presets.value.length > 0 && html`<${Presets} />`}
