@@ -63,6 +63,10 @@ class TooManyTries(NotNow):
     """Too many failures from there; the caller has to wait."""
 
 
+class TooManyAtOnce(NotNow):
+    """The caller's token holds as many connections as one token may."""
+
+
 class Unavailable(NotNow):
     """A part of the daemon is starting, restarting or full."""
 

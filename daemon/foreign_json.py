@@ -1,13 +1,10 @@
-"""JSON of other people's programs, without half characters.
+r"""JSON that other programs wrote, with U+FFFD in the place of half characters.
 
-The problem: a string of JavaScript's is made of UTF-16's units, so whoever cuts one may send half
-an emoji (a lone surrogate). JSON can carry that, as an escape, and Python's strings can hold it;
-but UTF-8 cannot, so an answer, a line to a worker or a row of the journal with it in it cannot be
-written, and all that was done for it is lost.
-
-The choice: such a half is U+FFFD, which stands for what could not be read, from the moment at which
-the text comes in. Nobody below has to think of it; but an address with it in it leads nowhere.
-Clients and workers are refused such JSON instead, by pydantic's parser: they can mend it.
+A half character is a lone surrogate, such as `\ud83d` without its second half. JSON can carry one
+as an escape (RFC 8259, section 8.2). UTF-8 has none, so it can neither be sent on nor stored.
+Clients that cut a text by UTF-16 units send such halves. They are replaced where the text comes in,
+and the code behind never sees one. Workers of crews are refused such JSON instead
+(`crews/protocol.py`), because their authors can correct them.
 """
 
 from __future__ import annotations
@@ -17,19 +14,35 @@ import re
 from typing import Any, Final
 
 LOST: Final = "\ufffd"
-"""What stands for half a character; Unicode's REPLACEMENT CHARACTER."""
+"""Unicode's REPLACEMENT CHARACTER, which stands for half a character."""
 
-_HALF: Final = re.compile("[\ud800-\udfff]")
-_ESCAPES: Final = (r"\ud", r"\uD")
-"""How halves are written, and whole emoji too, in pairs."""
+_ESCAPES: Final = (rb"\ud", rb"\uD")
+_HIGH: Final = rb"[89abAB][0-9a-fA-F]{2}"
+_LOW: Final = rb"[c-fC-F][0-9a-fA-F]{2}"
+# A high half without a low one behind it, or a low half without a high one before it.
+_HALF: Final = re.compile(
+    rb"\\u[dD](?:%b(?!\\u[dD]%b)|%b(?<!\\u[dD]%b\\u[dD]%b))" % (_HIGH, _LOW, _LOW, _HIGH, _LOW)
+)
 
 
 def load_json(text: str) -> Any:
-    """The value that `text` is the JSON of. Raises as `json.loads`: ValueError, RecursionError."""
-    value = json.loads(text)
-    if not any(escape in text for escape in _ESCAPES):
-        return value
-    # Pairs are whole characters by now, so that what is left are halves.
-    written = json.dumps(value, ensure_ascii=False)
-    mended = _HALF.sub(LOST, written)
-    return value if mended == written else json.loads(mended)
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: `text` is not JSON.
+        RecursionError: `text` is nested too deeply.
+    """
+    return json.loads(without_halves(text.encode()).decode())
+
+
+def without_halves(content: bytes) -> bytes:
+    """Return the JSON text `content` with each half character replaced.
+
+    Return the same object where there is none. What is not JSON stays not JSON.
+    """
+    if b"\\" not in content or not any(escape in content for escape in _ESCAPES):
+        return content  # the first look is the quickest there is, and mostly the only one
+    # An escaped backslash, written as `\u005c`, hides no escape and makes none.
+    spelt_out = content.replace(rb"\\", rb"\u005c")
+    replaced, count = _HALF.subn(rb"\\ufffd", spelt_out)
+    return replaced if count else content

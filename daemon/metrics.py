@@ -6,14 +6,26 @@ the moment of the scrape, so that no number can be older than the scrape.
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from daemon import __version__
 from daemon.browser.actor import Browser
 from daemon.crews.executor import Executor
+from daemon.operator import AccountResponse
 from daemon.supervision.child import ChildSnapshot, State
 from daemon.timing import SECONDS
 
@@ -35,6 +47,10 @@ class Metrics:
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_States(browser, observed, executor, parts))
+        ProcessCollector(registry=self._registry)
+        Info("smartlinkd_build", "The running program", registry=self._registry).info(
+            {"version": __version__}
+        )
         self.requests = Counter(
             "smartlinkd_requests",
             "HTTP requests; the status is `left` where the client had gone before the answer",
@@ -49,9 +65,32 @@ class Metrics:
             registry=self._registry,
         )
 
-    def text(self) -> bytes:
-        """The page for the scrape."""
-        return generate_latest(self._registry)
+    def text(self, account: AccountResponse | None = None) -> bytes:
+        """Return the page for the scrape. `account` is None while it cannot be asked."""
+        return generate_latest(self._registry) + _account_text(account)
+
+
+def _account_text(account: AccountResponse | None) -> bytes:
+    if account is None:
+        return b""
+    registry = CollectorRegistry()
+    states = Gauge(
+        "smartlinkd_account_state",
+        "Accounts that links were made for, by how they stand with the portal",
+        ["state"],
+        registry=registry,
+    )
+    counts = Counts(entry.state for entry in account.accounts)
+    for state in ("active", "session_lost", "paused"):
+        states.labels(state).set(counts[state])
+    stored = Gauge("smartlinkd_cookie_stored", "1 while a cookie is stored", registry=registry)
+    stored.set(account.cookie.stored)
+    if account.cookie.synced_at is not None:
+        age = Gauge(
+            "smartlinkd_cookie_age_seconds", "Time since the cookie was synced", registry=registry
+        )
+        age.set((datetime.now(UTC) - account.cookie.synced_at).total_seconds())
+    return generate_latest(registry)
 
 
 class _States(Collector):

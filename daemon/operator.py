@@ -13,7 +13,7 @@ from daemon import __version__
 from daemon.auth.actor import Auth
 from daemon.browser.actor import Browser
 from daemon.control import Answer, Arguments, Command, Commands, plain
-from daemon.conversion.account import shown_name
+from daemon.conversion.account import Standing, shown_name
 from daemon.conversion.desk import Desk, DeskStatus
 from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.crew import BrokenCrew, ListedCrew
@@ -29,6 +29,9 @@ T = TypeVar("T")
 SECTION_PATIENCE = 1.0
 """Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
 
+
+WANTED_COOKIES = ("SPC_EC", "SPC_ST", "SPC_U", "SPC_F", "csrftoken")
+"""What a cookie of the portal's session has. Links are also made with less."""
 
 NOT_USED_YET = "not used yet"
 """The state of an account whose cookie is stored, and that no link was made for since the start."""
@@ -96,6 +99,33 @@ class CrewReport(Body):
     users: list[str]
     running: int
     waiting: int
+
+
+class StoredCookieState(Body):
+    """Whether a cookie is stored, and what it lacks. The cookie itself is not shown."""
+
+    stored: bool
+    account_name: str | None
+    synced_at: Timestamp | None
+    missing: list[str] = Field(description="names of cookies that the portal's session has")
+
+
+class AccountEntry(Body):
+    """How an account stands with the portal, and what to do about it."""
+
+    name: str = Field(description="the marketplace's user id, or a cookie's digest")
+    state: Literal["active", "session_lost", "paused"]
+    since: Timestamp
+    reason: str | None
+    remedy: str | None
+
+
+class AccountResponse(Body):
+    """The stored cookie and the accounts that links were made for."""
+
+    ok: Literal[True] = True
+    cookie: StoredCookieState
+    accounts: list[AccountEntry]
 
 
 class CrewTokenArguments(Arguments):
@@ -194,6 +224,55 @@ class Operator:
             return self._browser.status().state
         return None
 
+    async def account(self) -> AccountResponse:
+        """Return how the account stands. Raises what asking the vault or the desk raises."""
+        record = await self._vault.current()
+        desk = await self._desk.status()
+        cookie = record.cookie if record is not None else None
+        wanted = WANTED_COOKIES if self._desk.needs_cookie else ()
+        return AccountResponse(
+            cookie=StoredCookieState(
+                stored=record is not None,
+                account_name=record.account_name if record is not None else None,
+                synced_at=record.synced_at if record is not None else None,
+                missing=[name for name in wanted if cookie is not None and not cookie.get(name)],
+            ),
+            accounts=[
+                AccountEntry(
+                    name=name,
+                    state=_STATES[state.standing],
+                    since=state.since,
+                    reason=state.reason,
+                    remedy=_REMEDIES[state.standing],
+                )
+                for name, state in desk.accounts.items()
+            ],
+        )
+
+    async def account_not_ready(self) -> Literal["no_cookie", "session_lost", "paused"] | None:
+        """Return why the stored cookie's account makes no links; None when it may make some.
+
+        Where links are made by an API there is no cookie, and one account.
+        """
+        record = await self._vault.current()
+        if record is None and self._desk.needs_cookie:
+            return "no_cookie"
+        accounts = (await self._desk.status()).accounts
+        own = shown_name(record.cookie.account) if record and self._desk.needs_cookie else None
+        standings = {state.standing for name, state in accounts.items() if own in (None, name)}
+        if Standing.PAUSED in standings:
+            return "paused"
+        return "session_lost" if Standing.SESSION_LOST in standings else None
+
+    async def account_at_hand(self) -> AccountResponse | None:
+        """Return how the account stands, or None while a part that knows it does not run."""
+        running = {part.name for part in self._parts() if part.state is State.RUNNING}
+        return await _section(self.account) if {"vault", "conversion"} <= running else None
+
+    async def clear_accounts(self) -> int:
+        """End every pause; return how many accounts had one or had lost their session."""
+        return await self._desk.clear_accounts()
+
     def commands(self) -> Commands:
         """The shell's commands, by the names that go over the control socket."""
         return {
@@ -220,7 +299,7 @@ class Operator:
         }
 
     async def _clear_accounts(self) -> Answer:
-        return {"cleared": await self._desk.clear_accounts()}
+        return {"cleared": await self.clear_accounts()}
 
     async def _list_crews(self) -> Answer:
         return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
@@ -266,6 +345,19 @@ class Operator:
     async def _second_factor_off(self) -> Answer:
         await self._auth.second_factor_off()
         return {"message": "the second factor is off; the password alone logs in"}
+
+
+_STATES: dict[Standing, Literal["active", "session_lost", "paused"]] = {
+    Standing.ACTIVE: "active",
+    Standing.SESSION_LOST: "session_lost",
+    Standing.PAUSED: "paused",
+}
+_REMEDIES = {
+    Standing.ACTIVE: None,
+    Standing.SESSION_LOST: "log in to the affiliate portal in your browser, then sync its cookie",
+    Standing.PAUSED: "open the affiliate portal in an ordinary browser and answer what it asks; "
+    "then clear the pause or sync a new cookie",
+}
 
 
 async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:

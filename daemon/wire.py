@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -38,3 +39,11 @@ Timestamp = Annotated[
     PlainSerializer(timestamp, return_type=str),
     Field(description="ISO 8601, UTC, milliseconds"),
 ]
+
+
+@dataclass(frozen=True)
+class AsSent:
+    """Marks a field of a body whose strings keep half characters (lone surrogates).
+
+    In every other string of a body a half character is read as U+FFFD (`daemon/api/bodies.py`).
+    """

@@ -1,4 +1,4 @@
-"""Half characters in other people's JSON: lost, and nothing else with them."""
+"""Half characters in JSON of other programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from daemon.foreign_json import load_json
+from daemon.foreign_json import load_json, without_halves
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,11 @@ from daemon.foreign_json import load_json
         (r'"\ud83d\ude00\ud83d"', "\U0001f600\ufffd"),
         (r'"\ud83d\\ude00"', "\ufffd\\ude00"),
         (r'"\\ud83d"', "\\ud83d"),
+        (r'"\\\ud83d"', "\\\ufffd"),
+        (r'"\\ud83d\ude00"', "\\ud83d\ufffd"),
+        (r'"\\ud83d\uD83D\uDE00"', "\\ud83d\U0001f600"),
+        (r'"\ud83d\ud83d\ude00\ude00"', "\ufffd\U0001f600\ufffd"),
+        (r'"\"\ud83d\n\ud83d\u0041"', '"\ufffd\n\ufffdA'),
         (r'{"\ud83d": [{"a": "\udfff"}]}', {"\ufffd": [{"a": "\ufffd"}]}),
         (r'[1e400, 1.10, 9007199254740993, "\ud83d"]', [math.inf, 1.1, 2**53 + 1, "\ufffd"]),
     ],
@@ -47,3 +52,33 @@ def test_what_is_no_json_is_none_here_either(text: str) -> None:
 def test_nor_is_what_is_nested_too_deeply(text: str) -> None:
     with pytest.raises(RecursionError):
         load_json(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"a": "b"}',
+        rb'"\ud83d\ude00 \uD83D\uDE00 \\ \n"',
+        rb'"\\ud83d"',
+        rb'"\ud8"',
+        rb'"\udzzz"',
+        b'"\xed\xa0\xbd"',
+        b"\xff\\",
+    ],
+)
+def test_without_halves_where_there_are_none_returns_the_same_object(content: bytes) -> None:
+    assert without_halves(content) is content
+
+
+@pytest.mark.parametrize(
+    ("content", "replaced"),
+    [
+        (rb'{"\ud83d": "\uDE00"}', rb'{"\ufffd": "\ufffd"}'),
+        (rb'"\ud83d', rb'"\ufffd'),
+        (b'"\\ud83d\xed\xa0\xbd"', b'"\\ufffd\xed\xa0\xbd"'),
+        (rb'"\ud83d\ud8"', rb'"\ufffd\ud8"'),
+    ],
+)
+def test_without_halves_replaces_halves_and_leaves_faults(content: bytes, replaced: bytes) -> None:
+    assert without_halves(content) == replaced

@@ -193,6 +193,6 @@ def test_each_family_has_a_type_and_says_what_it_is() -> None:
     metrics.requests.labels("/livez", 200).inc()
     metrics.request_seconds.labels("/livez").observe(0.01)
     for name, family in families(metrics).items():
-        assert name.startswith("smartlinkd_")
+        assert name.startswith(("smartlinkd_", "process_"))
         assert family.type in ("counter", "gauge", "histogram")
         assert family.documentation

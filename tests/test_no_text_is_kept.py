@@ -41,6 +41,10 @@ def convert(text: str) -> None:
     parse(ConvertRequest, as_json({"links": [text]}))
 
 
+def convert_with_half_a_character(text: str) -> None:
+    parse(ConvertRequest, as_json({"links": [f"{text}\ud83d"]}))
+
+
 def hear_a_worker(text: str) -> None:
     assert not isinstance(protocol.parse(as_json({"type": "log", "text": text})), str)
 
@@ -55,7 +59,7 @@ def read_a_token(text: str) -> None:
 
 @pytest.mark.parametrize(
     "deal_with",
-    [log_in, convert, hear_a_worker, read_the_journal, read_a_token],
+    [log_in, convert, convert_with_half_a_character, hear_a_worker, read_the_journal, read_a_token],
 )
 def test_no_text_is_kept(deal_with: Callable[[str], None]) -> None:
     for number in range(BEFORE):

@@ -82,19 +82,21 @@ def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> No
     """
     if not origins:
         return
+    # A browser may write its extension's id in other letters (capitals) than its owner did.
+    named = frozenset(origin.lower() for origin in origins)
     for path in _FOR_EXTENSIONS:
         app.add_url_rule(
             path,
             f"preflight {path}",
-            partial(_preflight, origins, api.methods(path)),
+            partial(_preflight, named, api.methods(path)),
             methods=["OPTIONS"],
             provide_automatic_options=False,
         )
 
     @app.after_request
     async def name_origin(response: Response) -> Response:
-        origin = request.headers.get("Origin")
-        if request.path in _FOR_EXTENSIONS and origin in origins:
+        origin = request.headers.get("Origin", "")
+        if request.path in _FOR_EXTENSIONS and origin.lower() in named:
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Access-Control-Expose-Headers"] = _EXPOSED
             response.headers.add("Vary", "Origin")
@@ -104,7 +106,7 @@ def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> No
 async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
     """What a browser asks for the extension; any other OPTIONS is a wrong method."""
     asks = "Access-Control-Request-Method" in request.headers
-    if not asks or request.headers.get("Origin") not in origins:
+    if not asks or request.headers.get("Origin", "").lower() not in origins:
         raise MethodNotAllowed(valid_methods=methods)
     return Response(
         DataBody(b""),  # with none at all Quart reaches for asyncio

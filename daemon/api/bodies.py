@@ -6,18 +6,24 @@ value that is wrong: it may be a password.
 
 A byte order mark is ignored (RFC 8259, section 8.1): some editors and shells write one. What others
 of them write, UTF-16, and what is compressed, begins with bytes that say so, and is told as that.
+
+pydantic refuses half a character (a lone surrogate). So each is replaced by U+FFFD before pydantic
+reads the body, and put back in the fields that are marked `AsSent`.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from quart import request
 
 from daemon.errors import Invalid
+from daemon.foreign_json import without_halves
 from daemon.validation_text import described
+from daemon.wire import AsSent
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -51,8 +57,28 @@ def parse(model: type[B], data: bytes, *, by_name: bool = False) -> B:
         raise Invalid("the body is empty; send a JSON object")
     if fault := _NOT_AS_IT_IS.get(data[:2]):
         raise Invalid(f"the body {fault}")
+    whole = without_halves(data)
     try:
-        return model.model_validate_json(data, by_alias=True, by_name=by_name)
+        body = model.model_validate_json(whole, by_alias=True, by_name=by_name)
     except ValidationError as error:
         text = described(error, whole="the body")
+    else:
+        if whole is not data:
+            _put_halves_back(body, data)
+        return body
     raise Invalid(text)  # out here it has no context, which would hold the values
+
+
+def _put_halves_back(body: BaseModel, data: bytes) -> None:
+    """Give each `AsSent` field of `body` its value as `data` has it. `data` is valid JSON."""
+    fields = type(body).model_fields.items()
+    marked = {
+        name: field.alias or name
+        for name, field in fields
+        if any(isinstance(each, AsSent) for each in field.metadata)
+    }
+    if marked:
+        sent = json.loads(data)
+        for name, key in marked.items():
+            if key in sent:
+                setattr(body, name, sent[key])

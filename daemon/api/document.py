@@ -18,7 +18,7 @@ Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
 
 PARAMETER_ERRORS = (400,)  # what any operation may answer that is asked in more than its path
-BODY_ERRORS = (400, 408, 413)  # what any operation with a body may answer
+BODY_ERRORS = (400, 408, 413, 429, 503)  # what any operation with a body may answer
 RETRY_LATER = (429, 503)  # answered with `Retry-After`
 
 _MEANINGS = {
@@ -28,7 +28,7 @@ _MEANINGS = {
     404: "Not found",
     408: "The body did not arrive in time",
     413: "The body is too large",
-    429: "Too many tries from there",
+    429: "Too many tries from there, or too much open at once with this token",
     500: "Internal error",
     502: "The browser or the marketplace failed; often the cookie has expired",
     503: "Not ready or overloaded",

@@ -24,6 +24,7 @@ from daemon.errors import (
     NotFound,
     NotNow,
     Refused,
+    TooManyAtOnce,
     TooManyTries,
     Unavailable,
     Unprocessable,
@@ -41,6 +42,7 @@ STATUSES: dict[type[Refused], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Unprocessable: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyTries: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyAtOnce: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     UpstreamFailed: HTTPStatus.BAD_GATEWAY,
 }

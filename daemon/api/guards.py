@@ -15,15 +15,13 @@ from pydantic import SecretStr
 from quart import request
 
 from daemon.api.access import Caller, identify
-from daemon.api.openapi import Access
+from daemon.api.openapi import Access, bearer
 from daemon.api.services import Services
 from daemon.api.wrong_keys import WrongKeys
 from daemon.auth.actor import Session
 from daemon.errors import NotAllowed
 
 REFUSALS: Final = (403, 503)
-
-_SCHEME = "bearer"
 
 
 @dataclass(frozen=True)
@@ -74,12 +72,6 @@ class Guards:
                 f"this is open to local requests only, and yours is none: {caller.strange}; send "
                 "a session token or the sync key as `Authorization: Bearer …`"
             ) from None
-
-
-def bearer() -> str | None:
-    """The token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
 
 
 def _same(given: str | None, key: SecretStr) -> bool:

@@ -24,17 +24,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from pydantic import BaseModel
-from quart import Response
+from quart import Response, request
 from quart.typing import ResponseReturnValue
 
 from daemon.api import bodies, parameters
 from daemon.api.parameters import Parameters
 from daemon.patience import PATIENCE, patience
-from daemon.serving import GuardedQuart
+from daemon.serving import GuardedQuart, has_whole_body
 
 C = TypeVar("C")
 P = TypeVar("P", bound=Parameters)
@@ -44,6 +45,13 @@ _Handler = Callable[..., Awaitable[Any]]
 _Ok = type[R] | tuple[type[R], ...]
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
+_SCHEME: Final = "bearer"
+
+
+def bearer() -> str | None:
+    """The token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
 
 
 @dataclass(frozen=True)
@@ -197,7 +205,8 @@ class Api:
                 if asks is not None:
                     arguments.append(parameters.read(asks))
                 if body is not None:
-                    arguments.append(await bodies.read(body, any_type=self._any_type))
+                    with self._receiving(access):
+                        arguments.append(await bodies.read(body, any_type=self._any_type))
                     with patience():  # the token may have been ended while the body came
                         arguments[0] = await access.admit()
                 with patience(seconds):
@@ -236,6 +245,14 @@ class Api:
         declared = [operation for operation in self.operations if operation.path == path]
         heads = {"HEAD" for operation in declared if operation.head}
         return sorted({operation.method for operation in declared} | heads)
+
+    def _receiving(self, access: Access[Any]) -> AbstractContextManager[None]:
+        """Hold a place for the current request's body while it is incomplete."""
+        if has_whole_body():
+            return nullcontext()
+        token = bearer() if access.bearer != "none" else None
+        sender = token or request.remote_addr or ""
+        return self.target.places.receive(sender, is_token=token is not None)
 
     def _serve(
         self,

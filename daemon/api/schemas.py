@@ -7,7 +7,8 @@ a `SecretStr` there, which no print shows.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
@@ -28,12 +29,13 @@ from daemon.wire import Body, Timestamp
 Code = Annotated[
     SecretStr,
     Field(
-        description="the 6 digits that the authenticator app shows",
-        json_schema_extra={"pattern": "^[0-9]{6}$"},
+        description="the 6 digits that the authenticator app shows; spaces, dashes and line ends "
+        "do not count",
+        json_schema_extra={"pattern": "^[0-9]{3}[ -]?[0-9]{3}$"},
     ),
 ]
-"""Only documented here, like the lengths below. `auth/second_factor.py` checks it: a text that is
-not six digits is refused, and does not count as a failed try."""
+"""Only documented here, like the lengths below. `auth/second_factor.py` reads it: a text without
+exactly six digits is refused, and does not count as a failed try."""
 
 
 class LoginRequest(Body):
@@ -46,7 +48,13 @@ class VerifyMfaRequest(Body):
 
 
 class EnableRequest(Body):
-    secret: SecretStr
+    secret: Annotated[
+        SecretStr,
+        Field(
+            description="what setup gave out; letter case, spaces, dashes and line ends do not "
+            "count"
+        ),
+    ]
     code: Code
 
 
@@ -162,6 +170,14 @@ class StoredCookieResponse(SyncCookieResponse):
 class ConvertResponse(Body):
     ok: Literal[True] = True
     mapping: dict[str, SuccessEntry | FailureEntry]
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        """Return the JSON text. A link with half a character has the escape for it, as it came."""
+        try:
+            "".join(self.mapping).encode()
+        except UnicodeEncodeError:  # pydantic would write U+FFFD, and the client not find its link
+            return json.dumps(self.model_dump(*args, **options), separators=(",", ":"))
+        return super().model_dump_json(*args, **options)
 
 
 class ExtractedLink(Body):

@@ -28,7 +28,7 @@ import trio
 from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.passwords import Passwords
-from daemon.auth.second_factor import SecondFactor, Setup, check_code, new_setup
+from daemon.auth.second_factor import SecondFactor, Setup, new_setup, read_code, read_secret
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, password_digest, refusal
@@ -134,7 +134,7 @@ class Doorkeeper:
                 return LoggedIn(self._session_token())
 
     async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
-        check_code(code)
+        code = read_code(code)
         async with self._change():
             claims = self._tokens.read(temp_token, "mfa", now=self._wall_clock())
             factor = self._saved.second_factor
@@ -174,11 +174,11 @@ class Doorkeeper:
         return setup
 
     async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
-        check_code(code)
+        code = read_code(code)
         async with self._change():
             self._refuse_when_ended(session)  # it may not be spared
             self._refuse_when_enabled()
-            self._check_issued(secret)
+            secret = self._issued(secret)
             with self._throttle.attempt(address, code=True) as tries:
                 fresh = SecondFactor(SecretStr(secret), ())
                 factor = self._accept(fresh, code, tries, address)
@@ -195,7 +195,7 @@ class Doorkeeper:
             logger.warning("second factor switched on from %s", address)
 
     async def disable(self, session: Session, code: str, address: str) -> None:
-        check_code(code)
+        code = read_code(code)
         async with self._change():
             self._refuse_when_ended(session)
             factor = self._saved.second_factor
@@ -248,9 +248,14 @@ class Doorkeeper:
                 "switch it off at /api/auth/2fa/disable first"
             )
 
-    def _check_issued(self, secret: str) -> None:
+    def _issued(self, secret: str) -> str:
+        """Return the secret of the latest setup, as it was given out.
+
+        Raises:
+            Invalid: `secret` is another one, or that setup is too long ago.
+        """
         setup = self._setup
-        given = secret.encode("utf-8", "surrogatepass")
+        given = read_secret(secret).encode("utf-8", "surrogatepass")
         if (
             setup is None
             or not hmac.compare_digest(setup.secret, given)
@@ -260,6 +265,7 @@ class Doorkeeper:
                 "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
                 f"{SETUP_MINUTES} minutes; call it again and scan the new QR code"
             )
+        return setup.secret.decode()
 
     def _session_token(self) -> str:
         return self._tokens.issue(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Annotated, Final
@@ -37,7 +38,13 @@ ISSUER: Final = "smartlinkd"
 ACCOUNT: Final = "owner"
 """What the authenticator app shows."""
 
-_CODE = re.compile(r"[0-9]{6}")
+_DIGITS: Final = 6
+_MAX_TEXT: Final = 256
+"""Characters of a code or a secret as it is sent, with all that is between."""
+_BETWEEN: Final = ("Pd", "Cf")
+"""Unicode's categories for dashes and for invisible characters."""
+_MINUS: Final = "\N{MINUS SIGN}"
+
 _SECRET = re.compile(r"[A-Z2-7]{32}")  # 160 bits, as RFC 4226, section 4, recommends
 _SCALE = 6  # pixels a module: 300 pixels a side, which a phone reads off a screen
 
@@ -62,7 +69,7 @@ class SecondFactor:
     def accept(self, code: str, *, now: float) -> SecondFactor | None:
         """This factor with the code used up, or None when it is wrong, used or of another time.
 
-        `code` passed `check_code`; `now` is in Unix seconds. All steps in reach are compared,
+        `code` comes from `read_code`; `now` is in Unix seconds. All steps in reach are compared,
         each in constant time. Raises `Unavailable`.
         """
         with needed():
@@ -99,7 +106,32 @@ def new_setup() -> Setup:
         return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
 
 
-def check_code(code: str) -> None:
-    """Raise `Invalid` unless `code` looks like one: it is then no try, and is not counted."""
-    if not _CODE.fullmatch(code):
+def read_code(text: str) -> str:
+    """Return the 6 digits of a code as people copy it: `123 456`, `123-456`, with a line end.
+
+    Digits of any script count, since each has one value.
+
+    Raises:
+        Invalid: there are not 6 digits, or something else is between them. It was then no try, and
+            is not counted.
+    """
+    digits = [unicodedata.decimal(char, None) for char in _without_separators(text)]
+    if len(digits) != _DIGITS or None in digits:
         raise Invalid("code: must be the 6 digits that the authenticator app shows")
+    return "".join(map(str, digits))
+
+
+def read_secret(text: str) -> str:
+    """Return a secret in base32 as `Setup` has it. People copy it in lower case and in groups."""
+    return _without_separators(text).upper()
+
+
+def _without_separators(text: str) -> str:
+    """Return `text` without spaces, dashes and line ends; "" for what is absurdly long."""
+    if len(text) > _MAX_TEXT:
+        return ""
+    return "".join(char for char in text if not _is_separator(char))
+
+
+def _is_separator(char: str) -> bool:
+    return char.isspace() or char == _MINUS or unicodedata.category(char) in _BETWEEN

@@ -31,15 +31,23 @@ _NO_FLAGS = ctypes.c_ulong(0)
 
 
 def become_the_daemon(directory: Path) -> list[Problem]:
-    """Give up being root for who owns the state directory; the problems that there are with it."""
+    """Become the owner of the state directory, if this process is root.
+
+    Return what can then not be looked at with that user's eyes. Still root afterwards: there is no
+    state directory, or root owns it.
+    """
     if os.geteuid() != 0:
         return []
     try:
         owner = directory.stat()
         dynamic = directory.resolve().is_relative_to(PRIVATE)
     except OSError:
-        fault = "is not there yet, so all is looked at as root, who may read everything"
-        remedy = "check again as the daemon's user"
+        fault = (
+            "is not there yet, so its owner, the daemon's user, is not known. All was looked at as "
+            "root. Not looked at: whether that user may read and start what the configuration "
+            "names, and whether the interpreters of crews find CrewAI"
+        )
+        remedy = "check again as the daemon's user, or once the daemon has been started"
         return [Problem("state.directory", fault, remedy)]
     if owner.st_uid == 0:
         return []

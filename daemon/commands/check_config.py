@@ -1,9 +1,9 @@
 """`smartlinkd check-config FILE`: whether the daemon would start with it, and what it would do.
 
-Whether a file can be read depends on who reads it. So this command, when it is run by root, becomes
-who the daemon runs as (see `as_service.py`), once it has read what root alone can read for the
-daemon: its credentials. What the daemon has to read by itself is then opened again. It stays that
-user for its short rest: an interpreter that a crew names is started, and should not be by root.
+Whether a file can be read depends on who reads it. So root becomes the daemon's user (see
+`as_service.py`) once it has read the credentials, which root alone can read for the daemon. What
+the daemon has to read by itself is then read again. Where that user is not known, root looks
+itself, says what it could not look at, and starts no interpreter of a crew.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from daemon.config.crews import CrewTable
 from daemon.config.draft import secret_keys
 from daemon.config.files import LONGEST_FILE, read_file
 from daemon.crews.crew import Crew
-from daemon.crews.reading.catalog import Catalog, read_catalog, told_by_the_file
+from daemon.crews.reading.catalog import Catalog, read_catalog
 from daemon.paths import hidden_above
 from daemon.processes.memory import memory_allowed
 from daemon.state import fault_of
 
 
 def main(path: Path, read: Callable[[], Settings]) -> int:
-    """Say what the settings at `path` make of the daemon and its crews, and what is wrong. `read`
-    gives them.
+    """Print what the settings at `path`, which `read` gives, make of the daemon and its crews.
 
-    `GOOD`, or `FAILED` when the daemon would start without some of its crews. Raises `ConfigError`
-    when it would not start at all, with every fault that can be found.
+    Return `GOOD`, or `FAILED` if the daemon would start without some of its crews.
+
+    Raises:
+        ConfigError: the daemon would not start at all. It has every fault that can be found.
     """
     try:
         settings = read()
@@ -49,12 +50,11 @@ def main(path: Path, read: Callable[[], Settings]) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     settings = _read_again(path, settings)
     _tell_of_the_browser(settings)
-    if settings.crews and blind and os.geteuid() == 0:
-        return _crews_unseen(path, settings)
-    catalog = read_catalog(settings)
+    catalog = _look_at_crews(settings, blind)
     broken = len(catalog.broken)
-    without = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
-    print(f"{path}: {without}")
+    verdict = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
+    in_part = ", as far as could be looked at" if blind and settings.crews else ""
+    print(f"{path}: {verdict}{in_part}")
     for line in (*_summary(settings), *_crews(settings, catalog)):
         print(f"  {line}")
     for crew in catalog.broken:
@@ -62,31 +62,20 @@ def main(path: Path, read: Callable[[], Settings]) -> int:
     return FAILED if broken else GOOD
 
 
-def _crews_unseen(path: Path, settings: Settings) -> int:
-    """As above, where only root could look at what crews need, and an interpreter of theirs would
-    be started as root."""
-    problems = list(told_by_the_file(settings))
-    well = "starts, but not with all of its crews" if problems else "OK"
-    print(f"{path}: {well}; and nothing was looked at that they need")
-    for line in _summary(settings):
-        print(f"  {line}")
-    _tell(problems)
-    return FAILED if problems else GOOD
+def _look_at_crews(settings: Settings, blind: list[Problem]) -> Catalog:
+    """Look at what crews need. Root in the place of an unknown user starts no interpreter."""
+    is_root_for_another = bool(blind) and os.geteuid() == 0
+    return read_catalog(settings, may_start_interpreters=not is_root_for_another)
 
 
 def _all_of(path: Path, wrong: ConfigError) -> ConfigError:
-    """With the faults that are only found by who looks at what is needed, with the daemon's eyes.
-
-    Where root cannot have these, nothing is looked at: an interpreter would be started as root.
-    """
+    """Return the error with the faults that only a look at what is named can find."""
     rest = wrong.rest
     if rest is None:
         return wrong
     blind = become_the_daemon(rest.state.directory)
-    if blind and os.geteuid() == 0:
-        return ConfigError(list(dict.fromkeys([*wrong.problems, *told_by_the_file(rest)])))
     crews = tuple(_crew_read_again(path, entry, rest) for entry in rest.crews)
-    broken = read_catalog(replace(rest, crews=crews)).broken
+    broken = _look_at_crews(replace(rest, crews=crews), blind).broken
     of_crews = (each for crew in broken for each in crew.problems)
     return ConfigError(
         list(dict.fromkeys([*wrong.problems, *blind, *_unusable(path, rest), *of_crews]))

@@ -30,10 +30,11 @@ LONGEST_URL = 2048
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # what Debian's adduser makes
 _KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # what may follow "Bearer " (RFC 6750, section 2.1)
 _APP_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-# Chromium names an extension by 32 letters a-p, Firefox by a UUID.
+# Chromium names an extension by 32 letters a-p, Firefox and Safari by a UUID, some Safaris in
+# capitals.
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _EXTENSION = re.compile(
-    r"chrome-extension://[a-p]{32}"
-    r"|moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    rf"chrome-extension://[a-p]{{32}}|moz-extension://{_UUID}|safari-web-extension://(?i:{_UUID})"
 )
 _KEY_PATH = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
 
@@ -75,12 +76,17 @@ def market(value: object) -> str:
 
 
 def extension_origin(value: object) -> str:
-    """The `Origin` that a browser extension's requests carry."""
+    """Return the `Origin` that a browser extension's requests carry, as it is written.
+
+    Raises:
+        BadValue: `value` is no origin of an extension of Chromium, Firefox or Safari.
+    """
     if not _EXTENSION.fullmatch(text(value)):
         raise BadValue(
             "must be an extension's own origin, with the id that the browser gave it",
             'for example "chrome-extension://abcdefghijklmnopabcdefghijklmnop" '
-            "(see chrome://extensions)",
+            '(see chrome://extensions); in Firefox it begins with "moz-extension://", in Safari '
+            'with "safari-web-extension://"',
         )
     return text(value)
 

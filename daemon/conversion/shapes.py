@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from daemon.conversion.order import Converted, Entry, Order
 from daemon.marketplace.products import ProductData
 from daemon.vault.cookie import Cookie
-from daemon.wire import Body
+from daemon.wire import AsSent, Body
 
 MAX_LINKS = 15
 MAX_SUB_IDS = 5
@@ -39,7 +39,8 @@ SubId = Annotated[
 class LinksRequest(Body):
     """What is to be converted; whose account it is for, others add."""
 
-    links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS)]
+    # The answer has each link as its key, exactly as it was sent.
+    links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS), AsSent()]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
     def order(self, cookie: Cookie | None, *, whole_or_again: bool = False) -> Order:

@@ -92,16 +92,26 @@ class Following:
         self._id = kickoff_id
         self._bell = bell
         self._after = after
+        self._offset = 0  # in the next event
 
     async def next(self) -> list[Event]:
-        """The next events, as soon as there is one; [] when it has ended and all were told."""
+        """Return the next events as soon as there is one; [] when the execution has ended and all
+        were returned. A large event comes alone and in parts.
+        """
+        has_ended = False
         while True:
-            execution = await self._journal.summary(self._id)
-            events = await self._journal.events(self._id, after=self._after, limit=EVENTS_AT_ONCE)
+            events = await self._journal.events(
+                self._id, after=self._after, limit=EVENTS_AT_ONCE, offset=self._offset
+            )
             if events:
-                self._after = events[-1].number
+                last = events[-1]
+                self._after = last.number if last.is_last_part else last.number - 1
+                self._offset = 0 if last.is_last_part else last.end
                 return events
-            # In this order: what was recorded between the two questions was told just now.
-            if execution is None or execution.state.ended:
+            if has_ended:
                 return []
-            await self._bell.wait()
+            execution = await self._journal.summary(self._id)
+            has_ended = execution is None or execution.state.ended
+            # Its end may have been recorded between the two questions: then ask for events again.
+            if not has_ended:
+                await self._bell.wait()

@@ -120,6 +120,8 @@ class Ledger:
     _open: dict[str, _OpenTask] = field(default_factory=dict)
     _asked: str | None = None
     """The task about which a human is asked."""
+    _opened: int = 0
+    _total_is_told: bool = False
 
     def heard(  # noqa: PLR0911 - one a message
         self, message: FromWorker, now: datetime, clock: float
@@ -128,6 +130,7 @@ class Ledger:
         the one of `now` may be set meanwhile."""
         match message:
             case Started():
+                self._total_is_told = message.total_tasks is not None
                 return Entry(Change(total_tasks=message.total_tasks))
             case TaskStarted():
                 return self._task_started(message, now, clock)
@@ -181,7 +184,10 @@ class Ledger:
 
     def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> Entry:
         self._open[task.task_id] = _OpenTask(task, clock)
+        self._opened += 1
         change = Change(current_task=self._current())
+        if not self._total_is_told:
+            change["total_tasks"] = self._opened
         return self._note(change, "task_started", now, _fields(task))
 
     def _task_completed(self, done: TaskCompleted, now: datetime, clock: float) -> Entry:

@@ -189,9 +189,14 @@ class Journal:
         """
         return await self._do(lambda store: store.executions(crew, owner, state, limit, cursor))
 
-    async def events(self, execution_id: str, *, after: int, limit: int) -> list[Event]:
-        """At most `limit` events numbered above `after`, in order; [] when there are none."""
-        return await self._do(lambda store: store.events(execution_id, after, limit))
+    async def events(
+        self, execution_id: str, *, after: int, limit: int, offset: int = 0
+    ) -> list[Event]:
+        """Return at most `limit` events numbered above `after`, in order; [] when there are none.
+
+        A large event comes in parts: pass the `end` of the last one as `offset` for the next.
+        """
+        return await self._do(lambda store: store.events(execution_id, after, limit, offset))
 
     async def count_bare_events(self, execution_id: str, kind: str) -> int:
         """How many events of this type it has that have no data."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -55,9 +56,12 @@ MAX_PAGE: Final = 100
 """Executions in one answer."""
 MAX_EVENTS_AT_ONCE: Final = 500
 """Events in one answer."""
-MAX_EVENT_BYTES_AT_ONCE: Final = 256 * 1024
-"""Characters of their data in one answer; a single event may have more. Each of the clients that
-follow an execution may hold one answer."""
+MAX_EVENT_BYTES_AT_ONCE: Final = 60 * 1024
+"""Bytes of events in one answer. A larger event is read in parts of this size.
+
+Each client that follows an execution holds one answer while it does not read. With what is put
+around it, an answer is one write to a connection (`SEND_SLICE`).
+"""
 MAX_EVENTS: Final = 100_000
 """Events of one execution. What ends it is still recorded beyond."""
 MAX_DELIVERIES: Final = 100_000
@@ -273,24 +277,50 @@ def page(
 
 
 def events(
-    connection: sqlite3.Connection, execution_id: str, *, after: int, limit: int
+    connection: sqlite3.Connection, execution_id: str, *, after: int, limit: int, offset: int = 0
 ) -> list[Event]:
-    """Those numbered above `after`: at most `limit`, and fewer when they are large."""
+    """Return events numbered above `after`: at most `limit`, and fewer when they are large.
+
+    A large event comes alone, and only its first part. With an `offset` the answer is one more
+    part of the next event's data, from that byte on.
+    """
     rows = connection.execute(
-        "SELECT number, timestamp, type, data FROM events "
-        "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) AND number > ? "
-        "ORDER BY number LIMIT ?",
-        (execution_id, after, min(limit, MAX_EVENTS_AT_ONCE)),
+        "SELECT rowid, number, timestamp, type, "
+        "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
+        "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) AND number > :after "
+        "ORDER BY number LIMIT :limit",
+        {
+            "id": execution_id,
+            "after": after,
+            "offset": offset,
+            "most": MAX_EVENT_BYTES_AT_ONCE,
+            "limit": 1 if offset else min(limit, MAX_EVENTS_AT_ONCE),
+        },
     )
     found: list[Event] = []
-    size = 0
+    together = 0
     for row in rows:
-        size += len(row["data"] or "")
-        if found and size > MAX_EVENT_BYTES_AT_ONCE:
+        data = row["beginning"] or b""
+        size = len(data)
+        together += len(row["type"]) + size
+        if found and together > MAX_EVENT_BYTES_AT_ONCE:
             break
-        data = decode(row["data"])
-        found.append(Event(row["number"], moment(row["timestamp"]), row["type"], data))
+        if offset or size == MAX_EVENT_BYTES_AT_ONCE:
+            data, size = _part(connection, row["rowid"], offset)
+        at = moment(row["timestamp"])
+        found.append(Event(row["number"], at, row["type"], data, size, offset))
     return found
+
+
+def _part(connection: sqlite3.Connection, rowid: int, offset: int) -> tuple[bytes, int]:
+    """Return a part of an event's data, and the size of all of it. The rest is not read."""
+    with connection.blobopen("events", "data", rowid, readonly=True) as data:
+        data.seek(offset)
+        part = data.read(MAX_EVENT_BYTES_AT_ONCE)
+        size = len(data)
+    # The last character may be cut in its midst: it comes with the next part.
+    _, whole = codecs.utf_8_decode(part, "strict", False)
+    return part[:whole], size
 
 
 def count_bare_events(connection: sqlite3.Connection, execution_id: str, kind: str) -> int:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Literal, TypedDict
 
 from pydantic import JsonValue, SecretStr
+from pydantic_core import from_json
 
 WebhookKind = Literal["task", "step", "crew", "stream", "human_input"]
 
@@ -117,6 +118,7 @@ class Summary:
     current_task: str | None
     completed_tasks: int
     total_tasks: int | None
+    """As the worker told, else how many were started; None before that."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -177,12 +179,35 @@ class NewEvent:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. `number` counts from 1 in each execution, without gaps."""
+    """Something that happened, or a part of it when its data is large.
+
+    `number` counts from 1 in each execution, without gaps.
+    """
 
     number: int
     timestamp: datetime
     type: str
-    data: JsonValue = field(repr=False)
+    json: bytes = field(repr=False)
+    """Its data as JSON text, from `offset` on; empty when there is none. Characters are whole."""
+    size: int
+    """Bytes of the JSON text in all."""
+    offset: int = 0
+
+    @property
+    def end(self) -> int:
+        """The offset of what follows this part."""
+        return self.offset + len(self.json)
+
+    @property
+    def is_last_part(self) -> bool:
+        """True if nothing of the event follows."""
+        return self.end == self.size
+
+    @property
+    def data(self) -> JsonValue:
+        """The data of an event that is here as a whole."""
+        value: JsonValue = from_json(self.json, cache_strings="keys") if self.json else None
+        return value
 
 
 @dataclass(frozen=True)

@@ -197,10 +197,12 @@ class Store:
         with self._reading() as connection:
             return executions.summary(connection, execution_id, crew=crew, owner=owner)
 
-    def events(self, execution_id: str, after: int, limit: int) -> list[Event]:
+    def events(self, execution_id: str, after: int, limit: int, offset: int = 0) -> list[Event]:
         """See `Journal.events`."""
         with self._reading() as connection:
-            return executions.events(connection, execution_id, after=after, limit=limit)
+            return executions.events(
+                connection, execution_id, after=after, limit=limit, offset=offset
+            )
 
     def count_bare_events(self, execution_id: str, kind: str) -> int:
         """See `Journal.count_bare_events`."""

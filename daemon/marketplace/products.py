@@ -26,10 +26,10 @@ from daemon.marketplace.values import (
     is_web_address,
     not_negative,
     to_decimal,
-    to_dict,
     to_int,
     to_percent,
     to_text,
+    unpacked,
 )
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
@@ -137,8 +137,8 @@ def parse_portal_product(
     code = to_int(answer.get("code"))
     if code not in (None, 0):
         raise PortalDown(f"it has no product data to give, and says code {code}")
-    data = to_dict(answer.get("data"))
-    card = to_dict(data.get("batch_item_for_item_card_full"))
+    data = unpacked(answer.get("data"))
+    card = unpacked(data.get("batch_item_for_item_card_full"))
     if not card:
         raise NotThere
     link = link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market)
@@ -146,19 +146,25 @@ def parse_portal_product(
     is_other = said is not None and to_int(said) != asked.item_id
     if is_other or (link is not None and link.item_id != asked.item_id):
         raise PortalDown("it was asked about one product and answered about another")
-    detail = to_dict(data.get("commission_rate_detail"))
+    detail = unpacked(data.get("commission_rate_detail"))
     facts = Facts(
         name=card.get("name"),
-        price=_positive(_scaled(card.get("price"))),
+        price=_portal_price(card),
         image=card.get("image"),
         shop_name=card.get("shop_name"),
-        rating=not_negative(to_decimal(to_dict(card.get("item_rating")).get("rating_star"))),
+        rating=not_negative(to_decimal(unpacked(card.get("item_rating")).get("rating_star"))),
         sales=not_negative(to_int(card.get("historical_sold"))),
-        rates=_portal_rates(detail, to_dict(data.get("commission_rate"))),
+        rates=_portal_rates(detail, unpacked(data.get("commission_rate"))),
         cap=_positive(_scaled(detail.get("commission_cap"))),
         link=link,
     )
     return product_data(facts, market, default_cap=default_cap)
+
+
+def _portal_price(card: dict[str, Any]) -> Decimal | None:
+    """Return the price; of a product with several variants the lowest, where it has no other."""
+    prices = (_positive(_scaled(card.get(key))) for key in ("price", "price_min", "price_max"))
+    return next((price for price in prices if price is not None), None)
 
 
 def split_rates(total: Decimal | None, seller: Decimal | None) -> Rates | None:

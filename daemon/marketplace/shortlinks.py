@@ -1,33 +1,24 @@
 """Short links: from a code to the product it stands for, without the owner's cookie.
 
-A short link is somebody else's text that makes us fetch something, so every address on the way must
-be the market's own (see `links.follow`), the number of hops and the bytes of each are bounded, and
-the journey ends at the first address that *is* a product link: the product page itself is never
-fetched. Most hops are HTTP redirects; some are pages that go on by a meta refresh or by a script
-that assigns a literal address. No script is ever run here.
-
-A host that does not answer holds up its own short links and no others: so many hops go to a host at
-a time, and the others wait for it before their own time begins to count.
-
-Two kinds of failure are kept apart, because a client drops the first and tries the second again: a
-link that leads to no product, and a link of which nothing is known because somebody did not answer.
+Strangers choose what is fetched here. Every hop must be an address of the market (see
+`links.follow`), and hops, bytes and seconds are bounded. The first product address ends the
+journey: the product page itself is never fetched. A page may lead on, too (see `short_pages.py`).
+Hops to one host wait for each other, so a silent host delays only its own short links.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from contextlib import suppress
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from urllib.parse import urljoin
 
 import trio
 
 from daemon.marketplace.links import NotALink, Page, Product, Short, follow
-from daemon.marketplace.markets import Market, host_and_port
+from daemon.marketplace.markets import Market, host_and_port, own_host_and_port
 from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from daemon.marketplace.session import sign_of_url
+from daemon.marketplace.short_pages import read_short_page, refresh_target
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +62,12 @@ async def resolve(
     *,
     hop_deadline: float = HOP_DEADLINE,
 ) -> Product | NotALink | Unresolved:
-    """The product that a short link stands for.
+    """Return the product that a short link stands for.
 
-    `lanes` are one for all who resolve short links of the `market`. Never raises for anything the
-    network does. Takes at most `DEADLINE` seconds, and each hop `hop_deadline` of them, in which
-    the wait for its lane does not count.
+    `NotALink` if it leads to none, `Unresolved` if nothing is known of it and it may work later.
+    All callers share one `lanes` for each market. No fault of the network raises. All hops take
+    `DEADLINE` seconds at most. One hop takes `hop_deadline` seconds, not counting the wait for its
+    lane.
     """
     with trio.move_on_after(DEADLINE):
         return await _follow(http, short, market, lanes, hop_deadline)
@@ -104,87 +96,62 @@ async def _follow(
 
 
 def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink | Unresolved:
-    """Where an answer sends us: pure."""
+    """Return where the answer of `here` leads."""
     if reply.status in _REDIRECTS:
-        targets = [reply.headers["location"]] if "location" in reply.headers else []
-    elif reply.status == 200:
-        targets = targets_in_page(reply.text)
-    elif reply.status in (404, 410):
+        if "location" not in reply.headers:
+            return NotALink("it redirects, but not to any address")
+        return _follow_target(reply.headers["location"], here, market)
+    if reply.status == 200:
+        return _next_in_page(reply, here, market)
+    if reply.status in (404, 410):
         return NotALink("there is nothing behind it")
-    else:
-        return Unresolved(f"HTTP {reply.status}")
-    places = [follow(_absolute(here, target), market) for target in targets]
-    # A page may mention more than one address; a product among them is what it is about.
-    product = next((place for place in places if isinstance(place, Product)), None)
-    found = product or next(iter(places), NotALink("it leads nowhere"))
-    if isinstance(found, Page) and sign_of_url(found.url):
-        # A login or a human check, put before strangers: it says nothing of the link.
-        return Unresolved("the shop wants a login or a person before it says more")
-    return found
+    return Unresolved(f"HTTP {reply.status}")
 
 
-def _absolute(here: str, target: str) -> str:
+def _next_in_page(
+    reply: Reply, here: str, market: Market
+) -> Product | Page | NotALink | Unresolved:
+    page = read_short_page(reply.text)
+    about = [_follow_target(target, here, market) for target in page.is_about]
+    # A login or check page may name the product that it stands in the way of.
+    if page.asks_for_password or sign_of_url(here) or _LOGIN_OR_CHECK in about:
+        return _LOGIN_OR_CHECK
+    refresh = refresh_target(reply.headers.get("refresh", ""))
+    targets = [*([refresh] if refresh else []), *page.goes_to]
+    places = [_follow_target(target, here, market) for target in targets]
+    # A page may name an app's address before the web's: a product among them is what is meant.
+    products = (place for place in places or about if isinstance(place, Product))
+    found = next(products, None) or next(iter(places), None)
+    if found is not None:
+        return found
+    if _is_on_short_host(here, market):
+        return Unresolved("its page is not understood")
+    return NotALink("it leads to a page that is no product")
+
+
+_LOGIN_OR_CHECK = Unresolved("the shop wants a login or a person before it says more")
+
+
+def _follow_target(
+    target: str, here: str, market: Market
+) -> Product | Page | NotALink | Unresolved:
+    """Return where `target`, as it is written in the answer of `here`, leads."""
     try:
-        return urljoin(here, target)
+        url = urljoin(here, target)
     except ValueError:
-        return target  # not a URL; the grammar of links will say so
+        url = target  # not a URL, and `follow` says so
+    place = follow(url, market)
+    if isinstance(place, Page) and sign_of_url(place.url):
+        return _LOGIN_OR_CHECK
+    # `follow` allows only codes on a short host, so a login page there is no link to it.
+    if isinstance(place, NotALink) and _is_on_short_host(url, market) and sign_of_url(url):
+        return _LOGIN_OR_CHECK
+    return place
 
 
-# location = "…", location.href = '…', window.top.location.replace("…"), document.location.assign(…)
-_SCRIPT = re.compile(
-    r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}"""
-    r"""(?:"([^"\n]{1,4096})"|'([^'\n]{1,4096})')"""
-)
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))")
-# Possessive, since who gives back a space tries the next part with it: there are three parts, and a
-# page may have 100 000 spaces.
-_REFRESH = re.compile(r"\s*+[0-9.]*+\s*+[;,]?+\s*+url\s*+=\s*+[\"']?+([^\"']++)", re.IGNORECASE)
-_MAX_TARGETS = 8
-
-
-def targets_in_page(html: str) -> list[str]:
-    """The addresses a page goes on to by itself, meta refresh first, as written in it.
-
-    A page that the parser gives up on ends there.
-    """
-    reader = _PageReader()
-    # `<![x[` of no kind that it knows; `&#…;` of more digits than Python makes a number of.
-    with suppress(AssertionError, ValueError):
-        reader.feed(html)
-    scripts = (_literal(match) for text in reader.scripts for match in _SCRIPT.finditer(text))
-    return (reader.refreshes + list(scripts))[:_MAX_TARGETS]
-
-
-class _PageReader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.refreshes: list[str] = []
-        self.scripts: list[str] = []
-        self._in_script = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag == "script":
-            self._in_script = True
-        elif tag == "meta" and given.get("http-equiv", "").strip().lower() == "refresh":
-            target = _REFRESH.match(given.get("content", ""))
-            self.refreshes += [target[1].strip()] if target else []
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script":
-            self._in_script = False
-
-    def handle_data(self, data: str) -> None:
-        if self._in_script:
-            self.scripts.append(data)
-
-
-def _literal(match: re.Match[str]) -> str:
-    """The value of a JavaScript string literal of simple escapes."""
-
-    def plain(escape: re.Match[str]) -> str:
-        code = escape[1] or escape[2]
-        return chr(int(code, 16)) if code else escape[3]
-
-    units = _ESCAPE.sub(plain, match[1] or match[2]).encode("utf-16-le", "surrogatepass")
-    return units.decode("utf-16-le", "surrogatepass")  # two halves are one character
+def _is_on_short_host(url: str, market: Market) -> bool:
+    try:
+        here = host_and_port(url)
+    except ValueError:  # an impossible port
+        return False
+    return any(own_host_and_port(short) == here for short in market.short_urls)

@@ -19,6 +19,7 @@ N = TypeVar("N", int, Decimal)
 # would cost a gigabyte as a whole number.
 _MAX_LENGTH = 40
 _MAX_EXPONENT = 20
+_MAX_LAYERS = 4  # JSON text in JSON text, each in a list: nobody has sent more
 _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows fewer
 
 
@@ -34,6 +35,22 @@ def json_object(text: str) -> dict[str, Any] | None:
 def to_dict(value: object) -> dict[str, Any]:
     """`value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def unpacked(value: object) -> dict[str, Any]:
+    """Return the JSON object that `value` is, also as JSON text or as the only item of a list.
+
+    Anything else, and an object in more than `_MAX_LAYERS` such layers, is an empty one.
+    """
+    for _ in range(_MAX_LAYERS):
+        if isinstance(value, str):
+            try:
+                value = load_json(value)
+            except (ValueError, RecursionError):
+                return {}
+        elif isinstance(value, list) and len(value) == 1:
+            value = value[0]
+    return to_dict(value)
 
 
 def to_text(value: object) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -92,11 +91,6 @@ def resident_bytes() -> float:
     """Return the memory of this process that is in RAM."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return float(pages * resource.getpagesize())
-
-
-def open_descriptors() -> int:
-    """Return how many file descriptors this process has open."""
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib would make an object for each
 
 
 def _sum_of(metric: Counter | Histogram, ending: str, **labels: str) -> Callable[[], float]:

@@ -30,3 +30,14 @@ def return_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
+def give_back_free_pages() -> None:
+    """Give the kernel all pages that hold nothing (malloc_trim(3)).
+
+    glibc does so by itself only at the end of its heaps. Takes milliseconds, so call it rarely:
+    when many buffers were freed that were in use at the same time.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -1,10 +1,10 @@
 """What each code on the sandbox's short-link listener answers.
 
-Whoever resolves short links meets every way in which the real ones move on (redirects, a meta
-refresh, a script), and every way in which they do not (loops, foreign hosts, dead codes, a server
-that never answers). One pure function from a code to an answer; the app that sends it knows no
-codes. Two rules stand beside the table: `p<shop>i<item>` is a good short link for any product, so
-that a load test has as many as it likes, and `chain<n>` takes n hops.
+The codes play every way in which real short links lead on (redirects, a Refresh header, pages)
+and every way in which they do not (loops, foreign hosts, dead codes, a server that never answers).
+One pure function gives the answer to a code; the app that sends it knows no codes. Two rules stand
+beside the table: `p<shop>i<item>` is a good short link for any product, so that a load test has as
+many as it likes, and `chain<n>` takes n hops.
 """
 
 from __future__ import annotations
@@ -31,8 +31,14 @@ class Way(Enum):
 
     MOVED = 301
     FOUND = 302
+    REFRESH = "refresh"
     META = "meta"
     SCRIPT = "script"
+    VARIABLE = "variable"
+    CANONICAL = "canonical"
+    OG_URL = "og:url"
+    LOGIN = "login"
+    UNKNOWN = "unknown"
     GONE = 404
     BROKEN = 500
     SLOW = "slow"
@@ -62,6 +68,10 @@ CODES: tuple[Code, ...] = (
     Code("relative", "a 302 whose Location has no host, to `direct`", good=True),
     Code("meta", "an HTML page with a meta refresh to a product", good=True),
     Code("script", "an HTML page whose script goes to a product", good=True),
+    Code("refresh", "a page with a Refresh header to a product", good=True),
+    Code("variable", "an HTML page whose script goes to a variable with a product", good=True),
+    Code("canonical", "an HTML page whose canonical link is a product", good=True),
+    Code("ogurl", "an HTML page whose og:url is a product", good=True),
     *(Code(f"chain{n}", f"{n} hops to a product", good=True) for n in range(2, MOST_HOPS + 1)),
     Code("chain6", "six hops: one too many"),
     Code("chain9", "nine hops: too many"),
@@ -71,6 +81,9 @@ CODES: tuple[Code, ...] = (
     Code("scheme", "a hop to a file: address"),
     Code("nowhere", "a 302 without a Location"),
     Code("home", "ends on the shop's front page, which is no product"),
+    Code("unknown", "an HTML page that says nothing of where it leads"),
+    Code("signin", "a login page whose canonical link is a product"),
+    Code("check", "a 302 to a human check on the same host"),
     Code("gone", "404"),
     Code("broken", "500"),
     Code("slow", "no answer in any reasonable time"),
@@ -107,7 +120,15 @@ def product_behind(code: str) -> tuple[int, int] | None:
 _STAMP = "utm_source=an_17000000001&utm_medium=affiliates&utm_campaign=-&utm_content=----"
 """Somebody else's affiliate stamp: what real short links end on, and what must not be passed on."""
 
-_BY_CODE = {"moved": 1, "meta": 2, "script": 3}
+_BY_CODE = {
+    "moved": 1,
+    "meta": 2,
+    "script": 3,
+    "refresh": 4,
+    "variable": 5,
+    "canonical": 6,
+    "ogurl": 7,
+}
 
 
 def _target(code: str) -> tuple[int, int]:
@@ -131,6 +152,13 @@ def _table(shop_url: str, short_url: str) -> dict[str, Hop]:
         "relative": Hop(Way.FOUND, "/direct"),
         "meta": Hop(Way.META, f"{shop_url}/{slug('meta')}?{_STAMP}"),
         "script": Hop(Way.SCRIPT, f"{shop_url}/universal-link/{slug('script')}?{_STAMP}"),
+        "refresh": Hop(Way.REFRESH, f"{shop_url}/product/{ids('refresh')}?{_STAMP}"),
+        "variable": Hop(Way.VARIABLE, f"{shop_url}/opaanlp/{ids('variable')}?{_STAMP}"),
+        "canonical": Hop(Way.CANONICAL, f"{shop_url}/{slug('canonical')}"),
+        "ogurl": Hop(Way.OG_URL, f"{shop_url}/product/{ids('ogurl')}"),
+        "signin": Hop(Way.LOGIN, f"{shop_url}/product/{ids('signin')}"),
+        "check": Hop(Way.FOUND, "/verify/captcha"),
+        "unknown": Hop(Way.UNKNOWN),
         "loop": Hop(Way.FOUND, f"{short_url}/loopback"),
         "loopback": Hop(Way.FOUND, f"{short_url}/loop"),
         "foreign": Hop(Way.FOUND, FOREIGN),

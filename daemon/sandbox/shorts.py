@@ -18,6 +18,15 @@ from daemon.sandbox.web import new_app
 from daemon.serving import GuardedQuart
 
 _TABLE = {row.code for row in CODES}
+_PAGES = {
+    Way.META: '<meta http-equiv="refresh" content="0; url={to}">',
+    Way.SCRIPT: "<script>window.location.replace({script});</script>",
+    Way.VARIABLE: "<script>var u = {script}; location.href = u;</script>",
+    Way.CANONICAL: '<link rel="canonical" href="{to}">',
+    Way.OG_URL: '<meta property="og:url" content="{to}">',
+    Way.LOGIN: '<link rel="canonical" href="{to}"></head><body><input type="password">',
+    Way.UNKNOWN: "<title>Mở ứng dụng</title>",
+}
 _LOGIN_LINK = re.compile(r"dlink.*")
 
 
@@ -54,19 +63,20 @@ def _send(hop: Hop) -> Response:
     if hop.way in (Way.FOUND, Way.MOVED):
         headers = {"Location": hop.to} if hop.to else {}
         return Response("", status=int(hop.way.value), headers=headers)
-    if hop.way is Way.META:
-        to = html.escape(hop.to)
-        return _page(f'<meta http-equiv="refresh" content="0; url={to}">')
-    if hop.way is Way.SCRIPT:
-        return _page(f"<script>window.location.replace({json.dumps(hop.to)});</script>")
+    if hop.way is Way.REFRESH:
+        return _page("", headers={"Refresh": f"0; url={hop.to}"})
     if hop.way is Way.BIG:
         return _page("<!--" + "." * BIG_BODY + "-->")
+    if hop.way in _PAGES:
+        to, script = html.escape(hop.to), json.dumps(hop.to)
+        return _page(_PAGES[hop.way].format(to=to, script=script))
     return _page("<title>Liên kết không tồn tại</title>", status=int(hop.way.value))
 
 
-def _page(head: str, *, status: int = 200) -> Response:
+def _page(head: str, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(
         f"<!doctype html><html><head><meta charset=utf-8>{head}</head><body></body></html>",
         status=status,
+        headers=headers,
         content_type="text/html; charset=utf-8",
     )

@@ -36,7 +36,8 @@ What each guard is for (a test in `tests/serving` shows every fault with its gua
    all others for the idle time, so when all places are taken the connection that has been idle the
    longest is closed for the newcomer (`Connection.give_way`), as RFC 9112, section 9.5, allows; 503
    is for when every place has a request to answer. Who would shut others out that way must open
-   `Limits.connections` in the time a client takes to send its request.
+   `Limits.connections` in the time a client takes to send its request. Requests that can hold a
+   connection for as long as the client likes are bounded to three quarters (`places.py`).
 10. hypercorn leaves the reason phrase empty, and some clients show nothing else of a refusal (a
    published one of crews, for one): `Http1.stream_send` puts it in.
 11. At a stop, hypercorn closes connections that have been accepted and have not asked yet: their
@@ -65,8 +66,16 @@ h11 (faster, but one more HTTP server to keep right).
 
 from __future__ import annotations
 
-from daemon.serving.app import GuardedQuart
+from daemon.serving.app import GuardedQuart, has_whole_body, hold_until_answered
 from daemon.serving.server import Limits, Served, serve
 from daemon.serving.sockets import bind
 
-__all__ = ["GuardedQuart", "Limits", "Served", "bind", "serve"]
+__all__ = [
+    "GuardedQuart",
+    "Limits",
+    "Served",
+    "bind",
+    "has_whole_body",
+    "hold_until_answered",
+    "serve",
+]

@@ -6,8 +6,9 @@ Each guard is an override, as in `http1.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from math import inf
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 import trio
 from hypercorn.typing import (
@@ -18,6 +19,7 @@ from hypercorn.typing import (
     HTTPResponseStartEvent,
 )
 from quart import Quart
+from quart import request as current
 from quart.routing import QuartRule
 from quart.sessions import NullSession, SessionInterface, SessionMixin
 from quart.typing import ResponseTypes
@@ -30,11 +32,15 @@ from quart_trio.wrappers import TrioRequest
 from werkzeug.routing import MapAdapter
 
 from daemon.serving.failures import FailureBody, plain_body
+from daemon.serving.places import Places
+
+T = TypeVar("T")
 
 MAX_BODY = 1024 * 1024  # bytes of a request's body, as the clients were promised
 BODY_SECONDS = 30  # for the whole body: 1 MiB at 35 KB/s
 RESPONSE_SECONDS = 60  # for sending one answer; an event stream sets its own `timeout = None`
 RESPONSE_PACE = 64 * 1024  # bytes of it for which there is one second more
+CONNECTIONS = 512  # of one server, unless its `Limits` say otherwise
 
 
 class Messages:
@@ -97,11 +103,12 @@ class RequestTask(TrioASGIHTTPConnection):
             if message["type"] == "http.request":
                 request.body.append(message["body"])
                 if not message["more_body"]:
+                    request.has_whole_body = True
                     request.body.set_complete()
             elif not answered:
                 life.cancel()
 
-        request = self._create_request_from_scope(noting)
+        request = cast(Request, self._create_request_from_scope(noting))
         try:
             with trio.CancelScope() as life:
                 receive.give_to(take)
@@ -113,6 +120,7 @@ class RequestTask(TrioASGIHTTPConnection):
                     await self._send_response(noting, response)
         finally:
             receive.forget()
+            request.held.close()
         return None
 
     async def _send_response(self, send: ASGISendCallable, response: ResponseTypes) -> None:
@@ -157,6 +165,24 @@ class Request(TrioRequest):
 
     blueprints: Sequence[str] = ()  # type: ignore[assignment]  # a property that computes it
 
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.has_whole_body = False
+        self.held = ExitStack()
+
+
+def has_whole_body() -> bool:
+    """Return True if the current request's body has arrived to its end."""
+    return cast(Request, current).has_whole_body
+
+
+def hold_until_answered(held: AbstractContextManager[T]) -> T:
+    """Enter `held`, and leave it when the current request's task ends, whatever ends it.
+
+    Use it for what the answer's own sending needs, which begins after the handler has returned.
+    """
+    return cast(Request, current).held.enter_context(held)
+
 
 class NoSessions(SessionInterface):
     """There are no sessions in Quart's sense, nor cookies for them."""
@@ -172,6 +198,7 @@ class GuardedQuart(QuartTrio):
 
     `failure_body` is how it tells the failures that its own handlers never see. `stopping` is set
     when the server that serves it begins to stop: an answer without an end ends itself then.
+    `places` bounds what clients may hold for long at that server.
     """
 
     asgi_http_class = RequestTask
@@ -183,6 +210,7 @@ class GuardedQuart(QuartTrio):
         super().__init__(__name__, static_folder=None)
         self.failure_body = failure_body
         self.stopping = trio.Event()
+        self.places = Places(CONNECTIONS)
         self.config["MAX_CONTENT_LENGTH"] = max_body
         self.config["BODY_TIMEOUT"] = BODY_SECONDS
         self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False

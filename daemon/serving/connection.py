@@ -85,6 +85,7 @@ class Connection(TCPServer):
         self._send_seconds = send_seconds
         self._talking = trio.CancelScope()
         self.idle_since = trio.current_time()  # `inf` while there is a request to answer
+        self._has_said_all = False
 
     def give_way(self) -> bool:
         """Close at once when idle; whether it was. The tasks in `run` end by themselves after it.
@@ -92,10 +93,16 @@ class Connection(TCPServer):
         What has arrived and was not read yet may be a request, so its sender is not idle. Nobody
         gains time by that: it is read in the same turn of the loop, or in the next. A client that
         has left has nothing to be read: hundreds that leave together make room at once.
+
+        A connection that had its last answer is idle, whatever its client still sends.
         """
         accepted = self.stream.socket
         closed = accepted.fileno() < 0  # by its idle time, just now
-        if self.idle_since == inf or (not closed and _unread(accepted.fileno())):
+        if self._has_said_all and not closed:
+            with suppress(OSError):
+                # Closing with bytes unread resets the connection, and the answer may be lost.
+                os.read(accepted.fileno(), SEND_SLICE)
+        elif self.idle_since == inf or (not closed and _unread(accepted.fileno())):
             return False
         accepted.close()
         self._talking.cancel()  # else a pipelined request is begun, with nobody to answer
@@ -193,6 +200,8 @@ class Connection(TCPServer):
             # Not `send_eof`: that one yields, and keeps others from sending meanwhile.
             with suppress(OSError):
                 self.stream.socket.shutdown(socket.SHUT_WR)
+            self._has_said_all = True
+            self.idle_since = trio.current_time()
             await self._end()
         elif isinstance(event, Updated):
             self.idle_since = trio.current_time() if event.idle else inf

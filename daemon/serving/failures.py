@@ -12,7 +12,7 @@ from daemon.errors import BUG
 RETRY_AFTER = 1  # seconds; a connection is free again as soon as one ends
 
 FailureBody = Callable[[int, str, str], Mapping[str, JsonValue]]
-"""The body for a status, a text and the path that was asked for ("" when none was read)."""
+"""The body for a status, a text and the path that was asked for ("" when none is known)."""
 
 _TEXTS = {
     400: "this is not a valid HTTP/1.1 request; check its request line, headers and body framing",
@@ -29,11 +29,18 @@ def plain_body(_status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
 
 
 def failure(
-    body_of: FailureBody, status: int, path: str = ""
+    body_of: FailureBody, status: int, path: str | None = None
 ) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Headers and body of the answer with `status`."""
+    """Return the headers and the body of the answer with `status`.
+
+    `path` is None before a request is read. Nobody knows then which API it is for, so the body has
+    the keys of both: `ok`, `error` and `message`.
+    """
     text = _TEXTS.get(status, _TEXTS[500 if status >= 500 else 400])
-    body = json.dumps(body_of(status, text, path)).encode()
+    content = body_of(status, text, path or "")
+    if path is None:
+        content = {"ok": False, "message": text, **content}
+    body = json.dumps(content).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -18,11 +18,12 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from daemon.accepting import WELL_AFTER, PatientListener
-from daemon.serving.app import GuardedQuart
+from daemon.serving.app import CONNECTIONS, GuardedQuart
 from daemon.serving.connection import LINGER_SECONDS, Connection
 from daemon.serving.failures import failure
 from daemon.serving.http1 import CLOSE
 from daemon.serving.ids import header_of, request_id
+from daemon.serving.places import Places
 from daemon.serving.upstream import check_upstream
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ _ASKED = 64 * 1024  # bytes of what they may have asked meanwhile
 class Limits:
     """What one client may take. Seconds and bytes."""
 
-    connections: int = 512
+    connections: int = CONNECTIONS
     """At once, to all sockets of one server. The next one takes the place of the one that has been
     idle the longest, and gets 503 when none is idle. Times `max_body` it is the memory that unread
     bodies can take; what it leaves of descriptors: `processes/descriptors.py`."""
@@ -58,6 +59,7 @@ class Served(ASGIWrapper):
     def __init__(self, app: GuardedQuart) -> None:
         super().__init__(app)
         self._stopping = app.stopping
+        self._places = app.places
 
     def take(self, app: GuardedQuart) -> None:
         """Serve this one from now on. Raises `TypeError` for one with functions for Quart's
@@ -65,11 +67,13 @@ class Served(ASGIWrapper):
         if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
             raise TypeError("there is no lifespan here: start it under the supervisor instead")
         app.stopping = self._stopping
+        app.places = self._places
         self.app = app
 
-    def begin(self, stop: trio.Event) -> None:
-        """It is served until `stop`. Raises what `take` raises."""
+    def begin(self, stop: trio.Event, places: Places) -> None:
+        """Serve the app until `stop`, with these `places`. Raises what `take` raises."""
         self._stopping = stop
+        self._places = places
         self.take(self.app)
 
 
@@ -91,7 +95,7 @@ async def serve(
     release it is not for.
     """
     check_upstream()
-    served.begin(stop)
+    served.begin(stop, Places(limits.connections))
     context = WorkerContext(None)
     door = _Door(served, context, limits)
     listeners = [

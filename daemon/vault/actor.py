@@ -65,10 +65,6 @@ class _Vault:
     async def store(self, cookie_text: str, account_name: str) -> Record:
         if len(account_name) > MAX_ACCOUNT_NAME:
             raise Invalid(f"accountName: longer than {MAX_ACCOUNT_NAME} characters; shorten it")
-        if any("\ud800" <= char <= "\udfff" for char in account_name):
-            raise Invalid(
-                "accountName: holds half a character (a lone surrogate); write it with whole ones"
-            )
         parse_cookie(cookie_text)
         record = Record(cookie_text=cookie_text, account_name=account_name, synced_at=self._wall())
         try:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from daemon.api import bodies
 from daemon.errors import Invalid
 from daemon.serving import GuardedQuart
+from daemon.wire import AsSent, Body
 
 
 def even(value: int) -> int:
@@ -77,13 +78,41 @@ def test_the_fault_is_told(body: bytes, fault: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b'{"links": [""],}', b"{'links': []}", b'"\xff"', b'{"links": ["\\ud800"]}',
-     b'{"links": ["\\ude00"]}', b'{"\\ud83d": 1}', b'{"links": ["\xed\xa0\xbd"]}',
-     b"[" * 100_000, b'{"a":' * 100_000, b"\xfe{}", b'{"links": [""]} x', b"\0"],
+    [b"{", b'{"links": [""],}', b"{'links': []}", b'"\xff"', b'{"links": ["\xed\xa0\xbd"]}',
+     b"[" * 100_000, b'{"a":' * 100_000, b"\xfe{}", b'{"links": [""]} x', b"\0",
+     b'{"links": ["\\ud83d"]', b'{"links": ["\\ud83d\\ud8"]}',
+     b'{"links": ["\\ud83d\xed\xa0\xbd"]}',
+     b'["\\ud83d",' * 100_000, b'{"links": ["\\ud83d"], "a": %b}' % (b"9" * 5_000),
+     b'{"links": ["\\ud83d"], "a": %b%b}' % (b"[" * 5_000, b"]" * 5_000)],
 )  # fmt: skip
 def test_what_is_not_json_is_said_to_be(body: bytes) -> None:
     with pytest.raises(Invalid, match=r"^the body is not valid JSON: "):
         bodies.parse(Order, body)
+
+
+def test_half_a_character_is_read_as_the_replacement_character() -> None:
+    body = rb'{"\ud83d": 1, "links": ["a\uD83D", "\ud83d\ude00", "\\ud83d"], "password": "\ude00"}'
+    order = bodies.parse(Order, body)
+    assert order.links == ["a\ufffd", "\U0001f600", "\\ud83d"]
+    assert order.password == SecretStr("\ufffd")
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_half_a_character_stays_in_a_field_that_is_as_sent(mark: bytes) -> None:
+    class Letter(Body):
+        to_whom: Annotated[list[str] | None, AsSent()] = None
+        text: str
+
+    body = rb'{"toWhom": ["x"], "toWhom": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "text": "\ud83d"}'
+    letter = bodies.parse(Letter, mark + body)
+    assert letter.to_whom == ["a\ud83d", "\ude00b", "\U0001f600"]
+    assert letter.text == "\ufffd"
+    assert bodies.parse(Letter, rb'{"text": "\ud83d"}').to_whom is None
+
+
+def test_a_wrong_body_with_half_a_character_names_the_field() -> None:
+    with pytest.raises(Invalid, match=r"^links\.1: must be a string$"):
+        bodies.parse(Order, rb'{"links": ["\ud83d", 1]}')
 
 
 def test_a_byte_order_mark_is_ignored() -> None:

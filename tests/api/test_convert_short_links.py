@@ -5,7 +5,7 @@
 | resolved, whatever form the way on has | `test_it_leads_to_its_product[…]` |
 | without the cookie | `test_no_cookie_goes_there` |
 | not found, a loop, too many hops, a foreign hop: 10 | `test_it_leads_to_no_product[…]` |
-| a timeout or 5xx: -1 | `test_nothing_is_known_of_it[…]` |
+| a timeout, 5xx, an unknown page, a login or check: -1 | `test_nothing_is_known_of_it[…]` |
 | a login link is never opened | `test_a_login_link_is_never_opened` |
 """
 
@@ -41,8 +41,8 @@ async def code_of(selling: Daemon, token: str, link: str) -> int:
 
 @pytest.mark.parametrize(
     "code",
-    ["direct", "moved", "relative", "meta", "script", "chain2", "chain5", "p7i12345",
-     "direct?uls_trackid=1&smtt=0.0.9"],
+    ["direct", "moved", "relative", "meta", "script", "refresh", "variable", "canonical", "ogurl",
+     "chain2", "chain5", "p7i12345", "direct?uls_trackid=1&smtt=0.0.9"],
 )  # fmt: skip
 async def test_it_leads_to_its_product(
     selling: Daemon, token: str, sandbox: Sandbox, code: str
@@ -59,7 +59,7 @@ async def test_it_is_the_link_of_the_product(selling: Daemon, token: str, sandbo
 @pytest.mark.parametrize(
     "code",
     ["gone", "unheard-of", "loop", "chain6", "chain9", "foreign", "lookalike", "scheme", "nowhere",
-     "home", "big"],
+     "home"],
 )  # fmt: skip
 async def test_it_leads_to_no_product(
     selling: Daemon, token: str, sandbox: Sandbox, code: str
@@ -68,7 +68,7 @@ async def test_it_leads_to_no_product(
     assert sandbox.state.counters["open api"] == 0
 
 
-@pytest.mark.parametrize("code", ["broken", "slow"])
+@pytest.mark.parametrize("code", ["broken", "slow", "big", "unknown", "signin", "check"])
 async def test_nothing_is_known_of_it(
     selling: Daemon,
     token: str,

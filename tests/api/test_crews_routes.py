@@ -12,8 +12,8 @@ import trio
 from pydantic import SecretBytes
 
 from daemon.api.errors import failure, handle_errors
-from daemon.api.guards import Guards, bearer
-from daemon.api.openapi import Access, Api
+from daemon.api.guards import Guards
+from daemon.api.openapi import Access, Api, bearer
 from daemon.api.routes import crews
 from daemon.api.schemas import Failure
 from daemon.api.services import CrewServices

@@ -11,15 +11,18 @@ of every test here (`conftest.Conformity`).
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.api import guards
 from daemon.control import call
+from daemon.serving import Limits
 from daemon.serving import app as serving
+from daemon.serving.places import Places
 from daemon.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ STORED = "GET /api/sync-cookie"
 CONVERT = "POST /api/convert"
 EXTRACT = "POST /api/extract"
 CONVERT_TEXT = "POST /api/convert-text"
+ACCOUNT = "GET /api/account"
+CLEAR = "POST /api/account/clear"
 LOG = "GET /api/log"
 SERIES = "GET /api/series"
 READY = "GET /readyz"
@@ -84,6 +89,14 @@ class Calls:
             await self.call(operation, body if operation.startswith("POST") else None, token=token)
 
 
+def half_sent(operation: str, token: str) -> bytes:
+    """A request whose body never ends."""
+    return (
+        f"{operation} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
+    ).encode()
+
+
 async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     crew = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
     daemon = await start(crews=[crew])
@@ -114,6 +127,7 @@ async def test_400(daemon: Daemon, token: str, phone: Phone, conformity: Conform
     await phone.enable(daemon, token)
     calls = Calls(daemon, conformity, 400)
     await calls.call(LOG, query="?level=loud", token=token)
+    await calls.call(READY, query="?account=yes")
     await calls.call_the_rest(b"{", token=token)  # setup: because it is on
     assert not calls.missing
 
@@ -134,6 +148,7 @@ async def test_401(daemon: Daemon, token: str, phone: Phone, conformity: Conform
 async def test_403(start: Start, conformity: Conformity) -> None:
     calls = Calls(await start(cookie={"open_to": []}), conformity, 403)
     await calls.call(VERIFY, {"tempToken": "garbage", "code": "123456"})
+    await calls.call(READY, query="?account=1")
     await calls.call_the_rest({})
     assert not calls.missing
 
@@ -151,11 +166,7 @@ async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     calls = Calls(daemon, conformity, 408)
 
     async def begin(operation: str) -> None:
-        request = (
-            f"{operation} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
-        )
-        answer = await daemon.raw(request.encode())
+        answer = await daemon.raw(half_sent(operation, token))
         assert answer.startswith(b"HTTP/1.1 408 "), operation
         assert answer.endswith(b'{"ok":false,"error":"the body did not arrive in time; send it '
                                b'faster"}')  # fmt: skip
@@ -187,6 +198,18 @@ async def test_429(
     await call(daemon.state, "2fa off")
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
+    async with AsyncExitStack() as opened:
+        for _ in range(Places(Limits().connections).most_of_one_token):
+            stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
+            await opened.enter_async_context(stream)
+            await stream.send_all(half_sent(CONVERT, token))
+        await wait_all_tasks_blocked()
+        for operation in sorted(calls.missing):
+            head, _, body = (await daemon.raw(half_sent(operation, token))).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 429 "), operation
+            assert b"\r\nretry-after: 5\r\n" in head
+            assert body.startswith(b'{"ok":false,"error":"this token has 128 event streams')
+            calls.missing.discard(operation)
     assert not calls.missing
 
 
@@ -247,7 +270,7 @@ async def test_every_operation_of_the_seed_is_documented(
     }
     assert found == {
         LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
-        EXTRACT, CONVERT_TEXT, LOG, SERIES,
+        EXTRACT, CONVERT_TEXT, ACCOUNT, CLEAR, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
         CREWS, CREW_TOKEN, ROTATE,
     }  # fmt: skip

@@ -73,7 +73,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         (b"1", "must be an object"),
         (b'{"password": "\xff\xfe"}', "not valid JSON"),
         ('{"password": "x"}'.encode("utf-16"), "the body is UTF-16"),
-        (b'{"password": "\\ud800"}', "not valid JSON"),
+        (b'{"password": "\xed\xa0\x80"}', "not valid JSON"),
+        (b'{"password": "\\ud800\xff"}', "not valid JSON"),
         (b"[" * 200_000, "not valid JSON"),
         (b'{"password":' * 80_000, "not valid JSON"),
         (b'{"password": {"a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}}", ""),
@@ -90,7 +91,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         "a number",
         "not UTF-8",
         "UTF-16",
-        "a lone surrogate",
+        "a surrogate in UTF-8",
+        "an escaped surrogate and no UTF-8",
         "nested arrays",
         "nested objects",
         "nested in a field",
@@ -344,6 +346,22 @@ async def test_options_stays_405_for_the_rest(
     answer = await daemon.ask("OPTIONS", path, **headers)
     assert answer.status_code == 405
     assert answer.headers["Allow"] == ALLOWED[path]
+
+
+SAFARI = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
+
+
+@pytest.mark.parametrize("named", [SAFARI, SAFARI.lower()])
+@pytest.mark.parametrize("sent", [SAFARI, SAFARI.lower()])
+async def test_safari_extension_that_is_named_in_any_letters_may_sync(
+    start: Start, named: str, sent: str
+) -> None:
+    daemon = await start(cookie={"extension_origins": [named]})
+    asked = await daemon.ask("OPTIONS", "/api/sync-cookie", **PREFLIGHT | {"Origin": sent})
+    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": COOKIE}, Origin=sent)
+    assert (asked.status_code, answer.status_code) == (204, 200)
+    for each in (asked, answer):
+        assert each.headers["Access-Control-Allow-Origin"] == sent
 
 
 async def test_a_preflight_is_no_method_that_a_path_takes(start: Start) -> None:

@@ -209,8 +209,7 @@ async def test_a_wrong_code_changes_nothing(
 
 @pytest.mark.parametrize("path", ["verify-mfa", "2fa/enable", "2fa/disable"])
 async def test_this_is_no_code(daemon: Daemon, token: str, path: str) -> None:
-    full_width = "\uff11" * 6
-    for code in ("", "12345", "1234567", "12345a", " 123456", "123 456", "-12345", full_width):
+    for code in ("", "12345", "1234567", "12345a", "123 4567", "123.456", "-12345", " " * 100_000):
         body = {"tempToken": "t", "secret": "s", "code": code}
         answer = await daemon.post(f"/api/auth/{path}", body, token=token)
         assert answer.status_code == 400, code

@@ -16,8 +16,9 @@ from daemon.auth.second_factor import (
     REMEMBERED_STEPS,
     SecondFactor,
     Setup,
-    check_code,
     new_setup,
+    read_code,
+    read_secret,
 )
 from daemon.auth.state import MAX_FILE
 from daemon.errors import Invalid
@@ -160,25 +161,70 @@ def test_a_secret_that_is_none_is_refused_without_being_repeated(secret: str) ->
 
 
 @pytest.mark.parametrize(
-    "code",
+    "text",
     [
-        "",
-        "12345",
-        "1234567",
-        "12345a",
-        " 123456",
-        "123456\n",
-        "123 456",
-        "12345\N{FULLWIDTH DIGIT SIX}",
+        "012345",
+        "012 345",
+        "012-345",
+        "012345\n",
+        "\r\n 012345\t\r\n",
+        "0 1 2 3 4 5",
+        "012\N{NO-BREAK SPACE}345",
+        "012\N{NARROW NO-BREAK SPACE}345",
+        "012\N{THIN SPACE}345",
+        "012\N{IDEOGRAPHIC SPACE}345",
+        "012\N{EN DASH}345",
+        "012\N{NON-BREAKING HYPHEN}345",
+        "012\N{MINUS SIGN}345",
+        "\N{ZERO WIDTH NO-BREAK SPACE}012\N{ZERO WIDTH SPACE}345\N{LEFT-TO-RIGHT MARK}",
+        "01234\N{FULLWIDTH DIGIT FIVE}",
+        "\N{ARABIC-INDIC DIGIT ZERO}\N{DEVANAGARI DIGIT ONE}2345",
+        "012345" + " " * 250,
     ],
 )
-def test_what_is_no_code_is_refused_by_name(code: str) -> None:
+def test_read_code_with_separators_returns_the_digits(text: str) -> None:
+    assert read_code(text) == "012345"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "12345",
+        "1234567",
+        "123 4567",
+        "12345a",
+        "-12345",
+        "123.456",
+        "123,456",
+        "+123456",
+        "123/456",
+        "12345\N{SUPERSCRIPT SIX}",
+        "12345\N{CIRCLED DIGIT SIX}",
+        "12345\N{ROMAN NUMERAL SIX}",
+        "123456\N{REPLACEMENT CHARACTER}",
+        "12345\0",
+        "12345\ud83d",
+        "123456" + " " * 251,
+    ],
+)
+def test_read_code_without_six_digits_raises_invalid(text: str) -> None:
     with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
-        check_code(code)
+        read_code(text)
 
 
-def test_six_digits_are_a_code() -> None:
-    check_code("012345")
+@pytest.mark.parametrize(
+    "text",
+    [
+        SECRET,
+        SECRET.lower(),
+        "gezd gnbv gy3t qojq gezd gnbv gy3t qojq\n",
+        "GEZD-GNBV-GY3T-QOJQ-GEZD-GNBV-GY3T-QOJQ",
+    ],
+)
+def test_read_secret_in_groups_or_lower_case_returns_it_as_given_out(text: str) -> None:
+    assert read_secret(text) == SECRET
 
 
 def test_each_setup_has_a_secret_of_its_own() -> None:

@@ -288,50 +288,76 @@ def test_but_nothing_is_looked_at_where_nobody_knows_whose_state_it_is(
     assert looked == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
-def test_nor_by_root_where_there_is_no_state_yet(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[Settings] = []
-    monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
-    path = write("[server]\nmax_body = 1\n" + GOOD + BROKEN)
-    (tmp_path / "state").rmdir()
-    assert main(["check-config", str(path)]) == 2
-    assert looked == []
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
-def test_nor_is_what_crews_of_a_good_file_need(
-    write: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.fixture
+def without_state(write: Write, tmp_path: Path) -> Write:
+    """Write a configuration whose state directory does not exist."""
+
+    def write_config(text: str) -> Path:
+        path = write(text)
+        (tmp_path / "state").rmdir()
+        return path
+
+    return write_config
+
+
+@ONLY_ROOT
+def test_root_without_a_state_directory_is_told_what_was_not_looked_at(
+    without_state: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    looked: list[Settings] = []
-    monkeypatch.setattr("daemon.commands.check_config.read_catalog", looked.append)
-    path = write(GOOD)
-    (tmp_path / "state").rmdir()
+    path = without_state(GOOD)
     assert main(["check-config", str(path)]) == 0
-    out, _ = capsys.readouterr()
-    assert out.startswith(f"{path}: OK; and nothing was looked at that they need\n  listens on ")
-    assert looked == []
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{path}: OK, as far as could be looked at\n  listens on ")
+    assert '  crew "greeter" (command): inputs name, [tone]; at /crews/greeter, /\n' in out
+    assert "warning: state.directory: is not there yet, so its owner" in err
+    assert "Not looked at: whether that user may read and start what" in err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root would look as root")
+@ONLY_ROOT
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("before", ["", "[server]\nmax_body = 1\n"], ids=["alone", "not alone"])
-def test_but_what_the_file_itself_says_of_crews_is_told_all_the_same(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str
+def test_root_without_a_state_directory_is_told_every_fault_that_root_sees(
+    without_state: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str
 ) -> None:
-    path = write(before + GOOD + BROKEN)
-    (tmp_path / "state").rmdir()
+    path = without_state(before + GOOD + BROKEN)
     assert main(["check-config", str(path)]) == (2 if before else 1)
     _, err = capsys.readouterr()
-    needs = ("that does not exist", "is not YAML")
-    of_the_file = {
-        f"{fault}; {remedy}" for fault, remedy in TOLD if not any(need in fault for need in needs)
-    }
-    assert {line for line in err.splitlines() if line.startswith("crew")} == of_the_file
+    told = {line for line in err.splitlines() if line.startswith("crew")}
+    assert told == {f"{fault}; {remedy}".replace("{tmp}", str(tmp_path)) for fault, remedy in TOLD}
+    assert "state.directory: is not there yet, so its owner" in err
+
+
+@ONLY_ROOT
+def test_root_without_a_state_directory_misses_one_crews_program(
+    without_state: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = without_state(
+        GOOD + "[[crews]]\nname = 'gone'\nrunner = 'command'\ncommand = ['/nowhere/worker']\n"
+    )
+    assert main(["check-config", str(path)]) == 1
+    out, err = capsys.readouterr()
+    without = "starts, without 1 of its 3 crews, as far as could be looked at"
+    assert out.startswith(f"{path}: {without}\n")
+    assert 'crew "gone": command: begins with a program that does not exist; make /nowhere/' in err
+    assert "warning: state.directory: is not there yet" in err
+
+
+@ONLY_ROOT
+@pytest.mark.parametrize("before", ["", "[server]\nmax_body = 1\n"], ids=["good", "bad"])
+def test_root_without_a_state_directory_starts_no_interpreter(
+    without_state: Write, tmp_path: Path, before: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    python.chmod(0o755)
+    (tmp_path / "project").mkdir()
+    crew = "[[crews]]\nname = 'a'\nrunner = 'crewai'\nproject = '{tmp}/project'\n"
+    path = without_state(before + crew + "python = '{tmp}/python'\n")
+    assert main(["check-config", str(path)]) == (2 if before else 1)  # an empty project is none
+    assert not (tmp_path / "started").exists()
 
 
 def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(
@@ -341,16 +367,6 @@ def test_a_file_that_would_not_start_the_daemon_tells_its_crews_as_well(
     assert main(["check-config", str(path)]) == 2
     _, err = capsys.readouterr()
     assert 'crew "a": runner: is missing' in err
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_root_without_a_state_directory_is_warned(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(GOOD)
-    (tmp_path / "state").rmdir()
-    assert main(["check-config", str(path)]) == 0
-    assert "warning: state.directory: is not there yet" in capsys.readouterr().err
 
 
 TOLD_OF_ALL = """

@@ -13,6 +13,7 @@ from daemon.bad_value import BadValue
 from daemon.config import ConfigError, build, values
 
 HASH = hash_password("correct horse")
+SAFARIS = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
 CHROMES = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
 LONGEST = "https://api.example/" + 2028 * "x"
 
@@ -55,6 +56,8 @@ def salted(name: str, *values_: object) -> object:
             "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
             "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
         ),
+        (values.extension_origin, SAFARIS, SAFARIS),
+        (values.extension_origin, SAFARIS.lower(), SAFARIS.lower()),
     ],
 )
 def test_what_fits_a_rule_is_given_as_its_value(
@@ -89,6 +92,13 @@ def test_what_fits_a_rule_is_given_as_its_value(
         (values.extension_origin, "https://example.org", "extension's own"),
         (values.extension_origin, "chrome-extension://" + 31 * "a", "extension's own"),
         (values.extension_origin, "chrome-extension://q" + 31 * "a", "extension's own"),
+        (values.extension_origin, "chrome-extension://" + 32 * "A", "extension's own"),
+        (values.extension_origin, SAFARIS.replace("safari-web", "moz"), "extension's own"),
+        (values.extension_origin, SAFARIS.replace("-web", ""), "extension's own"),
+        (values.extension_origin, SAFARIS + "/", "extension's own"),
+        (values.extension_origin, SAFARIS[:-1], "extension's own"),
+        (values.extension_origin, SAFARIS[:-1] + "G", "extension's own"),
+        (values.extension_origin, "safari-web-extension://", "extension's own"),
         (values.app_id, "12 34", "letters"),
         (values.app_id, 65 * "9", "letters"),
         (values.url_template, "https://x.example/{shop_id}", "{item_id}"),

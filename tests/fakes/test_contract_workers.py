@@ -89,9 +89,11 @@ class House:
     async def outcome(self, kickoff_id: str) -> Outcome:
         """Its end, when that is there."""
         found = await self.reaches(kickoff_id, lambda each: each.state.ended)
-        events = await self.journal.events(kickoff_id, after=0, limit=500)
+        types: list[str] = []
+        while page := await self.journal.events(kickoff_id, after=len(types), limit=500):
+            types += [each.type for each in page]
         error = re.sub(r"used [0-9.]+ MiB", "used MANY MiB", found.error or "")
-        return Outcome(found.status.value, error, found.result, [each.type for each in events])
+        return Outcome(found.status.value, error, found.result, types)
 
 
 Scenario = Callable[[House], Awaitable[Any]]

@@ -39,6 +39,7 @@ from daemon.crews.webhooks.actor import Webhooks
 from daemon.errors import Unavailable
 from daemon.journal.actor import Journal
 from daemon.marketplace.plain_http import PlainHttp
+from daemon.monitoring.log_buffer import LogBuffer
 from daemon.parts import Crews
 from daemon.sandbox.answers import product_link
 from daemon.sandbox.products import product_of
@@ -307,7 +308,13 @@ class Stage:
         )
         catalog = read_catalog(self._settings)
         self._supervisor = tree._plant(
-            self._settings, http, catalog, cast(Any, doors), Link(NOTHING), reread=None
+            self._settings,
+            http,
+            catalog,
+            cast(Any, doors),
+            Link(NOTHING),
+            log_buffer=LogBuffer(),
+            reread=None,
         )
 
     async def _supervise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from pydantic import JsonValue
 from daemon.errors import Invalid
 from daemon.journal import executions
 from daemon.journal.errors import AlreadyFinished, TooLarge
+from daemon.journal.executions import MAX_EVENT_BYTES_AT_ONCE
 from daemon.journal.model import (
     Change,
     Entry,
@@ -179,25 +181,72 @@ def test_events_are_numbered_from_one_without_gaps(
     store.record(execution_id, Entry(Change(), [NewEvent("c", now)]))
 
     assert store.events(execution_id, 0, 10) == [
-        Event(1, now, "a", {"x": 1}),
-        Event(2, now, "b", None),
-        Event(3, now, "c", None),
+        Event(1, now, "a", b'{"x":1}', size=7),
+        Event(2, now, "b", b"", size=0),
+        Event(3, now, "c", b"", size=0),
     ]
+    assert [event.data for event in store.events(execution_id, 0, 2)] == [{"x": 1}, None]
     assert [event.type for event in store.events(execution_id, 1, 1)] == ["b"]
     assert store.events(execution_id, 3, 10) == []
     assert store.events("unknown", 0, 10) == []
 
 
-def test_large_events_come_a_few_at_a_time(
-    store: Store, create: Create, now: datetime, monkeypatch: pytest.MonkeyPatch
+def test_events_together_larger_than_an_answer_come_a_few_at_a_time(
+    store: Store, create: Create, now: datetime
 ) -> None:
-    monkeypatch.setattr(executions, "MAX_EVENT_BYTES_AT_ONCE", 250)
     execution_id = create()
-    store.record(execution_id, Entry(Change(), [NewEvent("a", now, "x" * 100)] * 3))
-    store.record(execution_id, Entry(Change(), [NewEvent("b", now, "x" * 300)]))
+    two_fit = "x" * (MAX_EVENT_BYTES_AT_ONCE * 2 // 5)
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now, two_fit)] * 3))
 
     assert [event.number for event in store.events(execution_id, 0, 10)] == [1, 2]
-    assert [event.number for event in store.events(execution_id, 3, 10)] == [4]
+    assert [event.number for event in store.events(execution_id, 2, 10)] == [3]
+
+
+def test_small_events_before_a_large_one_come_without_it(
+    store: Store, create: Create, now: datetime
+) -> None:
+    execution_id = create()
+    large = NewEvent("large", now, "x" * 2 * MAX_EVENT_BYTES_AT_ONCE)
+    store.record(execution_id, Entry(Change(), [NewEvent("small", now), large]))
+
+    assert [event.type for event in store.events(execution_id, 0, 10)] == ["small"]
+
+
+@pytest.mark.parametrize("character", ["x", "ố", "\u2028", "😀"])
+@pytest.mark.parametrize("ahead", range(4))
+def test_large_event_comes_in_parts_of_whole_characters(
+    store: Store, create: Create, now: datetime, character: str, ahead: int
+) -> None:
+    execution_id = create()
+    text = "x" * ahead + character * MAX_EVENT_BYTES_AT_ONCE  # ends in each byte of a character
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now, text), NewEvent("b", now)]))
+
+    parts = store.events(execution_id, 0, 10)
+    while not parts[-1].is_last_part:
+        parts += store.events(execution_id, 0, 10, parts[-1].end)
+
+    assert {part.number for part in parts} == {1}
+    assert json.loads("".join(part.json.decode() for part in parts)) == text
+    assert max(len(part.json) for part in parts) <= MAX_EVENT_BYTES_AT_ONCE
+    assert len(parts) >= 2
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
+    store: Store, create: Create, now: datetime, more: int
+) -> None:
+    execution_id = create()
+    text = "x" * (MAX_EVENT_BYTES_AT_ONCE - len('""') + more)
+    store.record(execution_id, Entry(Change(), [NewEvent("a", now, text)]))
+
+    (first,) = store.events(execution_id, 0, 10)
+
+    assert first.is_last_part is (more <= 0)
+    assert first.size == MAX_EVENT_BYTES_AT_ONCE + more
+
+
+def test_part_of_an_event_that_was_forgotten_is_nothing(store: Store) -> None:
+    assert store.events("unknown", 0, 10, 100) == []
 
 
 def test_events_of_a_type_that_have_no_data_are_counted(

@@ -157,6 +157,77 @@ def test_without_a_price_there_is_a_rate_but_no_commission() -> None:
     assert (found.commission_rate, found.is_xtra, found.cap) == ("18%", True, 40_000)
 
 
+@pytest.mark.parametrize("price", [..., None, "", 0, "0", -1, "-100000", "n/a", {}])
+@pytest.mark.parametrize("price_min", ["12220000000", 12_220_000_000])
+def test_product_without_price_has_the_lowest_one_and_its_commission(
+    price: object, price_min: object
+) -> None:
+    card = {"price": price, "price_min": price_min, "price_max": "99990000000"}
+    assert read(answer(card)) == read(answer())
+
+
+@pytest.mark.parametrize("price_min", [..., None, "", 0, -1])
+def test_product_with_a_highest_price_only_has_that_one(price_min: object) -> None:
+    card = {"price": None, "price_min": price_min, "price_max": "12220000000"}
+    assert read(answer(card)) == read(answer())
+
+
+def test_product_with_all_prices_has_the_price_itself() -> None:
+    card = {"price_min": "100000", "price_max": "99990000000"}
+    assert read(answer(card)) == read(answer())
+
+
+def packed(value: object, *how: str) -> object:
+    for step in how:
+        value = json.dumps(value) if step == "text" else [value]
+    return value
+
+
+PACKED = [
+    ("text",),
+    ("list",),
+    ("text", "text"),
+    ("list", "text"),
+    ("text", "list"),
+    ("text", "list", "text"),
+]
+
+
+@pytest.mark.parametrize("how", PACKED, ids="-".join)
+@pytest.mark.parametrize(
+    "what", ["batch_item_for_item_card_full", "commission_rate_detail", "commission_rate"]
+)
+def test_product_with_a_packed_part_is_the_same(what: str, how: tuple[str, ...]) -> None:
+    usual = answer()
+    usual["data"][what] = packed(usual["data"][what], *how)
+    assert read(usual) == read(answer())
+
+
+@pytest.mark.parametrize("how", PACKED, ids="-".join)
+def test_answer_with_packed_data_is_the_same(how: tuple[str, ...]) -> None:
+    assert read(answer() | {"data": packed(answer()["data"], *how)}) == read(answer())
+
+
+def test_card_as_text_with_the_lowest_price_only_is_the_same() -> None:
+    card = CARD | {"price": None, "price_min": CARD["price"]}
+    found = read(answer(batch_item_for_item_card_full=json.dumps(card)))
+    assert found == read(answer())
+
+
+def test_card_as_text_of_another_product_is_no_answer() -> None:
+    card = json.dumps(CARD | {"itemid": 5})
+    with pytest.raises(PortalDown, match="about another"):
+        read(answer(batch_item_for_item_card_full=card, product_link=None))
+
+
+@pytest.mark.parametrize(
+    "card", ["", "null", "[]", "{}", "{", "5", "x", "[" * 100_000, "9" * 5_000, [], [{}, {}], 5]
+)
+def test_card_that_cannot_be_read_is_no_product(card: object) -> None:
+    with pytest.raises(NotThere):
+        read(answer(batch_item_for_item_card_full=card))
+
+
 @pytest.mark.parametrize("missing", [..., None])
 def test_no_sellers_rate_is_none_paid(missing: object) -> None:
     found = read(answer({}, {"seller_commission_rate": missing}))

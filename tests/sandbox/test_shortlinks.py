@@ -17,7 +17,7 @@ def walk(code: str) -> tuple[int, str]:
     while at.startswith(f"{SHORT}/") and hops < 10:
         hop = hop_of(at.removeprefix(f"{SHORT}/"), shop_url=SHOP, short_url=SHORT)
         hops += 1
-        if not hop.to:
+        if not hop.to or hop.way is Way.LOGIN:
             return hops, ""
         at = SHORT + hop.to if hop.to.startswith("/") else hop.to
     return hops, at

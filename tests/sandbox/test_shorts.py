@@ -14,6 +14,7 @@ from daemon.sandbox.shortlinks import BIG_BODY
         ("direct", 302, "{shop}/universal-link/product/88201679/23456789012"),
         ("moved", 301, "{shop}/product/40011223/17788990011"),
         ("relative", 302, "/direct"),
+        ("check", 302, "/verify/captcha"),
         ("chain3", 302, "{short}/chain2"),
         ("foreign", 302, "http://foreign.example/"),
         ("p7i8", 302, "{shop}/opaanlp/7/8"),
@@ -42,6 +43,12 @@ async def test_a_redirect_without_a_location(sandbox: Sandbox, client: httpx.Asy
         ("meta", 'http-equiv="refresh" content="0; url={shop}/Hang-tot-i.55104422.21334455667?'),
         ("meta", "?utm_source=an_17000000001&amp;utm_medium=affiliates&amp;"),
         ("script", 'location.replace("{shop}/universal-link/Hang-tot-i.61002345.19876543210?'),
+        ("variable", 'var u = "{shop}/opaanlp/83004567/22001100220?'),
+        ("variable", "; location.href = u;"),
+        ("canonical", '<link rel="canonical" href="{shop}/Hang-tot-i.90112233.25550001112">'),
+        ("ogurl", '<meta property="og:url" content="{shop}/product/33445566/20202020202">'),
+        ("signin", '<input type="password">'),
+        ("signin", '<link rel="canonical" href="{shop}/product/88201679/23456789012">'),
     ],
 )
 async def test_a_page_that_goes_on(
@@ -51,6 +58,24 @@ async def test_a_page_that_goes_on(
 
     assert answer.status_code == 200
     assert text.format(shop=sandbox.shop_url) in answer.text
+
+
+async def test_refresh_code_answers_with_a_refresh_header(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/refresh")
+
+    assert answer.status_code == 200
+    product = f"{sandbox.shop_url}/product/72345001/18123456789"
+    assert answer.headers["refresh"].startswith(f"0; url={product}?")
+
+
+async def test_unknown_code_answers_with_a_page_without_addresses(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/unknown")
+
+    assert (answer.status_code, "http" in answer.text) == (200, False)
 
 
 @pytest.mark.parametrize(("code", "status"), [("gone", 404), ("broken", 500), ("dlinkXy", 404)])

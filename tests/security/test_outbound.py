@@ -21,7 +21,7 @@ import pytest
 import trio
 
 from daemon.errors import Invalid
-from daemon.marketplace.links import NotALink, Short
+from daemon.marketplace.links import Product, Short
 from daemon.marketplace.markets import market
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
@@ -92,6 +92,8 @@ WAYS: dict[str, Callable[[str], httpx.Response]] = {
     "page": lambda url: httpx.Response(
         200, html=f'<meta http-equiv="refresh" content="0;url={url}">'
     ),
+    "refresh": lambda url: httpx.Response(200, headers={"Refresh": f"0;url={url}"}),
+    "canonical": lambda url: httpx.Response(200, html=f'<link rel="canonical" href="{url}">'),
     "script": lambda url: httpx.Response(200, html=f"<script>location.href = '{url}'</script>"),
 }
 
@@ -109,7 +111,8 @@ async def test_a_short_link_leads_out_of_the_market_in_no_way(url: str, way: str
             return WAYS["page"](url)
 
     async with PlainHttp(httpx.MockTransport(answer)) as client:
-        assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), NotALink)
+        found = await resolve(client, SHORT, VN, Lanes(VN))
+    assert not isinstance(found, Product)
     assert asked == [SHORT.url]
 
 

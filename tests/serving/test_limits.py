@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -190,7 +191,8 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
         answer = await server.ask(GET)
         assert answer.status == 503
         assert answer.headers["retry-after"] == "1"
-        assert answer.body.startswith(b'{"ok": false')
+        text = "all connections are taken; try again in a moment"
+        assert json.loads(answer.body) == {"ok": False, "error": text, "message": text}
         seen.finish.set()
         assert (await answer_of(only)).body == b"waited"
 
@@ -260,11 +262,15 @@ async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) 
         assert (await answer_of(only)).body == b"2"
 
 
-async def test_a_refusal_on_its_way_is_work(serving: Serving) -> None:
+@pytest.mark.parametrize("more", [b"", b"x" * 1000])
+async def test_connection_that_had_its_last_answer_gives_way(serving: Serving, more: bytes) -> None:
+    """It is only read on so that the answer arrives. `more` is what its client still sends."""
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(b"no request\r\n\r\n")
+        await wait_all_tasks_blocked()
+        await only.send_all(more)
+        assert await server.is_answered()
         assert (await only.receive_some()).startswith(b"HTTP/1.1 400")
-        assert (await server.ask(GET)).status == 503
 
 
 async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) -> None:

@@ -24,6 +24,7 @@ from daemon.control import Commands
 from daemon.conversion.desk import Desk
 from daemon.crews.reading.catalog import read_catalog
 from daemon.marketplace.plain_http import PlainHttp
+from daemon.monitoring.log_buffer import LogBuffer
 from daemon.parts import Crews
 from daemon.service_manager.given import NOTHING
 from daemon.service_manager.link import Link
@@ -112,7 +113,7 @@ class Life:
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
             self.supervisor = tree._plant(
-                settings, http, catalog, doors, Link(NOTHING), reread=None
+                settings, http, catalog, doors, Link(NOTHING), log_buffer=LogBuffer(), reread=None
             )
         self.directory = settings.state.directory
         self.serving = False

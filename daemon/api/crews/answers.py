@@ -23,9 +23,7 @@ def listed(execution: Summary, now: datetime) -> ListedExecution:
         status=execution.status.value,
         error=execution.error,
         current_task=execution.current_task,
-        progress=Progress(
-            completed_tasks=execution.completed_tasks, total_tasks=execution.total_tasks
-        ),
+        progress=_progress(execution),
         execution_time=_execution_time(execution, now),
         created_at=execution.created_at,
         started_at=execution.started_at,
@@ -33,8 +31,10 @@ def listed(execution: Summary, now: datetime) -> ListedExecution:
     )
 
 
-def status(execution: Execution, now: datetime, *, as_object: bool) -> StatusResponse:
-    """An execution, whole; with `as_object` its result holds the tasks as well."""
+def status(
+    execution: Execution, now: datetime, *, as_object: bool, with_inputs: bool
+) -> StatusResponse:
+    """Return an execution's status. With `as_object` its result holds the tasks as well."""
     tasks = [_task(each) for each in execution.tasks]
     output = _output(execution)
     result = (
@@ -48,6 +48,15 @@ def status(execution: Execution, now: datetime, *, as_object: bool) -> StatusRes
         last_step=execution.last_step,
         tasks=tasks,
         meta=execution.meta,
+        inputs=execution.inputs if with_inputs else None,
+    )
+
+
+def _progress(execution: Summary) -> Progress:
+    completed = execution.completed_tasks
+    # A worker may do more tasks than it told of. Clients divide the one number by the other.
+    return Progress(
+        completed_tasks=completed, total_tasks=max(execution.total_tasks or 0, completed)
     )
 
 

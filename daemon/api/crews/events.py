@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from quart import Response
 from quart.wrappers.response import DataBody, ResponseBody
 
-from daemon.api.crews.schemas import EventData
+from daemon.api.crews.schemas import EventHead
 from daemon.crews.following import Following
 from daemon.errors import Refused, WrongCredential
 from daemon.journal.model import Event
@@ -78,6 +78,7 @@ class _Stream(ResponseBody):
         self._begun = False
         self._ahead: list[Event] | None = None
         self._news: list[Event] | None = None
+        self._is_within_event = False
 
     async def __aenter__(self) -> _Stream:
         try:
@@ -101,14 +102,22 @@ class _Stream(ResponseBody):
         if not self._begun:
             self._begun = True
             return _BEGIN
-        if self._following is None or self._stopping.is_set():
+        if self._following is None:
             raise StopAsyncIteration
-        await self._read(self._following)
+        if self._is_within_event:
+            await self._read_part(self._following)
+        elif self._stopping.is_set():
+            raise StopAsyncIteration
+        else:
+            await self._read(self._following)
         if self._news is None and not self._stopping.is_set() and await self._is_let_in():
             return _COMMENT
         if not self._news:
             raise StopAsyncIteration
-        return b"".join(map(encode, self._news))
+        self._is_within_event = not self._news[-1].is_last_part
+        piece = b"".join(map(encode, self._news))
+        self._news = None  # while the client does not read, only the piece is in memory
+        return piece
 
     async def _read(self, following: Following) -> None:
         """Have `_news` hold the next events, [] when there will be none, or None for silence.
@@ -122,6 +131,18 @@ class _Stream(ResponseBody):
             nursery.cancel_scope.deadline = trio.current_time() + KEEP_ALIVE
             nursery.start_soon(self._read_next, following, nursery.cancel_scope)
             nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
+
+    async def _read_part(self, following: Following) -> None:
+        """Have `_news` hold the next part of the current event; [] when there will be none.
+
+        The part is on disk already, so the stream does not wait for news: it needs no comment and
+        no look at `stopping`. The token was checked for the whole event.
+        """
+        try:
+            self._news = await following.next()
+        except Refused as refusal:
+            logger.info("an event stream ended within an event: %s", refusal)
+            self._news = []
 
     async def _read_next(self, following: Following, scope: trio.CancelScope) -> None:
         try:
@@ -154,9 +175,15 @@ class _Stream(ResponseBody):
 
 
 def encode(event: Event) -> bytes:
-    """One event as it is sent. JSON has no line breaks of its own, so its data is one line."""
-    about = {} if event.data is None else event.data  # as webhooks have it
-    data = to_json(EventData(type=event.type, timestamp=event.timestamp, data=about))
+    """Return an event, or a part of it, as it is sent.
+
+    JSON has no line breaks of its own, so its data is one line.
+    """
+    text = event.json
+    if event.offset == 0:
+        head = to_json(EventHead(type=event.type, timestamp=event.timestamp))
+        # An event without data has an empty object, as webhooks do.
+        text = b'id: %d\ndata: %s,"data":%s' % (event.number, head[:-1], text or b"{}")
     for sign, escaped in _BREAKS_FOR_SOME.items():
-        data = data.replace(sign, escaped)
-    return b"id: %d\ndata: %s\n\n" % (event.number, data)
+        text = text.replace(sign, escaped)
+    return text + b"}\n\n" if event.is_last_part else text

@@ -32,8 +32,7 @@ from daemon.api.crews.schemas import (
     StopResponse,
 )
 from daemon.api.crews.targets import targets
-from daemon.api.guards import bearer
-from daemon.api.openapi import Access, Api
+from daemon.api.openapi import Access, Api, bearer
 from daemon.api.services import CrewServices
 from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
@@ -42,6 +41,7 @@ from daemon.crews.following import Following
 from daemon.errors import Refused
 from daemon.journal.model import Execution, State
 from daemon.patience import PATIENCE, patience
+from daemon.serving import hold_until_answered
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -89,7 +89,7 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         access=member,
         asks=StatusAsked,
         ok=StatusResponse,
-        errors=(404,),
+        errors=(404, 429),
         seconds=inf,  # as long as the client wants to wait, see below
         also="/{kickoff_id}/status",
     )
@@ -102,11 +102,17 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds and not executor.has_surely_ended(caller, kickoff_id):
-                found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
+                with app.places.follow(bearer() or ""):
+                    found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await member.admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
-        return answers.status(found, datetime.now(UTC), as_object=asked.result == "object")
+        return answers.status(
+            found,
+            datetime.now(UTC),
+            as_object=asked.result == "object",
+            with_inputs=asked.inputs == "1",
+        )
 
     @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)
     async def executions(caller: Caller, asked: ExecutionsAsked) -> ExecutionsResponse:
@@ -130,7 +136,7 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         asks=EventsAsked,
         ok=Response,
         media=events.MEDIA,
-        errors=(404,),
+        errors=(404, 429),
     )
     async def execution_events(caller: Caller, asked: EventsAsked) -> Response:
         """What happens in an execution, as server-sent events.
@@ -143,12 +149,15 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         def follow() -> AbstractAsyncContextManager[Following]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
+        token, is_head = bearer() or "", request.method == "HEAD"
         # The request is not at hand any more when the answer is sent.
-        admitted = partial(crews.tokens.caller, caller.crew, bearer())
+        admitted = partial(crews.tokens.caller, caller.crew, token)
 
+        if not is_head:
+            hold_until_answered(app.places.follow(token))
         async with follow():
             pass  # a refusal is told now or never
-        return events.stream(follow, admitted, app.stopping, head=request.method == "HEAD")
+        return events.stream(follow, admitted, app.stopping, head=is_head)
 
 
 def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:

@@ -81,6 +81,9 @@ class StatusAsked(Parameters):
         In("query"),
         Field(description="whether `result` is the output alone, or an object with the tasks"),
     ] = "text"
+    inputs: Annotated[
+        Literal["0", "1"], In("query"), Field(description="1: the answer has `inputs`, too")
+    ] = "0"
 
 
 class EventsAsked(Parameters):
@@ -338,7 +341,13 @@ Seconds = Annotated[
 
 class Progress(Answer):
     completed_tasks: int
-    total_tasks: int | None
+    total_tasks: Annotated[
+        int,
+        Field(
+            description="as the worker told; else the tasks started so far. Never less than "
+            "`completed_tasks`"
+        ),
+    ]
 
 
 class ExecutedTask(Answer):
@@ -390,6 +399,13 @@ class StatusResponse(ListedExecution):
     last_step: JsonValue
     tasks: Annotated[list[TaskResult], Field(description="the completed ones")]
     meta: JsonValue
+    inputs: Annotated[
+        dict[str, JsonValue] | None,
+        Field(
+            description="what the kickoff brought; only with `?inputs=1`",
+            exclude_if=lambda inputs: inputs is None,
+        ),
+    ] = None
 
 
 class ExecutionsResponse(Answer):
@@ -408,9 +424,8 @@ class ResumeResponse(Answer):
     kickoff_id: str
 
 
-class EventData(Answer):
-    """The `data` of one event in the stream."""
+class EventHead(Answer):
+    """The first members of an event in the stream; `data` follows them as the journal has it."""
 
     type: str
     timestamp: Timestamp
-    data: JsonValue

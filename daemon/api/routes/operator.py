@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated, Literal
 
+from pydantic import Field
 from quart import Response
 
 from daemon.api.access import Caller
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
+from daemon.api.parameters import In, Parameters
 from daemon.api.schemas import AliveResponse, HealthResponse, ReadyResponse
 from daemon.api.services import Services
 from daemon.auth.actor import Session
 from daemon.errors import Unavailable
 from daemon.metrics import CONTENT_TYPE
-from daemon.operator import StatusReport
+from daemon.operator import AccountResponse, StatusReport
+from daemon.wire import Body
+
+
+class ReadinessAsked(Parameters):
+    account: Annotated[
+        Literal["0", "1"], In("query"), Field(description="1: also whether the account is ready")
+    ] = "0"
+
+
+class ClearedResponse(Body):
+    ok: Literal[True] = True
+    cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
 
 
 def add(api: Api, guards: Guards, services: Services) -> None:
@@ -33,13 +48,38 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         """Whether the process serves."""
         return AliveResponse()
 
-    @api.operation("GET", "/readyz", access=guards.anyone, ok=ReadyResponse, errors=(503,))
-    async def readyz(_: Caller) -> ReadyResponse:
-        """Whether every part runs and the browser works; if not, `error` is one word for why."""
-        reason = services.operator.not_ready()
+    @api.operation(
+        "GET",
+        "/readyz",
+        access=guards.anyone,
+        asks=ReadinessAsked,
+        ok=ReadyResponse,
+        errors=(403, 503),
+    )
+    async def readyz(_: Caller, asked: ReadinessAsked) -> ReadyResponse:
+        """Show whether every part runs and the browser works; if not, `error` is one word for why.
+
+        With `?account=1` it also shows whether the account can make links. The words for that are
+        `no_cookie`, `session_lost` and `paused`. A client that is not local needs a session token
+        for it.
+        """
+        reason: str | None = services.operator.not_ready()
+        if asked.account == "1":
+            await guards.local_or_session.admit()
+            reason = reason or await services.operator.account_not_ready()
         if reason is not None:
             raise Unavailable(reason, retry_after=2)
         return ReadyResponse()
+
+    @api.operation("GET", "/api/account", access=guards.session, ok=AccountResponse)
+    async def account(_: Session) -> AccountResponse:
+        """Show the stored cookie's age and how the accounts stand with the portal."""
+        return await services.operator.account()
+
+    @api.operation("POST", "/api/account/clear", access=guards.session, ok=ClearedResponse)
+    async def clear_account(_: Session) -> ClearedResponse:
+        """End every pause. Call it after the portal's question was answered in a browser."""
+        return ClearedResponse(cleared=await services.operator.clear_accounts())
 
     @api.operation("GET", "/api/status", access=guards.session, ok=StatusReport)
     async def status(_: Session) -> StatusReport:
@@ -51,4 +91,5 @@ def add(api: Api, guards: Guards, services: Services) -> None:
     )
     async def metrics(_: None) -> Response:
         """What was counted and timed since its start, as Prometheus reads it."""
-        return Response(services.metrics.text(), content_type=CONTENT_TYPE)
+        account = await services.operator.account_at_hand()
+        return Response(services.metrics.text(account), content_type=CONTENT_TYPE)

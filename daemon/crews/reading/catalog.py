@@ -126,15 +126,18 @@ def read_catalog(
     settings: Settings,
     go_on: Callable[[], object] = lambda: None,
     before: Catalog | None = None,
+    *,
+    may_start_interpreters: bool = True,
 ) -> Catalog:
     """Look at every crew of the configuration, or at those that another look may find otherwise
     than the one `before`, which was by the same settings. A fault of one never raises.
 
     Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
-    is started once. While one of them is waited for, `go_on` may raise, which ends it.
+    is started once. While one of them is waited for, `go_on` may raise, which ends it. With
+    `may_start_interpreters` false they are only looked for, and none is started.
     """
     taken = _Taken(settings.server.bind)
-    interpreters = Interpreters(go_on)
+    interpreters = Interpreters(go_on, may_start=may_start_interpreters)
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
@@ -156,13 +159,6 @@ def log_broken(catalog: Catalog, told: Catalog | None = None) -> None:
     for problem in catalog.problems():
         if problem not in known:
             logger.error("a crew cannot run: %s", problem)
-
-
-def told_by_the_file(settings: Settings) -> Iterator[Problem]:
-    """What is wrong with the crews by the configuration alone: nothing is looked at."""
-    taken = _Taken(settings.server.bind)
-    for entry in settings.crews:
-        yield from _of_the_file(entry, taken.take(entry))
 
 
 def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:

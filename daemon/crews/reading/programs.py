@@ -166,15 +166,22 @@ def _asked(
 
 
 class Interpreters:
-    """Those of a configuration's crews. Many crews may have one in common, which is asked once:
-    one that hangs, on a disk that does, costs `PROBE_LIMIT` and not as much for each crew."""
+    """The interpreters of a configuration's crews.
 
-    def __init__(self, go_on: Callable[[], object]) -> None:
+    Each one is asked once, however many crews have it, so one that hangs costs `PROBE_LIMIT` once.
+    With `may_start` false none is started: it is only looked for.
+    """
+
+    def __init__(self, go_on: Callable[[], object], *, may_start: bool = True) -> None:
         self._go_on = go_on
+        self._may_start = may_start
         self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], BadValue | None] = {}
 
     def check(self, path: Path, environment: Mapping[str, str]) -> None:
         """Raise a `BadValue` unless this is a Python that runs, and finds CrewAI."""
+        if not self._may_start:
+            _check_executable(path, "names a program that")
+            return
         asked = (path, frozenset(environment.items()))
         if asked not in self._faults:
             self._faults[asked] = None

@@ -21,6 +21,7 @@ import httpx
 import pytest
 import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
+from pydantic_core import to_json
 
 from daemon.api.access import Neighbourhood
 from daemon.api.app import build_app
@@ -97,7 +98,8 @@ class StandIn:
         """Add an event."""
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
-        happened.append(Event(len(happened) + 1, moment, kind, data))
+        content = b"" if data is None else to_json(data)
+        happened.append(Event(len(happened) + 1, moment, kind, content, len(content)))
         self._ring()
 
     def _ring(self) -> None:

@@ -12,7 +12,7 @@
 | the affiliate service's paths keep their shape | `test_other_paths_keep_their_shape[…]` |
 | failures of the connection, on a crew's own bind | `test_a_broken_request_is_told_…[…]` |
 | the same, on the main address | `test_what_the_parser_refuses_…[…]` |
-| every connection is taken | `test_no_room_is_told_in_the_shape_of_the_address` |
+| every connection is taken | `test_no_room_fits_both_contracts[…]` |
 | 500, in the crews' shape, with one record of it | `test_a_bug_is_500[…]` |
 | no default crew | `test_without_a_default_nothing_is_served_at_the_root` |
 | seed 3 and 4, and the additions, are documented once | `test_every_operation_is_documented_once` |
@@ -24,6 +24,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import httpx
 import pytest
 import trio
 
@@ -286,17 +287,21 @@ async def test_a_broken_body_is_told_in_the_shape_of_its_path(house: House) -> N
 
 
 @pytest.mark.parametrize("limits", [Limits(connections=1)])
-async def test_no_room_is_told_in_the_shape_of_the_address(
-    limits: Limits, house: House, executor: StandIn
+@pytest.mark.parametrize("where", ["own", "under"])
+async def test_no_room_fits_both_contracts(
+    limits: Limits, house: House, executor: StandIn, where: str
 ) -> None:
-    known = executor.add()
-    head = f"GET /status/{known.id}?wait=50 HTTP/1.1\r\nHost: a\r\n"
-    head += f"Authorization: Bearer {house.token}\r\n\r\n"
-    async with await trio.open_tcp_stream("127.0.0.1", house.own.port) as busy:
+    address = house.at(where)
+    path = f"{httpx.URL(address.url).path.rstrip('/')}/status/{executor.add().id}?wait=50"
+    head = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {house.token}\r\n\r\n"
+    async with await trio.open_tcp_stream("127.0.0.1", address.port) as busy:
         await busy.send_all(head.encode())
         await executor.heard.wait()
-        status, body = body_of(await house.own.raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-    assert (status, body["error"]) == (503, "Service Unavailable")
+        answer = await address.raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    text = "all connections are taken; try again in a moment"
+    error = text if where == "under" else "Service Unavailable"
+    assert body_of(answer) == (503, {"ok": False, "error": error, "message": text})
+    assert b"\r\nretry-after: 1\r\n" in answer.lower()
 
 
 @pytest.mark.parametrize("where", WHERE)

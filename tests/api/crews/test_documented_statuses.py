@@ -10,14 +10,20 @@ That nothing else is given is checked for every answer of every test here (`conf
 
 from __future__ import annotations
 
+import json
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from daemon.crews.access.tokens import CrewTokens
 from daemon.errors import Invalid, NotFound, Unavailable, Unprocessable
 from daemon.journal.model import Status
+from daemon.serving import Limits
 from daemon.serving import app as serving
+from daemon.serving.places import Places
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -80,16 +86,44 @@ async def test_each_documented_status_is_given(
         assert await given(house, method, path, status, body) == status, name
 
 
+def half_sent(method: str, path: str, token: str) -> bytes:
+    """A request whose body never ends."""
+    return (
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {token}\r\nConnection: close\r\nContent-Length: 9\r\n\r\n"
+    ).encode()
+
+
 async def given(house: House, method: str, path: str, status: int, body: Any) -> int:
     """The status of the answer to a request that leads to `status`."""
     if status == 408:
-        head = (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer {house.token}\r\nConnection: close\r\nContent-Length: 9\r\n\r\n"
-        )
-        return int((await house.own.raw(head.encode())).split()[1])
+        return int((await house.own.raw(half_sent(method, path, house.token))).split()[1])
     token = "" if status == 401 else house.token
     return (await house.own.ask(method, path, token, body)).status_code
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=8)])
+async def test_429_is_given_to_a_token_that_holds_its_share(
+    house: House, executor: StandIn, conformity: Conformity, limits: Limits
+) -> None:
+    known = executor.add(status=Status.RUNNING)
+    async with AsyncExitStack() as opened:
+        for _ in range(Places(limits.connections).most_of_one_token):
+            stream = await trio.open_tcp_stream("127.0.0.1", house.own.port)
+            await opened.enter_async_context(stream)
+            await stream.send_all(half_sent("POST", "/kickoff", house.token))
+        await wait_all_tasks_blocked()
+        for name, statuses in documented(conformity).items():
+            if 429 not in statuses:
+                continue
+            method, path = name.format(kickoff_id=known.id).split()
+            query = "?wait=60" if "status" in path else ""
+            request = half_sent(method, path + query, house.token)
+            head, _, body = (await house.own.raw(request)).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 429 "), name
+            assert b"\r\nretry-after: 5\r\n" in head
+            assert json.loads(body)["error"] == "Too Many Requests"
+            assert json.loads(body)["message"].startswith("this token has 2 event streams")
 
 
 async def test_there_is_no_other_status(house: House, conformity: Conformity) -> None:
@@ -98,10 +132,10 @@ async def test_there_is_no_other_status(house: House, conformity: Conformity) ->
     assert found == {
         "GET /": everywhere,
         "GET /inputs": everywhere,
-        "POST /kickoff": everywhere | {400, 408, 413, 422},
-        "GET /status/{kickoff_id}": everywhere | {400, 404},
+        "POST /kickoff": everywhere | {400, 408, 413, 422, 429},
+        "GET /status/{kickoff_id}": everywhere | {400, 404, 429},
         "GET /executions": everywhere | {400},
         "POST /stop/{kickoff_id}": everywhere | {400, 404},
-        "GET /events/{kickoff_id}": everywhere | {400, 404},
-        "POST /resume": everywhere | {400, 404, 408, 413},
+        "GET /events/{kickoff_id}": everywhere | {400, 404, 429},
+        "POST /resume": everywhere | {400, 404, 408, 413, 429},
     }

@@ -15,6 +15,7 @@
 | a part behind it is restarted | `test_it_ends_early_when_a_part_restarts` |
 | … the one that knows the tokens | `test_no_event_is_left_out_when_its_reader_is_admitted_late` |
 | a refusal is told before anything else | `test_too_many_followers_is_503`, `…_is_404` |
+| contract, a token's followers are bounded (429) | `test_follower_beyond_the_share_…[…]` |
 | HEAD | `test_head_tells_no_events` |
 """
 
@@ -24,11 +25,13 @@ import json
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from pydantic import JsonValue
 
 from daemon.api.crews import events
 from daemon.errors import Unavailable
@@ -336,6 +339,65 @@ async def test_too_many_followers_is_503(house: House, executor: StandIn) -> Non
     answer = await house.own.get(f"/events/{known.id}", house.token)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert answer.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=8)])
+@pytest.mark.parametrize("how", ["close", "half-close"])
+async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
+    house: House, executor: StandIn, limits: Limits, how: str
+) -> None:
+    known = executor.add()
+    path = f"/events/{known.id}"
+    for _ in range(3):
+        async with (
+            follow(house.own, house.token, known.id) as one,
+            follow(house.own, house.token, known.id) as two,
+        ):
+            await one.until(b"follow")
+            await two.until(b"follow")
+            answer = await house.own.get(path, house.token)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
+            assert (await house.own.ask("HEAD", path, house.token)).status_code == 200
+            async with follow(house.own, house.tokens["ann"], known.id) as another:
+                await another.until(b"404 ")  # it may follow, but not this one
+            if how == "half-close":
+                await one.stream.send_eof()
+                await two.stream.send_eof()
+                await one.rest()
+                await two.rest()
+        with trio.fail_after(SOON):
+            await executor.left.wait()
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=8)])
+async def test_refused_follower_holds_no_place(
+    house: House, executor: StandIn, limits: Limits
+) -> None:
+    for _ in range(4):
+        answer = await house.own.get("/events/3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", house.token)
+        assert answer.status_code == 404
+
+
+async def test_large_event_is_told_whole_however_long_its_second_part_takes(
+    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comment between the parts would be in the middle of a line."""
+    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    known = executor.add()
+    data: JsonValue = {"text": "a\u2028b\x85c"}
+    executor.happen(known.id, "log", data)
+    (whole,) = executor.events[known.id]
+    cut = whole.json.index(b"b")
+    executor.events[known.id] = [replace(whole, json=whole.json[:cut])]
+    async with follow(house.own, house.token, known.id, http="1.0") as stream:
+        await stream.until(b"id: 1\n")
+        await trio.sleep(0.1)
+        executor.events[known.id].append(replace(whole, json=whole.json[cut:], offset=cut))
+        executor.change(known.id, status=Status.COMPLETED)
+        _, _, body = (await stream.rest()).partition(b"\r\n\r\n")
+    ((number, event),) = told(body.decode())
+    assert (number, event["type"], event["data"]) == (1, "log", data)
+    assert b"nothing new" not in body
 
 
 async def test_an_unknown_execution_is_404(house: House) -> None:

@@ -114,6 +114,12 @@ async def test_there_is_no_result_before_the_end(
         assert (await status(house, known.id, query))["result"] is None
 
 
+async def test_inputs_are_shown_on_request_alone(house: House, executor: StandIn) -> None:
+    known = executor.add(status=Status.RUNNING, inputs={"topic": "son môi"})
+    assert (await status(house, known.id, "?inputs=1"))["inputs"] == {"topic": "son môi"}
+    assert "inputs" not in await status(house, known.id)
+
+
 async def test_tasks_are_told(house: House, executor: StandIn) -> None:
     step = {"tool": "convert_links", "tool_input": {"links": []}}
     known = executor.add(
@@ -138,9 +144,20 @@ async def test_tasks_are_told(house: House, executor: StandIn) -> None:
     assert told["meta"] == {"a": 1}
 
 
+@pytest.mark.parametrize(("stored", "shown"), [(None, 2), (0, 2), (1, 2), (2, 2), (5, 5)], ids=str)
+async def test_total_tasks_is_a_number_and_never_less_than_the_completed_ones(
+    house: House, executor: StandIn, stored: int | None, shown: int
+) -> None:
+    known = executor.add(status=Status.COMPLETED, tasks=TASKS, total_tasks=stored)
+    told = await status(house, known.id)
+    assert told["progress"] == {"completed_tasks": 2, "total_tasks": shown}
+    listed = (await house.main.get("/crews/alpha/executions", house.token)).json()["executions"]
+    assert [each["progress"] for each in listed] == [told["progress"]]
+
+
 async def test_before_the_first_task_there_is_none(house: House, executor: StandIn) -> None:
     told = await status(house, executor.add().id)
-    assert told["progress"] == {"completed_tasks": 0, "total_tasks": None}
+    assert told["progress"] == {"completed_tasks": 0, "total_tasks": 0}
     assert (told["tasks"], told["last_executed_task"], told["last_step"]) == ([], None, None)
 
 

@@ -83,7 +83,7 @@ def test_its_turn_has_come() -> None:
         ),
         (
             task("a", "scout"),
-            {"current_task": "scout"},
+            {"current_task": "scout", "total_tasks": 1},
             ("task_started", {"task_id": "a", "name": "scout"}),
         ),
     ],
@@ -96,6 +96,18 @@ def test_what_a_worker_says(
     assert entry.change == change
     assert [(each.type, each.data) for each in entry.events] == ([] if event is None else [event])
     assert {each.timestamp for each in entry.events} <= {NOW}
+
+
+def test_total_tasks_counts_the_started_tasks_where_the_worker_told_no_total() -> None:
+    book = ledger()
+    said = (Started(), task("a"), TaskCompleted(task_id="a", output="1"), task("b"), task("c"))
+    changes = [book.heard(message, NOW, 0.0).change for message in said]
+    assert [change.get("total_tasks") for change in changes] == [None, 1, None, 2, 3]
+    assert "total_tasks" not in changes[2]
+
+
+def test_total_tasks_stays_what_the_worker_told() -> None:
+    assert "total_tasks" not in hear(ledger(), Started(total_tasks=1), task("a"), task("b")).change
 
 
 @pytest.mark.parametrize("message", [Result(output="x"), Failed(error="x")])

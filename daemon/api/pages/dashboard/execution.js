@@ -77,13 +77,13 @@ class View {
 
   showFacts(status) {
     const { progress, meta } = status;
-    const total = progress.total_tasks === null ? "" : ` of ${progress.total_tasks}`;
+    const { completed_tasks: completed, total_tasks: total } = progress;
     const facts = [
       ["Created", moment(status.created_at)],
       ["Started", moment(status.started_at)],
       ["Finished", moment(status.finished_at)],
       ["Took", took(status.started_at, status.finished_at)],
-      ["Tasks", `${progress.completed_tasks}${total} done`],
+      ["Tasks", total ? `${completed} of ${total} done` : "none"],
       ["kickoff_id", element("code", {}, this.id), "wide"],
       ...(meta === null ? [] : [["meta", element("code", {}, shown(meta)), "wide"]]),
     ];

@@ -90,8 +90,8 @@ function row(name, one) {
 // In a line: why it failed, or how far it has come.
 function standing({ state, error, current_task: current, progress }) {
   if (state === "FAILED") return cut(error ?? "");
-  const total = progress.total_tasks === null ? "" : ` of ${progress.total_tasks}`;
-  const done = progress.completed_tasks ? `${progress.completed_tasks}${total} tasks done` : "";
+  const { completed_tasks: completed, total_tasks: total } = progress;
+  const done = completed ? `${completed} of ${total} tasks done` : "";
   return [done, state === "RUNNING" ? cut(current ?? "") : ""].filter(Boolean).join("; ");
 }
 

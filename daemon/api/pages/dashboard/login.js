@@ -39,8 +39,6 @@ function askForCode(main, tempToken) {
     id: "code",
     inputmode: "numeric",
     autocomplete: "one-time-code",
-    pattern: "[0-9 ]*",
-    maxlength: "9",
     required: true,
   });
   const form = step(
@@ -51,7 +49,7 @@ function askForCode(main, tempToken) {
   );
   form.addEventListener("submit", (event) =>
     submitted(event, async () => {
-      const body = { tempToken, code: code.value.replaceAll(" ", "") };
+      const body = { tempToken, code: code.value };
       try {
         enter((await logIn("api/auth/verify-mfa", body)).token);
       } catch (fault) {
