@@ -25,6 +25,8 @@ from daemon.api.services import Services
 from daemon.serving import GuardedQuart
 from daemon.serving.failures import plain_body
 from daemon.serving.ids import NAME as REQUEST_ID
+from daemon.web import routes as web
+from daemon.web.bundle import Site
 
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
@@ -51,6 +53,10 @@ def build_app(services: Services) -> GuardedQuart:
     _tell_failures(app, _add_default_crew(app, services))
     _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
+    # Behind the measuring: this one may answer before any view is called.
+    market = services.desk.market
+    site = Site(market.currency, market.portal_url, market.shop_url)
+    web.register(app, site=site, picture_url=market.image_url)
     return app
 
 
