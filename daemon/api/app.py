@@ -25,6 +25,7 @@ from daemon.api.services import Services
 from daemon.serving import GuardedQuart
 from daemon.serving.failures import plain_body
 from daemon.serving.ids import NAME as REQUEST_ID
+from daemon.web import extension
 from daemon.web import routes as web
 from daemon.web.bundle import Site
 
@@ -57,6 +58,7 @@ def build_app(services: Services) -> GuardedQuart:
     market = services.desk.market
     site = Site(market.currency, market.portal_url, market.shop_url)
     web.register(app, site=site, picture_url=market.image_url)
+    extension.register(app)
     return app
 
 

@@ -20,8 +20,9 @@ _MEDIA_TYPES: Final = {
     ".webmanifest": "application/manifest+json",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".zip": "application/zip",
 }
-_COMPRESSED_ALREADY: Final = frozenset({".png"})
+_COMPRESSED_ALREADY: Final = frozenset({".png", ".zip"})
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """`wbits` for a gzip header and trailer, in which zlib writes no time."""
 
