@@ -47,6 +47,7 @@ from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
 from daemon.late_imports import import_later
 from daemon.logs import Event
+from daemon.marketplace.markets import Market
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.metrics import Metrics
 from daemon.monitoring.log_buffer import LogBuffer
@@ -78,6 +79,7 @@ from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import Supervisor
 from daemon.vault.actor import Vault
+from daemon.web.bundle import Site
 
 logger = logging.getLogger(__name__)
 
@@ -299,8 +301,18 @@ def _services(
         ),
         log_buffer=log_buffer,
         recorder=_recorder(parts, snapshot),
+        site=_site(parts.desk.market),
         sync_key=settings.cookie.sync_key,
         rules=rules_of(settings),
+    )
+
+
+def _site(market: Market) -> Site:
+    return Site(
+        currency=market.currency,
+        portal_url=market.portal_url,
+        shop_url=market.shop_url,
+        picture_url=market.image_url,
     )
 
 

@@ -11,7 +11,7 @@ from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
 
 from daemon import __version__
-from daemon.api import dashboard, docs
+from daemon.api import docs
 from daemon.api.crews.app import add_crews, add_one_crew
 from daemon.api.crews.errors import crew_failure, crew_failure_body, crew_paths
 from daemon.api.document import document
@@ -27,7 +27,6 @@ from daemon.serving.failures import plain_body
 from daemon.serving.ids import NAME as REQUEST_ID
 from daemon.web import extension
 from daemon.web import routes as web
-from daemon.web.bundle import Site
 
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
@@ -50,14 +49,11 @@ def build_app(services: Services) -> GuardedQuart:
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, services.crews)
     docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
-    dashboard.register(app)
     _tell_failures(app, _add_default_crew(app, services))
     _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
-    market = services.desk.market
-    site = Site(market.currency, market.portal_url, market.shop_url)
-    web.register(app, site=site, picture_url=market.image_url)
+    web.register(app, services.site)
     extension.register(app)
     return app
 

@@ -1,17 +1,27 @@
-"""`/openapi.json`, and `/docs`: a page that reads it out to people (see `static.py`)."""
+"""`/openapi.json`, and `/docs`: a page that shows it to people."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final
 
-from quart import Quart
+from quart import Quart, Response
 from quart.typing import ResponseReturnValue
+from quart.wrappers.response import DataBody
 
-from daemon.api.static import POLICY, serve_page
+from daemon.web.assets import REVALIDATE, Asset
+from daemon.web.policy import HEADERS
 
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content security policy: the page's own files and the daemon's own API, and nothing else."""
+
+_PAGES: Final = Path(__file__).parent / "pages"
 _FILES: Final = {
     "/docs": "docs.html",
     "/docs/docs.css": "docs.css",
@@ -40,4 +50,32 @@ def register(target: Quart, document: Callable[[], dict[str, Any]]) -> None:
     target.add_url_rule(
         "/openapi.json", "openapi", openapi, methods=["GET"], provide_automatic_options=False
     )
-    serve_page(target, _FILES, policy=POLICY)
+
+    async def without_slash() -> Response:
+        return Response(DataBody(b""), 302, {"Location": "../docs"})
+
+    target.add_url_rule(
+        "/docs/",
+        "docs with a slash",
+        without_slash,
+        methods=["GET"],
+        provide_automatic_options=False,
+    )
+    for path, name in _FILES.items():
+        target.add_url_rule(
+            path,
+            f"page {path}",
+            partial(_file, _read(name)),
+            methods=["GET"],
+            provide_automatic_options=False,
+        )
+
+
+@cache
+def _read(name: str) -> Asset:
+    """Read a file once for all apps: a reload of the configuration makes new ones."""
+    return Asset(name, (_PAGES / name).read_bytes())
+
+
+async def _file(asset: Asset) -> Response:
+    return asset.answer({**HEADERS, "Content-Security-Policy": POLICY}, cache=REVALIDATE)

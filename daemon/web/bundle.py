@@ -57,11 +57,19 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Site:
-    """What the page is told of its daemon. `currency` is an ISO 4217 code."""
+    """The marketplace as the page needs to know it.
+
+    Args:
+        currency: an ISO 4217 code.
+        portal_url: the affiliate portal's origin.
+        shop_url: the shop's origin.
+        picture_url: an address at the host that product pictures come from.
+    """
 
     currency: str
     portal_url: str
     shop_url: str
+    picture_url: str
 
 
 @cache

@@ -15,18 +15,14 @@ from daemon.web.policy import HEADERS, content_security_policy
 PREFIX: Final = "/app/"
 
 
-def register(target: Quart, *, site: Site, picture_url: str) -> None:
+def register(target: Quart, site: Site) -> None:
     """Serve the page to anyone: there is no secret in its files.
-
-    Args:
-        target: the main app.
-        site: what the page is told of the daemon.
-        picture_url: an address at the host that product pictures come from.
+    `target` is the main app.
     """
     bundle = read_bundle(site)
     headers = {
         **HEADERS,
-        "Content-Security-Policy": content_security_policy(bundle.import_map, picture_url),
+        "Content-Security-Policy": content_security_policy(bundle.import_map, site.picture_url),
     }
 
     async def page() -> Response:
@@ -43,11 +39,14 @@ def register(target: Quart, *, site: Site, picture_url: str) -> None:
     async def to_page() -> Response:
         return _redirect("app/")
 
+    async def to_crews() -> Response:
+        return _redirect("app/#/crews")
+
     def add(rule: str, view: object) -> None:
         target.add_url_rule(
             rule,
             f"page {rule}",
-            view,  # type: ignore[arg-type]  # any of the three
+            view,  # type: ignore[arg-type]  # any of these
             methods=["GET"],
             provide_automatic_options=False,
         )
@@ -55,6 +54,7 @@ def register(target: Quart, *, site: Site, picture_url: str) -> None:
     add(PREFIX, page)
     add(f"{PREFIX}<path:path>", file)
     add(PREFIX.rstrip("/"), to_page)
+    add("/dashboard", to_crews)  # where the crews' page was
 
     @target.before_request
     async def lead_to_page() -> Response | None:

@@ -56,6 +56,11 @@ async def get(app: GuardedQuart, path: str) -> str:
     return await response.get_data(as_text=True)
 
 
+async def test_docs_with_a_slash_leads_to_docs(app: GuardedQuart) -> None:
+    response = await app.test_client().get("/docs/")
+    assert (response.status_code, response.headers["Location"]) == (302, "../docs")
+
+
 async def test_the_document_is_served_as_json(app: GuardedQuart) -> None:
     response = await app.test_client().get("/openapi.json")
     assert response.headers["Content-Type"] == "application/json"

@@ -8,12 +8,16 @@ from daemon.serving import GuardedQuart
 from daemon.web import routes
 from daemon.web.bundle import Site
 
-PICTURES = "https://pictures.example/file/"
-SITE = Site("VND", "https://portal.example", "https://shop.example")
+SITE = Site(
+    currency="VND",
+    portal_url="https://portal.example",
+    shop_url="https://shop.example",
+    picture_url="https://pictures.example/file/",
+)
 
 
 @pytest.fixture
 def app() -> GuardedQuart:
     made = GuardedQuart()
-    routes.register(made, site=SITE, picture_url=PICTURES)
+    routes.register(made, SITE)
     return made

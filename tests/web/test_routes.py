@@ -120,10 +120,14 @@ async def test_only_reading_is_allowed(app: GuardedQuart) -> None:
     assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
 
 
-@pytest.mark.parametrize("path", ["/", "/app"])
-async def test_root_leads_to_the_page_by_a_relative_address(app: GuardedQuart, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "address"), [("/", "app/"), ("/app", "app/"), ("/dashboard", "app/#/crews")]
+)
+async def test_old_and_short_addresses_lead_to_the_page_by_a_relative_one(
+    app: GuardedQuart, path: str, address: str
+) -> None:
     response = await app.test_client().get(path)
-    assert (response.status_code, response.headers["Location"]) == (302, "app/")
+    assert (response.status_code, response.headers["Location"]) == (302, address)
 
 
 async def test_root_with_an_authorization_header_is_not_the_page(app: GuardedQuart) -> None:

@@ -46,6 +46,7 @@ from daemon.journal.model import (
 )
 from daemon.metrics import Metrics
 from daemon.serving import Limits, Served, bind, serve
+from daemon.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 
 if TYPE_CHECKING:
@@ -403,6 +404,9 @@ async def opened(
             crews=known,
             log_buffer=nobody,
             recorder=nobody,
+            site=Site(
+                "VND", "https://portal.example", "https://shop.example", "https://p.example/"
+            ),
             sync_key=SecretStr(""),
             rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
         )
