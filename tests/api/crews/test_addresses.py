@@ -153,10 +153,8 @@ async def test_head_is_get_without_a_body(
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     assert head.headers["Content-Type"] == get.headers["Content-Type"]
-    # On the main address `/` is the owner's page for whoever shows no token.
-    leads_to_page = (where, path) == ("root", "/")
-    without = await house.at(where).ask("HEAD", path)
-    assert without.status_code == (302 if leads_to_page else 401)
+    if (where, path) != ("root", "/"):  # the owner's page for whoever shows no token
+        assert (await house.at(where).ask("HEAD", path)).status_code == 401
 
 
 @pytest.mark.parametrize(

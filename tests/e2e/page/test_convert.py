@@ -119,7 +119,7 @@ async def test_failed_link_says_what_to_do_and_is_retried_alone(
             };
         })()"""
     )
-    await shop.click("button", f"Try {portal.short('gone')} again")
+    await shop.click("button", f"Try again: {portal.short('gone')}")
     await shop.until("window.asked.length === 1")
     assert await shop.evaluate("window.asked[0]") == [portal.short("gone")]
     await shop.see("1 link converted · 1 failed")

@@ -88,7 +88,7 @@ export default {
   "card.xtra": "Xtra",
   "card.sold": "{number} sold",
   "card.copy": "Copy {link}",
-  "card.retry": "Try {link} again",
+  "card.retry": "Try again: {link}",
   "failCode.10": "Not a product link, or the link has expired",
   "failCode.10.todo": "Open it in a browser. If the product is there, copy the link again.",
   "failCode.40300": "The account has no session, or no permission",

@@ -88,7 +88,7 @@ export default {
   "card.xtra": "Xtra",
   "card.sold": "Đã bán {number}",
   "card.copy": "Sao chép {link}",
-  "card.retry": "Thử lại {link}",
+  "card.retry": "Thử lại: {link}",
   "failCode.10": "Không phải link sản phẩm, hoặc link đã hết hạn",
   "failCode.10.todo": "Hãy mở link trong trình duyệt. Nếu sản phẩm còn, sao chép lại link.",
   "failCode.40300": "Tài khoản hết phiên đăng nhập, hoặc không có quyền",

@@ -19,6 +19,7 @@ export function Results() {
   const short = () => links.map((link) => entries.value[link]?.shortLink).filter(Boolean);
   return html`
     <section class="results" aria-label=${t("results.title")}>
+      <h2 class="away">${t("results.title")}</h2>
       <div class="actions">
         <${Copy} kind="" text=${() => replacedText(job.value, entries.value)}>${t("results.copyText")}<//>
         <${Copy} text=${() => short().join("\n")}>${t("results.copyAll")}<//>

@@ -89,6 +89,7 @@ function List({ filters, isFiltered, onDeleted }) {
       <a class="button quiet" download href=${addressOf(pathOf(filters).replace("history", "history.csv"))}>${t("results.csv")}</a>
       <${Action} kind="danger" onAct=${() => removeAll(filters, isFiltered, onDeleted)}>${t(isFiltered ? "history.deleteFound" : "history.deleteAll")}<//>
     </div>
+    <h2 class="away">${t("results.title")}</h2>
     <ul class="cards">
       ${entries.map((entry) => html`<li key=${entry.id}><${Entry} entry=${entry} onDelete=${() => remove(entry)} /></li>`)}
     </ul>
