@@ -62,15 +62,27 @@ class DisableRequest(Body):
     code: Code
 
 
+PastedCookie = Annotated[
+    SecretStr,
+    Field(
+        description="the value of the Cookie header that a browser sends to the affiliate portal; "
+        "or what people paste of it: the header with its name or in quotes, a whole `curl` command "
+        "copied from the browser, the JSON of a cookie extension, or a cookies.txt. Of the last "
+        "two only the market's own cookies are taken. SPC_EC or SPC_ST has to be in it"
+    ),
+]
+"""A cookie as `marketplace/cookie_text.py` reads it."""
+
+
 class SyncCookieRequest(Body):
-    cookie: SecretStr
+    cookie: PastedCookie
     account_name: (
         Annotated[str, Field(json_schema_extra={"maxLength": MAX_ACCOUNT_NAME})] | None
     ) = None
 
 
 class ConvertRequest(LinksRequest):
-    cookie: SecretStr | None = None
+    cookie: PastedCookie | None = None
 
 
 MAX_EXTRACT_BYTES = 512 * 1024
@@ -111,7 +123,7 @@ class ConvertTextRequest(Body):
         ),
     ]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
-    cookie: SecretStr | None = None
+    cookie: PastedCookie | None = None
 
 
 class CrewTokenRequest(Body):

@@ -91,6 +91,7 @@ class Account:
         self.human_check: HumanCheck | None = None
         """While it is paused: what those who ask are told."""
         self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
+        self._is_replaced = False  # by another account, with no use since
         self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
         self._lost: list[str | None] = []  # digests of cookies whose session was lost
         self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
@@ -118,6 +119,11 @@ class Account:
         if self.human_check is None:
             return None
         return Pause(self.name, tuple(self._troubled), self.state.since)
+
+    @property
+    def is_listed(self) -> bool:
+        """False once another account's cookie has replaced its own, unless it is in trouble."""
+        return not self._is_replaced or self.state.standing is not Standing.ACTIVE
 
     @property
     def to_remember(self) -> int:
@@ -154,6 +160,7 @@ class Account:
 
     def is_asked_with(self, cookie: Cookie | None) -> None:
         """Somebody uses it, be it the stored one or not."""
+        self._is_replaced = False
         if self._retired and cookie is not None:
             self._retired = [each for each in self._retired if each != cookie.digest]
 
@@ -190,6 +197,10 @@ class Account:
         self._lost, self._replaced = [], []
         return self._end_trouble()
 
+    def other_account_synced(self) -> None:
+        """Note that another account's cookie was stored in the place of this one's."""
+        self._is_replaced = True
+
     def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
         """A cookie for it came in: a new one ends all trouble, and one that is known none.
 
@@ -199,6 +210,7 @@ class Account:
         if self._synced is None and not self._from_earlier_process:
             known.add(_digest(before))  # stored before this process, and before the pause
         self._synced = cookie.digest
+        self._is_replaced = False
         if before is not None:
             self.earners.inherit(cookie, before)
             if before.account == self.name:

@@ -285,9 +285,12 @@ class _Desk:
 
     async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
         self._lines.of(cookie.account).account.cookie_synced(cookie, before)
-        # One without a user id is an account of its own, which has ended with it.
-        if before is not None and before.account == before.digest != cookie.account:
-            self._lines.of(before.account).account.cookie_synced(cookie, before)
+        if before is None or before.account == cookie.account:
+            return
+        left = self._lines.of(before.account).account
+        if before.account == before.digest:  # without a user id an account ends with its cookie
+            left.cookie_synced(cookie, before)
+        left.other_account_synced()
 
     def pause(self, cookie: Cookie) -> None:
         """The portal has shown a human check to a tab of this cookie's."""

@@ -370,8 +370,10 @@ class Lines:
         return line
 
     def states(self) -> dict[str, AccountState]:
-        """How each known account stands, by the name to show."""
-        return {account.shown: account.state for account in self._accounts.values()}
+        """Return how each account stands that is listed, by the name to show."""
+        return {
+            account.shown: account.state for account in self._accounts.values() if account.is_listed
+        }
 
     def submits_waiting(self) -> int:
         """How many submits wait, over all accounts."""

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 from urllib.parse import urlsplit
 
 # A host name in the letters the DNS knows. `xn--` labels are refused by `is_plain_host`: no market
@@ -54,6 +55,9 @@ _SHOP_HOSTS = {
 
 MARKET_CODES = tuple(_SHOP_HOSTS)
 
+SESSION_COOKIES: Final = ("SPC_EC", "SPC_ST")
+"""The cookies of every market that hold a login. The shop gives visitors the value `-`."""
+
 
 def market(
     code: str,
@@ -82,6 +86,18 @@ def market(
         image_url=f"https://down-{code}.img.susercontent.com/file/",
         open_api_url=open_api_url or f"https://open-api.affiliate.{host}/graphql",
     )
+
+
+def cookie_hosts(market: Market) -> tuple[str, ...]:
+    """Return the hosts whose cookies make a session, the portal's before the shop's.
+
+    The market's own hosts are among them even where others are configured: the owner of a daemon
+    that works with a sandbox still exports cookies from the real portal.
+    """
+    standard = _SHOP_HOSTS[market.code][0]
+    portal, _ = own_host_and_port(market.portal_url)
+    shop, _ = own_host_and_port(market.shop_url)
+    return tuple(dict.fromkeys((portal, f"affiliate.{standard}", shop, standard)))
 
 
 def origin(text: str) -> str:
@@ -120,14 +136,17 @@ def is_plain_host(host: str) -> bool:
 
 
 def covers(origin_url: str, host: str, port: int | None) -> bool:
-    """Whether `host` and `port` are the origin's, or `host` is a sub-domain of its host.
-
-    A sub-domain is what ends with a dot and the whole host: `evil-shopee.vn` is none of
-    `shopee.vn`. An address in digits has no sub-domains.
-    """
+    """True if `host` and `port` are the origin's, or `host` is a sub-domain of its host."""
     own, own_port = own_host_and_port(origin_url)
-    if port != own_port:
-        return False
+    return port == own_port and is_at_or_below(host, own)
+
+
+def is_at_or_below(host: str, own: str) -> bool:
+    """True if `host` is `own` or a sub-domain of it.
+
+    A sub-domain ends with a dot and the whole of `own`, so `evil-shopee.vn` is none of `shopee.vn`.
+    An IP address has no sub-domains.
+    """
     return host == own or (host.endswith(f".{own}") and not _is_ip(own))
 
 

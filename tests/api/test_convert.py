@@ -314,7 +314,7 @@ async def test_this_is_no_link(
         (False, {"links": [1], "cookie": "none"}, 403, "no session token"),
         (True, {"links": [1], "cookie": "none"}, 400, "links.0: must be a string"),
         (True, {"links": ["https://a"], "cookie": "none"}, 400, "cookie: holds no name=value pair"),
-        (True, {"links": ["https://a"], "cookie": "SPC_U=1"}, 200, ""),
+        (True, {"links": ["https://a"], "cookie": "SPC_EC=1"}, 200, ""),
     ],
     ids=["token", "body", "cookie", "links"],
 )

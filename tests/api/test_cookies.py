@@ -9,6 +9,7 @@
 | seed 4, GET with none stored; contract: HTTP 200 | `test_with_none_stored_it_is_200_and_not_ok` |
 | contract, timestamps | `test_times_are_in_utc_with_milliseconds` |
 | contract, accountName left out | `test_an_account_has_a_name[…]` |
+| contract, cookie forms | `tests/contract/test_cookies.py` |
 | contract, what is no cookie is 400, the stored one stays | `test_this_is_no_cookie[…]` |
 | contract, the limits themselves | `test_this_is_just_a_cookie[…]` |
 | seed 3, in memory; design: over a crash | `test_it_outlives_its_actor` |
@@ -133,7 +134,7 @@ async def test_an_account_has_a_name(
         ("SPC_U=1; a b=x", "cookie: part 2 is not a name=value pair"),
         ("SPC_U=1;\r\nX-Header: 1", "cookie: holds a control character"),
         ("SPC_U=1\x00", "cookie: holds a control character"),
-        ("SPC_U=1\t", "cookie: holds a control character"),
+        ("SPC_U=1\t2", "cookie: holds a control character"),
         ("SPC_U=\x7f", "cookie: holds a control character"),
         ("; ".join(f"n{n}={'x' * 650}" for n in range(101)), "more than the 65536"),
         ("SPC_U=1; n=" + "x" * 4095, "cookie: pair 2 is over the 4096 bytes"),
@@ -165,12 +166,12 @@ async def test_this_is_no_cookie(daemon: Daemon, cookie: str, error: str) -> Non
 @pytest.mark.parametrize(
     "cookie",
     [
-        "; ".join(f"{n:03}={'x' * 651}" for n in range(100))[:65536],
-        "n=" + "x" * 4094,
-        "; ".join(f"n{n}=x" for n in range(150)),
-        "n=",
-        "a=b=c",
-        "__Host-SPC=x; __Secure-SPC=y",
+        "; ".join(["SPC_EC=x", *(f"{n:03}={'x' * 651}" for n in range(100))])[:65536],
+        "SPC_EC=x; n=" + "x" * 4094,
+        "; ".join(["SPC_EC=x", *(f"n{n}=x" for n in range(149))]),
+        "SPC_EC=x; n=",
+        "SPC_EC=b=c",
+        "SPC_EC=x; __Host-SPC=x; __Secure-SPC=y",
     ],
     ids=["64 KiB", "a pair of 4096 bytes", "150 pairs", "no value", "two signs", "prefixes"],
 )

@@ -41,8 +41,11 @@ class Client:
         await self._daemon.until(f"progress {wanted}", reached)
 
     async def ended(self, kickoff_id: str) -> str:
-        """Its state at the end."""
-        return str((await self._ask("GET", f"/status/{kickoff_id}?wait=30"))["state"])
+        """Its state at the end. One wait ends when it begins, another one when it ends."""
+        while True:
+            state = str((await self._ask("GET", f"/status/{kickoff_id}?wait=30"))["state"])
+            if state in {"SUCCESS", "FAILED"}:
+                return state
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
         answer = await self._daemon.ask(method, f"/crews/alpha{path}", body, token=self._token)

@@ -324,6 +324,41 @@ async def test_an_account_without_a_user_id_ends_with_its_cookie(
     assert standings == {"active"}
 
 
+async def test_replaced_account_is_not_listed_until_it_is_used_again(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    await desk.cookie_synced(bench.cookie, None)
+    await bench.convert(bench.link(1))
+    await desk.cookie_synced(RENEWED, bench.cookie)  # of the same account
+    assert list((await desk.status()).accounts) == ["1001"]
+    await desk.cookie_synced(OTHER, RENEWED)
+    assert list((await desk.status()).accounts) == ["2002"]
+    await bench.convert(bench.link(2))
+    assert sorted((await desk.status()).accounts) == ["1001", "2002"]
+    await desk.cookie_synced(RENEWED, OTHER)
+    assert list((await desk.status()).accounts) == ["1001"]
+
+
+@pytest.mark.parametrize("trouble", [HumanCheck, SessionLost])
+async def test_replaced_account_in_trouble_is_listed_until_the_owner_clears_it(
+    bench: Bench,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    trouble: type[HumanCheck | SessionLost],
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [trouble()]
+    with pytest.raises(trouble):
+        await bench.convert(bench.link(1))
+    await desk.cookie_synced(OTHER, bench.cookie)
+    standings = {account: it.standing for account, it in (await desk.status()).accounts.items()}
+    lost = trouble is SessionLost
+    assert standings == {"1001": "session lost" if lost else "paused", "2002": "active"}
+    await desk.clear_accounts()
+    assert list((await desk.status()).accounts) == ["2002"]
+
+
 async def test_the_owner_ends_a_pause(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

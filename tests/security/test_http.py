@@ -198,7 +198,7 @@ async def well_formed(daemon: Daemon) -> list[bytes]:
             head = f"{method.upper()} {place} HTTP/1.1\r\nHost: localhost\r\n"
             head += f"Authorization: Bearer {token}\r\n"
             if "requestBody" in operation:
-                body = BODIES.get(path, b'{"cookie": "SPC_U=1", "links": ["x"], "inputs": {}}')
+                body = BODIES.get(path, b'{"cookie": "SPC_EC=1", "links": ["x"], "inputs": {}}')
                 head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             made.append(head.encode() + b"\r\n" + body)
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS
@@ -232,7 +232,7 @@ def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
 async def test_twenty_thousand_mutated_requests(daemon: Daemon) -> None:
     chance = random.Random(SEED)
     whole = await well_formed(daemon)
-    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_U=1"})
+    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_EC=1"})
     assert answer.status_code == 200  # whatever it opens for a cookie is open
     await run_a_crew(daemon)  # and for a worker, which a mutated kickoff may have
     before = daemon.descriptors()

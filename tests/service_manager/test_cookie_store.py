@@ -330,6 +330,15 @@ def test_without_room_for_a_descriptor_the_daemon_goes_on(
     assert kept_in(manager) == [content("after")]
 
 
+@pytest.mark.parametrize("cookie_text", ["  a=b;c=d ", "SPC_EC=-", "SPC_EC=x; a=\u2192"])
+def test_cookie_that_an_older_daemon_stored_is_still_read(
+    manager: Manager, live: Callable[..., Life], memfd_with: MemfdWith, cookie_text: str
+) -> None:
+    older = Record(cookie_text=cookie_text, account_name="Shop", synced_at=SYNCED)
+    found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
+    assert live([found]).found == older
+
+
 def test_without_a_manager_nothing_is_kept_and_nothing_is_open() -> None:
     store = CookieStore(Messenger(""), ())
     memory = RecordMemory(store)

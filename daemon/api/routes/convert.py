@@ -7,6 +7,7 @@ from math import inf
 
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
+from daemon.api.routes.cookies import read_cookie
 from daemon.api.schemas import (
     ConvertRequest,
     ConvertResponse,
@@ -93,14 +94,14 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
 
     async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
-        given = body.cookie.get_secret_value() if body.cookie is not None else ""
-        if given and not desk.needs_cookie:
+        given = body.cookie if body.cookie is not None and body.cookie.get_secret_value() else None
+        if given is not None and not desk.needs_cookie:
             raise Invalid(
                 'cookie: links are made by the Open API here (links.source = "open_api"), which '
                 "takes none; leave it out"
             )
-        if given:
-            return parse_cookie(given)
+        if given is not None:
+            return parse_cookie(await read_cookie(given, desk.market))
         with patience():
             record = await vault.current()
         return record.cookie if record is not None else None

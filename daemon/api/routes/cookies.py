@@ -1,8 +1,11 @@
-"""The stored cookie (seed, "Stored cookie" and section 4)."""
+"""The stored cookie (seed, "Stored cookie" and section 4), and how a request's cookie is read."""
 
 from __future__ import annotations
 
+import time
+
 import trio
+from pydantic import SecretStr
 
 from daemon.api.guards import Guards
 from daemon.api.openapi import Api
@@ -13,11 +16,23 @@ from daemon.api.schemas import (
     SyncCookieResponse,
 )
 from daemon.conversion.desk import Desk
+from daemon.marketplace.cookie_text import header_value
+from daemon.marketplace.markets import Market
 from daemon.patience import patience
+from daemon.threads import on_thread
 from daemon.vault.actor import Vault
+from daemon.vault.cookie import MAX_BYTES
 
 NOT_NAMED = "Affiliate"
 NOT_NAMED_LOCALLY = "Local Sync"
+
+
+async def read_cookie(pasted: SecretStr, market: Market) -> str:
+    """Return the header's value in the cookie that a request brings. Raises `Invalid`."""
+    text, now = pasted.get_secret_value(), time.time()
+    if len(text) <= MAX_BYTES:
+        return header_value(text, market, now)
+    return await on_thread(header_value, text, market, now)  # a long export takes a while
 
 
 def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
@@ -25,11 +40,12 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
 
     async def store(body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
+        cookie_text = await read_cookie(body.cookie, desk.market)
         # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
         with trio.CancelScope(shield=True), patience():
             before = await vault.current()
-            record = await vault.store(body.cookie.get_secret_value(), name)
+            record = await vault.store(cookie_text, name)
             await desk.cookie_synced(record.cookie, before.cookie if before else None)
         return SyncCookieResponse(account_name=record.account_name, synced_at=record.synced_at)
 
@@ -41,7 +57,11 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         ok=SyncCookieResponse,
     )
     async def sync_cookie(_: None, body: SyncCookieRequest) -> SyncCookieResponse:
-        """Store the affiliate account's cookie, in the place of the one before."""
+        """Store the affiliate account's cookie, in the place of the one before.
+
+        Any form that people paste is read; what is stored is the value of the Cookie header. A
+        refusal (400) says what the text is instead, and leaves the stored cookie.
+        """
         return await store(body, NOT_NAMED)
 
     @api.operation(
@@ -62,7 +82,10 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
         ok=(StoredCookieResponse, Failure),
     )
     async def stored_cookie(_: None) -> StoredCookieResponse | Failure:
-        """The stored cookie; with none stored, `ok` is false and the status still 200."""
+        """Return the stored cookie, as the value of a Cookie header.
+
+        With none stored, `ok` is false and the status still 200.
+        """
         record = await vault.current()
         if record is None:
             return Failure(error="no cookie was synced yet; send one to POST /api/sync-cookie")
