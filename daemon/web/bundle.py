@@ -69,7 +69,7 @@ def read_bundle(site: Site) -> Bundle:
     """Read the files, once for all apps: a reload of the configuration makes new ones."""
     modules: dict[str, str] = {}
     contents: dict[str, bytes] = {}
-    for file in libraries.read_list().files():
+    for file in libraries.read_list().files(used_by="app"):
         if not file.path.endswith((".mjs", ".js", ".css")):
             continue
         path = f"vendor/{file.path}"
