@@ -47,7 +47,6 @@ from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
 from daemon.late_imports import import_later
 from daemon.logs import Event
-from daemon.marketplace.markets import Market
 from daemon.marketplace.plain_http import PlainHttp
 from daemon.metrics import Metrics
 from daemon.monitoring.log_buffer import LogBuffer
@@ -301,18 +300,20 @@ def _services(
         ),
         log_buffer=log_buffer,
         recorder=_recorder(parts, snapshot),
-        site=_site(parts.desk.market),
+        site=_site(parts.desk),
         sync_key=settings.cookie.sync_key,
         rules=rules_of(settings),
     )
 
 
-def _site(market: Market) -> Site:
+def _site(desk: Desk) -> Site:
+    market = desk.market
     return Site(
         currency=market.currency,
         portal_url=market.portal_url,
         shop_url=market.shop_url,
         picture_url=market.image_url,
+        needs_cookie=desk.needs_cookie,
     )
 
 

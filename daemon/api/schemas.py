@@ -22,9 +22,12 @@ from daemon.conversion.shapes import (
     SuccessEntry,
 )
 from daemon.vault.actor import MAX_ACCOUNT_NAME
-from daemon.wire import Body, Timestamp
+from daemon.wire import Body, Timestamp, example
 
 # Requests
+
+_LINK = "https://shopee.vn/product/88201679/23456789012"
+_MESSAGE = f"🔥 Deal: {_LINK} nhanh tay nhé!"
 
 Code = Annotated[
     SecretStr,
@@ -39,15 +42,21 @@ exactly six digits is refused, and does not count as a failed try."""
 
 
 class LoginRequest(Body):
+    model_config = example({"password": "correct horse battery staple"})
+
     password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
 
 
 class VerifyMfaRequest(Body):
+    model_config = example({"tempToken": "eyJhbGciOi…", "code": "123456"})
+
     temp_token: SecretStr
     code: Code
 
 
 class EnableRequest(Body):
+    model_config = example({"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "code": "123456"})
+
     secret: Annotated[
         SecretStr,
         Field(
@@ -59,6 +68,8 @@ class EnableRequest(Body):
 
 
 class DisableRequest(Body):
+    model_config = example({"code": "123456"})
+
     code: Code
 
 
@@ -75,6 +86,10 @@ PastedCookie = Annotated[
 
 
 class SyncCookieRequest(Body):
+    model_config = example(
+        {"cookie": "SPC_U=4711; SPC_EC=…; SPC_ST=…", "accountName": "My shop links"}
+    )
+
     cookie: PastedCookie
     account_name: (
         Annotated[str, Field(json_schema_extra={"maxLength": MAX_ACCOUNT_NAME})] | None
@@ -82,6 +97,8 @@ class SyncCookieRequest(Body):
 
 
 class ConvertRequest(LinksRequest):
+    model_config = example({"links": [_LINK], "subIds": ["telegram"]})
+
     cookie: PastedCookie | None = None
 
 
@@ -102,6 +119,8 @@ def _at_most(size_bytes: int) -> AfterValidator:
 
 
 class ExtractRequest(Body):
+    model_config = example({"text": _MESSAGE})
+
     text: Annotated[
         str,
         _at_most(MAX_EXTRACT_BYTES),
@@ -113,6 +132,8 @@ class ExtractRequest(Body):
 
 
 class ConvertTextRequest(Body):
+    model_config = example({"text": _MESSAGE, "subIds": ["zalo"]})
+
     text: Annotated[
         str,
         _at_most(MAX_TEXT_BYTES),
@@ -127,6 +148,8 @@ class ConvertTextRequest(Body):
 
 
 class CrewTokenRequest(Body):
+    model_config = example({"crew": "deal-post", "user": "telegram-bot"})
+
     crew: str
     user: Annotated[str | None, Field(description="without one: the organization's token")] = None
 

@@ -64,12 +64,14 @@ class Site:
         portal_url: the affiliate portal's origin.
         shop_url: the shop's origin.
         picture_url: an address at the host that product pictures come from.
+        needs_cookie: False where links are made without the account's cookie.
     """
 
     currency: str
     portal_url: str
     shop_url: str
     picture_url: str
+    needs_cookie: bool
 
 
 @cache
@@ -77,7 +79,7 @@ def read_bundle(site: Site) -> Bundle:
     """Read the files, once for all apps: a reload of the configuration makes new ones."""
     modules: dict[str, str] = {}
     contents: dict[str, bytes] = {}
-    for file in libraries.read_list().files():
+    for file in libraries.read_list().files(used_by="app"):
         if not file.path.endswith((".mjs", ".js", ".css")):
             continue
         path = f"vendor/{file.path}"
@@ -103,6 +105,7 @@ def read_bundle(site: Site) -> Bundle:
         currency=html.escape(site.currency),
         portal=html.escape(site.portal_url),
         shop=html.escape(site.shop_url),
+        needs_cookie="yes" if site.needs_cookie else "no",
     )
     return Bundle(
         version=version,

@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
@@ -40,11 +40,12 @@ class File(BaseModel):
 
 
 class Library(BaseModel):
-    """One npm package at one version. `licence` is an SPDX identifier."""
+    """One npm package at one version, for one of the pages. `licence` is an SPDX identifier."""
 
     name: str
     version: str
     licence: str
+    used_by: Literal["app", "docs"] = "app"
     files: list[File]
 
 
@@ -53,10 +54,11 @@ class Vendored(BaseModel):
 
     libraries: list[Library]
 
-    def files(self) -> Iterator[File]:
-        """Return the files of all libraries."""
+    def files(self, *, used_by: Literal["app", "docs"]) -> Iterator[File]:
+        """Return the files of the libraries of one page."""
         for library in self.libraries:
-            yield from library.files
+            if library.used_by == used_by:
+                yield from library.files
 
 
 def read_list() -> Vendored:

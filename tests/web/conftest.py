@@ -13,6 +13,7 @@ SITE = Site(
     portal_url="https://portal.example",
     shop_url="https://shop.example",
     picture_url="https://pictures.example/file/",
+    needs_cookie=True,
 )
 
 

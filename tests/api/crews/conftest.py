@@ -405,7 +405,11 @@ async def opened(
             log_buffer=nobody,
             recorder=nobody,
             site=Site(
-                "VND", "https://portal.example", "https://shop.example", "https://p.example/"
+                currency="VND",
+                portal_url="https://portal.example",
+                shop_url="https://shop.example",
+                picture_url="https://pictures.example/",
+                needs_cookie=True,
             ),
             sync_key=SecretStr(""),
             rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),

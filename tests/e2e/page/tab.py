@@ -51,7 +51,7 @@ class Tab:
     async def open(self, place: str = "", *, session_token: str = "") -> None:
         """Go to a place of the page; with a token it is logged in there."""
         if session_token:
-            script = f"globalThis.DEV_TOKEN = {json.dumps(session_token)}"
+            script = f"globalThis.sessionToken = {json.dumps(session_token)}"
             await self.session.call("Page.addScriptToEvaluateOnNewDocument", {"source": script})
         await self.session.call("Page.navigate", {"url": f"{self.url}/app/#/{place}"})
 

@@ -1,6 +1,7 @@
 // Requests to the daemon. The session is a cookie that no script can read.
 
 import { signal } from "./ui.js";
+import { addBearer } from "./bearer.js";
 import { parse } from "./json.js";
 import { t } from "./i18n.js";
 
@@ -26,7 +27,7 @@ export class Failure extends Error {
 // Send a request and return its response, whatever its status.
 export async function send(path, { method, body, headers = {}, signal: abort } = {}) {
   const sent = { ...headers };
-  if (globalThis.DEV_TOKEN) sent.Authorization = `Bearer ${await devToken(path)}`; // DEV
+  await addBearer(path, sent);
   if (body !== undefined) sent["Content-Type"] = "application/json";
   try {
     return await fetch(addressOf(path), {
@@ -86,13 +87,4 @@ export function brokeOff(fault) {
 // The page lies in a folder of its own, one below the API's.
 export function addressOf(path) {
   return new URL(`../${path}`, document.baseURI).href;
-}
-
-// DEV
-const devTokens = {};
-async function devToken(path) {
-  const crew = /^crews\/([^/]+)/.exec(path)?.[1];
-  if (!crew) return globalThis.DEV_TOKEN;
-  devTokens[crew] ??= (await ask("api/crews/token", { body: { crew: decodeURIComponent(crew) } })).token;
-  return devTokens[crew];
 }

@@ -3,6 +3,7 @@
 import { html, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
+import { told } from "../../lib/site.js";
 import { Copy, Submit, useDeed } from "../../components/action.js";
 import { Section } from "../../components/text.js";
 import { CodeField } from "../security/code_field.js";
@@ -12,7 +13,6 @@ const FILES = { chromium: "../extension/smartlinkd-chromium.zip", firefox: "../e
 
 // What the extension takes: "smartlinkd-pair:" and base64url of JSON.
 function pairingText(key) {
-  const told = (name) => document.querySelector(`meta[name=${name}]`).content;
   const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: told("shop"), portal: told("portal") };
   return `smartlinkd-pair:${btoa(JSON.stringify(given)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }

@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { moment, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
+import { told } from "../../lib/site.js";
 import { Action, Submit, useDeed } from "../../components/action.js";
 import { Field, TextField } from "../../components/field.js";
 import { Ago, Badge, Facts, Faint, Section, Title, Waiting } from "../../components/text.js";
@@ -43,16 +44,12 @@ function Standing() {
       ${remedy && html`<details><summary>${t("account.daemonSays")}</summary><p lang="en">${remedy}</p></details>`}
       ${kind === "paused" && html`
         <div class="actions">
-          <a class="button" href=${portal()} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
+          <a class="button" href=${told("portal")} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
           <${Action} kind="quiet" onAct=${clear}>${t("account.clear")}<//>
         </div>
       `}
     <//>
   `;
-}
-
-function portal() {
-  return document.querySelector("meta[name=portal]").content;
 }
 
 function Cookie({ cookie }) {

@@ -2,6 +2,7 @@
 
 import { html, useRef, useState, useEffect } from "../../lib/ui.js";
 import { Failure, answerOf, ended, send, session } from "../../lib/api.js";
+import { takeToken } from "../../lib/bearer.js";
 import { duration, t } from "../../lib/i18n.js";
 import { Submit, useDeed } from "../../components/action.js";
 import { Field } from "../../components/field.js";
@@ -79,7 +80,9 @@ function submitting(deed) {
 // With "session": "cookie" the answer holds no token: it is in a cookie that no script can read.
 async function logIn(step, body, wrong) {
   try {
-    const a = await answerOf(await send(`api/auth/${step}`, { body: { ...body, session: "cookie" } })); globalThis.DEV_TOKEN = a.token; return a; // DEV
+    const answer = await answerOf(await send(`api/auth/${step}`, { body: { ...body, session: "cookie" } }));
+    takeToken(answer.token);
+    return answer;
   } catch (fault) {
     if (fault.status === 401) throw new Failure(401, wrong);
     if (fault.status === 429) throw new Failure(429, t("login.wait", { time: duration(fault.retryAfter ?? 1) }));
