@@ -3,13 +3,11 @@
 
 import { ask } from "./api.js";
 
-const tokens = new Map(); // of crews, by name
-
 export function takeToken(token) {
-  tokens.clear();
   globalThis.sessionToken = token;
 }
 
+// A crew's token outlives the session, so it is asked for each time.
 export async function addBearer(path, headers) {
   if (!globalThis.sessionToken) return;
   const crew = /^crews\/([^/]+)/.exec(path)?.[1];
@@ -17,6 +15,5 @@ export async function addBearer(path, headers) {
 }
 
 async function tokenOf(crew) {
-  if (!tokens.has(crew)) tokens.set(crew, (await ask("api/crews/token", { body: { crew } })).token);
-  return tokens.get(crew);
+  return (await ask("api/crews/token", { body: { crew } })).token;
 }
