@@ -138,6 +138,16 @@ class Tab:
         active = "document.activeElement"
         return str(await self.evaluate(f"{active} === document.body ? 'BODY' : {active}.innerText"))
 
+    async def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a list."""
+        await self.evaluate(
+            f"""(() => {{
+                const choice = document.querySelector({json.dumps(selector)});
+                choice.value = {json.dumps(value)};
+                choice.dispatchEvent(new Event('change', {{ bubbles: true }}));
+            }})()"""
+        )
+
     async def be_offline(self, offline: bool) -> None:
         """Take the network away from the tab, or give it back."""
         conditions = {

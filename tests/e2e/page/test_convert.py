@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -231,14 +230,8 @@ async def test_no_view_is_wider_than_a_small_phone(
     await shop.type(BOX, portal.link(portal.item()) + " " + portal.short("gone"))
     await shop.click("button", "Convert")
     await shop.see("1 failed")
-    await shop.evaluate(
-        f"""(() => {{
-            const choice = document.querySelector('.language select');
-            choice.value = {json.dumps(language)};
-            choice.dispatchEvent(new Event('change', {{ bubbles: true }}));
-        }})()"""
-    )
-    for place in ("convert", "crews", "system"):
+    await shop.choose(".language select", language)
+    for place in ("convert", "account", "crews", "system", "security"):
         await shop.go(place)
         await shop.until(f"document.querySelector('nav [aria-current]').hash === '#/{place}'")
         await shop.until(
