@@ -14,7 +14,7 @@ const BADGES = {
   session_lost: ["!", "#cf222e"],
   paused: ["||", "#cf222e"],
   otherAccount: ["?", "#9a6700"],
-  refused: ["×", "#cf222e"],
+  refused: ["x", "#cf222e"],
   unreachable: ["…", "#6e7781"],
 };
 
