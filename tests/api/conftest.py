@@ -222,8 +222,8 @@ class Conformity:
     def _operation(self, method: str, path: str) -> Json | None:
         for template, methods in self._document["paths"].items():
             pattern = re.sub(r"\{\w+\}", "[^/]+", template)
-            if template.endswith("/"):
-                pattern += "?"  # a base address
+            if template == "/crews/{crew}":
+                pattern += "/?"  # a base address is served with a slash, too
             if method in methods and re.fullmatch(pattern, path):
                 found: Json = methods[method]
                 return found
