@@ -267,8 +267,8 @@ def _explain(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
   stop it          sudo systemctl stop {paths.socket} {paths.service}
 
 Next: open http://{settings.server.bind} in a browser on this machine, log in with the password, and
-choose Account: pair the browser extension, or paste the portal's cookie there. Put a proxy with TLS in
-front of it before others may reach it (docs/operating.md).""")
+choose Account: pair the browser extension, or paste the portal's cookie there. Put a proxy with TLS
+in front of it before others may reach it (docs/operating.md).""")
 
 
 if __name__ == "__main__":
