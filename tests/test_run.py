@@ -276,7 +276,7 @@ def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_nee
 
 
 def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clone: Clone) -> None:
-    for tool in ("chmod", "date", "stat", "xargs"):
+    for tool in ("chmod", "date", "stat"):
         clone.programs.joinpath(tool).symlink_to(str(shutil.which(tool)))
     script = clone.folder / "systemd/install.sh"
     text = script.read_text().replace("/run/systemd/system", str(clone.folder))
@@ -294,7 +294,7 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     shared = "${0%/bin/*}/share/smartlinkd"
     names = ("config.example.toml", "extension", "extension/manifest.json")
     paths = " ".join(f'"{shared}/{name}"' for name in names)
-    modes = f"stat -c %a {paths} | xargs"
+    modes = f"echo $(stat -c %a {paths})"
     clone.put("in-venv", f'case "$*" in *daemon.installation*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
