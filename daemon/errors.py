@@ -40,6 +40,10 @@ class NotFound(Refused):
     """There is no such thing, or none that this caller may know of."""
 
 
+class Conflict(Refused):
+    """The request is not carried out as long as the daemon's state is what it is."""
+
+
 class Unprocessable(Refused):
     """A well-formed request that cannot be carried out; `details` tells a program which part.
 

@@ -79,7 +79,7 @@ class Front:
         self._services = services
         self._main = Facade(build_app(services), doors.main, grace=grace)
         self._crews = {
-            name: Facade(_crew_app(name, services), sockets, grace=grace)
+            name: Facade(build_crew_app(name, services), sockets, grace=grace)
             for name, sockets in doors.crews.items()
         }
 
@@ -96,8 +96,4 @@ class Front:
         )
         self._main.take(build_app(services))
         for name, own in self._crews.items():
-            own.take(_crew_app(name, services))
-
-
-def _crew_app(name: str, services: Services) -> GuardedQuart:
-    return build_crew_app(name, services.crews, services.metrics, max_body=services.rules.max_body)
+            own.take(build_crew_app(name, services))

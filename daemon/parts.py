@@ -117,6 +117,7 @@ def make_desk(
             resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
             account_changed=notifier.account_changed,
+            account_replaced=notifier.account_replaced,
             cookie_missing=notifier.cookie_missing,
             paused=pauses.kept,
             keep=pauses.keep,

@@ -243,14 +243,15 @@ def _make_parts(
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
+    pauses = Pauses(directory)
+    notifier = make_notifier(settings, pauses)
     auth = Auth(
         directory,
         password_hash=settings.auth.password_hash,
         signing_secret=settings.auth.signing_secret,
+        key_made=notifier.key_made,
     )
     vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
-    pauses = Pauses(directory)
-    notifier = make_notifier(settings, pauses)
     browser = make_browser(settings, notifier, own_ports=doors.ports)
     desk = make_desk(settings, notifier, http, browser, pauses)
     crews = make_crews(settings, notifier, catalog, desk, vault)
@@ -346,7 +347,7 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
     )
     if parts.notifier:
         yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
-    yield _actor("auth", parts.auth)
+    yield _actor("auth", parts.auth, stop=parts.auth.stop)
     yield _actor("vault", parts.vault)
     if parts.browser is not None:
         longest_job = settings.browser.job_timeout + LAST_WRITES

@@ -19,7 +19,7 @@ from daemon.api.errors import Refusal, failure, handle_errors
 from daemon.api.guards import Guards
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
-from daemon.api.routes import auth, convert, cookies, crews, operator, system
+from daemon.api.routes import auth, convert, cookies, crews, keys, operator, system
 from daemon.api.schemas import Failure
 from daemon.api.services import Services
 from daemon.serving import GuardedQuart
@@ -42,14 +42,15 @@ def build_app(services: Services) -> GuardedQuart:
     api = Api(app, failure=Failure)
     guards = Guards(services)
     auth.add(api, guards, services.auth)
+    keys.add(api, guards, services.auth)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault)
     operator.add(api, guards, services)
     system.add(api, guards, services)
     crews.add(api, guards, services.crews)
-    of_crews = add_crews(app, services.crews)
+    of_crews = add_crews(app, guards, services.crews)
     docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
-    _tell_failures(app, _add_default_crew(app, services))
+    _tell_failures(app, _add_default_crew(app, guards, services))
     _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
@@ -58,10 +59,10 @@ def build_app(services: Services) -> GuardedQuart:
     return app
 
 
-def _add_default_crew(app: GuardedQuart, services: Services) -> Collection[str]:
+def _add_default_crew(app: GuardedQuart, guards: Guards, services: Services) -> Collection[str]:
     """Serve the default crew, if there is one, at `/` too; returns the paths that it has there."""
     name = services.crews.catalog.default
-    return add_one_crew(app, name, services.crews).paths if name is not None else ()
+    return add_one_crew(app, guards, name, services.crews).paths if name is not None else ()
 
 
 def _tell_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:

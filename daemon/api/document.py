@@ -24,8 +24,9 @@ RETRY_LATER = (429, 503)  # answered with `Retry-After`
 _MEANINGS = {
     400: "The request is wrong: the text names the field and the rule",
     401: "Wrong password or wrong code",
-    403: "No access: the token is missing, invalid or expired",
+    403: "No access: the token or key is missing, invalid or expired, or the key lacks the scope",
     404: "Not found",
+    409: "The cookie is another account's",
     408: "The body did not arrive in time",
     413: "The body is too large",
     429: "Too many tries from there, or too much open at once with this token",
@@ -139,7 +140,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         "operationId": operation.name,
         "tags": [_tag(operation.path)],
         "summary": summary,
-        "description": description.strip(),
+        "description": _with_scope(description.strip(), operation),
         "security": _SECURITY[operation.access.bearer],
         "responses": {
             "200": _success(operation, references),
@@ -164,6 +165,13 @@ def _example(body: type[BaseModel]) -> Json:
     extra = body.model_config.get("json_schema_extra")
     examples = extra.get("examples") if isinstance(extra, dict) else None
     return {"example": examples[0]} if isinstance(examples, list) else {}
+
+
+def _with_scope(description: str, operation: Operation) -> str:
+    """Return the description with the scope that an API key needs."""
+    scope = operation.access.scope
+    needs = f"An API key needs the scope `{scope}`." if scope is not None else ""
+    return "\n\n".join(filter(None, (description, needs)))
 
 
 def _statuses(operation: Operation, asked: Sequence[Json]) -> set[int]:

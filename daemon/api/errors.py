@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from daemon.api.schemas import Failure
 from daemon.errors import (
     BUG,
+    Conflict,
     Invalid,
     NotAllowed,
     NotFound,
@@ -40,6 +41,7 @@ STATUSES: dict[type[Refused], HTTPStatus] = {
     WrongCredential: HTTPStatus.UNAUTHORIZED,
     NotAllowed: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
     Unprocessable: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyTries: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyAtOnce: HTTPStatus.TOO_MANY_REQUESTS,

@@ -60,12 +60,14 @@ class Access(Generic[C]):
 
     `admit` runs inside the request, before its body is read and again when it is there. It returns
     the caller, whom the handler gets as its first argument, or raises. `bearer` says whether the
-    document asks a client for a token, `refusals` the statuses that `admit` can lead to.
+    document asks a client for a token, `refusals` the statuses that `admit` can lead to. `scope` is
+    the one that an API key needs; without one, no key opens the operation.
     """
 
     admit: Callable[[], Awaitable[C]]
     bearer: Literal["none", "optional", "required"]
     refusals: tuple[int, ...] = ()
+    scope: str | None = None
 
 
 @dataclass(frozen=True)

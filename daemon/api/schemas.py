@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
+from daemon.auth.keys import KeyDays, KeyName, KeyScopes
 from daemon.auth.passwords import MAX_PASSWORD
 from daemon.conversion.shapes import (
     MAX_LINKS,
@@ -94,6 +95,10 @@ class SyncCookieRequest(Body):
     account_name: (
         Annotated[str, Field(json_schema_extra={"maxLength": MAX_ACCOUNT_NAME})] | None
     ) = None
+    replace_account: Annotated[
+        bool | None,
+        Field(description="only with an API key: true to store another account's cookie"),
+    ] = None
 
 
 class ConvertRequest(LinksRequest):
@@ -147,6 +152,15 @@ class ConvertTextRequest(Body):
     cookie: PastedCookie | None = None
 
 
+class KeyRequest(Body):
+    model_config = example({"name": "telegram-bot", "scopes": ["convert"], "expiresInDays": 365})
+
+    name: KeyName
+    scopes: KeyScopes
+    expires_in_days: KeyDays | None = None
+    code: Annotated[Code | None, Field(description="needed while the second factor is on")] = None
+
+
 class CrewTokenRequest(Body):
     model_config = example({"crew": "deal-post", "user": "telegram-bot"})
 
@@ -196,10 +210,53 @@ class SyncCookieResponse(Body):
     ok: Literal[True] = True
     account_name: str
     synced_at: Timestamp
+    paused: Annotated[
+        Literal[True] | None,
+        Field(
+            description="only with an API key: the account is paused, and this did not end that",
+            exclude_if=lambda paused: paused is None,
+        ),
+    ] = None
 
 
-class StoredCookieResponse(SyncCookieResponse):
+class StoredCookieResponse(Body):
+    ok: Literal[True] = True
+    account_name: str
+    synced_at: Timestamp
     cookie: str
+
+
+class DoneResponse(Body):
+    ok: Literal[True] = True
+
+
+class KeyResponse(Body):
+    """A key that was made."""
+
+    ok: Literal[True] = True
+    id: str
+    key: Annotated[str, Field(description="shown this once")]
+    name: str
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+
+
+class KeyEntry(Body):
+    """A key of the list."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+    hint: Annotated[str, Field(description="the key's last characters")]
+
+
+class KeysResponse(Body):
+    ok: Literal[True] = True
+    keys: Annotated[list[KeyEntry], Field(description="oldest first")]
 
 
 class ConvertResponse(Body):

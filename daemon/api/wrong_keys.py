@@ -1,6 +1,6 @@
-"""Wrong sync keys are noticed: from the tenth of an address within an hour there is a warning.
+"""Wrong sync keys and API keys are noticed: the tenth of an address within an hour is a warning.
 
-The problem: the key opens the cookie, and whoever guesses at it, or has an old one, left no trace.
+The problem: a key opens the cookie, and whoever guesses at it, or has an old one, left no trace.
 Nobody is to be refused for it: the key is too long to be guessed, and behind a proxy that tells no
 addresses, or in one network with a stranger, a right key has to be good however many were wrong.
 
@@ -54,5 +54,5 @@ class WrongKeys:
         self._counts[network] += 1
         if self._counts[network] == NOTICED:
             whose = address if network != _OTHERS else f"many addresses, {address} the last of them"
-            text = "%d wrong sync keys came within an hour from %s; nobody is refused for that"
+            text = "%d wrong keys came within an hour from %s; nobody is refused for that"
             logger.warning(text, NOTICED, whose, extra=Event.SYNC_KEY_GUESSED())

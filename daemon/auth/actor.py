@@ -13,7 +13,15 @@ from typing import Final
 import trio
 from pydantic import SecretStr
 
-from daemon.auth.doorkeeper import AT_ONCE, Doorkeeper, LoggedIn, SecondStep, Session
+from daemon.auth.doorkeeper import (
+    AT_ONCE,
+    Doorkeeper,
+    KeyMade,
+    LoggedIn,
+    SecondStep,
+    Session,
+)
+from daemon.auth.keys import ApiKey, NewKey, WantedKey, load_keys
 from daemon.auth.second_factor import Setup
 from daemon.auth.state import (
     begin_with_password,
@@ -22,10 +30,11 @@ from daemon.auth.state import (
     parse_signing_secret,
 )
 from daemon.auth.tokens import password_digest
+from daemon.background import background
 from daemon.supervision.actor import Mailbox
 from daemon.threads import on_thread
 
-__all__ = ["Auth", "LoggedIn", "SecondStep", "Session", "Setup"]
+__all__ = ["ApiKey", "Auth", "LoggedIn", "NewKey", "SecondStep", "Session", "Setup", "WantedKey"]
 
 QUEUE: Final = 1024
 """Questions that may wait: while it is restarted, one of each request to a protected endpoint."""
@@ -41,9 +50,11 @@ class Auth:
         password_hash: SecretStr,
         signing_secret: SecretStr,
         wall_clock: Callable[[], float] = time.time,
+        key_made: KeyMade = lambda _: None,
     ) -> None:
         """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; when
         it is empty, the daemon keeps its own in the directory. `wall_clock` gives Unix seconds.
+        `key_made` is called with each new API key.
 
         Raises `ValueError` for a secret that is no good. The hash has passed `check_hash`: its
         trial run takes as long as a login, so it is not done again.
@@ -53,6 +64,8 @@ class Auth:
         self._password_hash = password_hash
         self._signing_secret = parse_signing_secret(signing_secret) if signing_secret else None
         self._wall_clock = wall_clock
+        self._key_made = key_made
+        self._serving = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """One incarnation: reads what is saved, then answers.
@@ -67,10 +80,23 @@ class Auth:
         digest = password_digest(secret, self._password_hash)
         saved = await on_thread(begin_with_password, self._directory, saved, digest)
         doorkeeper = Doorkeeper(
-            self._directory, saved, secret, self._password_hash, self._wall_clock
+            self._directory,
+            saved,
+            secret,
+            self._password_hash,
+            self._wall_clock,
+            keys=await on_thread(load_keys, self._directory),
+            key_made=self._key_made,
         )
-        task_status.started()
-        await self.mailbox.serve(doorkeeper, at_once=AT_ONCE)
+        async with background(doorkeeper.keep_uses):
+            with trio.CancelScope() as self._serving:
+                task_status.started()
+                await self.mailbox.serve(doorkeeper, at_once=AT_ONCE)
+            await doorkeeper.save_uses()
+
+    def stop(self) -> None:
+        """Have `run` return once it has written down when keys were last used."""
+        self._serving.cancel()
 
     async def take_password(self, password_hash: SecretStr) -> None:
         """Have another password from now on, which ends every session and every login half done.
@@ -137,6 +163,41 @@ class Auth:
         """
         await self.mailbox.ask(Doorkeeper.second_factor_off)
 
-    async def revoke_all(self) -> None:
-        """End every session and every login half done. Raises `Unavailable`."""
-        await self.mailbox.ask(Doorkeeper.revoke_all)
+    async def revoke_all(self, *, with_keys: bool = False) -> None:
+        """End every session and every login half done; `with_keys` also every API key.
+
+        Raises `Unavailable`.
+        """
+        await self.mailbox.ask(Doorkeeper.revoke_all, with_keys=with_keys)
+
+    async def check_key(self, key: str) -> ApiKey:
+        """Return what an API key is for. Never waits behind logins or the disk.
+
+        Raises `WrongKey`.
+        """
+        return await self.mailbox.glance(Doorkeeper.check_key, key)
+
+    async def keys(self) -> tuple[ApiKey, ...]:
+        """Return all API keys, oldest first."""
+        return await self.mailbox.ask(Doorkeeper.keys)
+
+    async def create_key(
+        self, wanted: WantedKey, session: Session, code: str, address: str
+    ) -> NewKey:
+        """Make an API key. With the second factor on, `code` is checked, and used up.
+
+        Raises `Invalid` (code, or too many keys), `NotAllowed` (the session has ended),
+        `WrongCredential`, `TooManyTries`, `Unavailable`.
+        """
+        return await self.mailbox.ask(Doorkeeper.create_key, wanted, session, code, address)
+
+    async def create_key_in_shell(self, wanted: WantedKey) -> NewKey:
+        """Make an API key without a code, for the owner's shell.
+
+        Raises `Invalid` when there are too many, and `Unavailable`.
+        """
+        return await self.mailbox.ask(Doorkeeper.create_key_in_shell, wanted)
+
+    async def revoke_key(self, key_id: str) -> None:
+        """End an API key. Raises `NotFound`, and `Unavailable`."""
+        await self.mailbox.ask(Doorkeeper.revoke_key, key_id)

@@ -19,7 +19,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -27,12 +27,13 @@ from typing import Final
 import trio
 from pydantic import SecretBytes, SecretStr
 
+from daemon.auth.keys import ApiKey, KeyRing, NewKey, SavedKeys, WantedKey
 from daemon.auth.passwords import Passwords
 from daemon.auth.second_factor import SecondFactor, Setup, new_setup, read_code, read_secret
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
 from daemon.auth.throttle import Throttle, Tries
 from daemon.auth.tokens import Tokens, password_digest, refusal
-from daemon.errors import Invalid, NotAllowed, WrongCredential
+from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from daemon.logs import Event
 from daemon.state import saving
 from daemon.supervision.slots import slot
@@ -58,6 +59,12 @@ knows the password gets any, and their codes are throttled."""
 
 SETUP_MINUTES: Final = 10
 """Within which a secret handed out by setup may be enabled."""
+
+USES_SAVED_AFTER: Final = 60.0
+"""Seconds from a key's use until the daemon writes down when keys were last used."""
+
+KeyMade = Callable[[ApiKey], None]
+"""Called with each new API key. Never waits."""
 
 _WRONG_CODE: Final = (
     "code: is wrong, was used already, or is too old; wait for the app to show the next one"
@@ -102,8 +109,14 @@ class Doorkeeper:
         signing_secret: SecretBytes,
         password_hash: SecretStr,
         wall_clock: Callable[[], float],
+        *,
+        keys: SavedKeys,
+        key_made: KeyMade,
     ) -> None:
         self._directory = directory
+        self._keys = KeyRing(directory, keys)
+        self._key_made = key_made
+        self._key_used = trio.Event()
         self._saved = saved
         self._signing_secret = signing_secret
         self._tokens = Tokens(signing_secret, password_hash)
@@ -212,10 +225,59 @@ class Doorkeeper:
             await self._save(replace(self._saved, second_factor=None))
             logger.warning("second factor switched off by the operator")
 
-    async def revoke_all(self) -> None:
+    async def revoke_all(self, *, with_keys: bool) -> None:
         async with self._change():
+            if with_keys and (count := await self._keys.clear()):
+                logger.warning("%d API keys ended by the operator", count)
             await self._save(all_ended(self._saved))
             logger.warning("every session ended by the operator")
+
+    def check_key(self, key: str) -> ApiKey:
+        found = self._keys.use(key, now=self._wall_clock())
+        self._key_used.set()
+        return found
+
+    async def keys(self) -> tuple[ApiKey, ...]:
+        return self._keys.listed()
+
+    async def create_key(
+        self, wanted: WantedKey, session: Session, code: str, address: str
+    ) -> NewKey:
+        async with self._change():
+            self._refuse_when_ended(session)
+            self._keys.check_room()  # before a code is used up
+            factor = self._saved.second_factor
+            if factor is not None:
+                code = read_code(code)
+                with self._throttle.attempt(address, code=True) as tries:
+                    accepted = self._accept(factor, code, tries, address)
+                    await self._save(replace(self._saved, second_factor=accepted))
+                    tries.succeeded()
+            return await self._add_key(wanted, address)
+
+    async def create_key_in_shell(self, wanted: WantedKey) -> NewKey:
+        async with self._change():
+            return await self._add_key(wanted, "the owner's shell")
+
+    async def revoke_key(self, key_id: str) -> None:
+        async with self._change():
+            ended = await self._keys.remove(key_id)
+            logger.warning("API key %s (%s) was revoked", ended.id, ended.name)
+
+    async def keep_uses(self) -> None:
+        """Write down now and then when keys were last used. Runs until cancelled."""
+        while True:
+            await self._key_used.wait()
+            await trio.sleep(USES_SAVED_AFTER)
+            await self.save_uses()
+
+    async def save_uses(self) -> None:
+        """Write down when keys were last used. On failure the next change, or minute, does it."""
+        async with self._changing:
+            with suppress(Unavailable):  # the log has it
+                await self._keys.save_uses()
+        if not self._keys.has_unsaved_uses:
+            self._key_used = trio.Event()
 
     async def take_password(self, password_hash: SecretStr) -> None:
         async with self._change():  # so that no login half done ends in a session of the new one
@@ -227,6 +289,18 @@ class Doorkeeper:
             with saving():
                 await on_thread(save_password, self._directory, digest)
             logger.warning("the password was changed: every session has ended")
+
+    async def _add_key(self, wanted: WantedKey, origin: str) -> NewKey:
+        made = await self._keys.add(wanted, now=self._wall_clock())
+        logger.warning(
+            "API key %s (%s) was made from %s, for: %s",
+            made.entry.id,
+            made.entry.name,
+            origin,
+            ", ".join(made.entry.scopes),
+        )
+        self._key_made(made.entry)
+        return made
 
     def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:
         accepted = factor.accept(code, now=self._wall_clock())

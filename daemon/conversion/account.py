@@ -201,10 +201,12 @@ class Account:
         """Note that another account's cookie was stored in the place of this one's."""
         self._is_replaced = True
 
-    def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
+    def cookie_synced(
+        self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
+    ) -> None:
         """A cookie for it came in: a new one ends all trouble, and one that is known none.
 
-        `before` is the one that was stored until then.
+        `before` is the one that was stored until then. With `keep_pause` no cookie ends a pause.
         """
         known = {*self._troubled, *self._replaced}
         if self._synced is None and not self._from_earlier_process:
@@ -218,7 +220,13 @@ class Account:
                 self._retired = [*self._retired, before.digest][-MOST_COOKIES:]
         self._replaced = [each for each in self._replaced if each != cookie.digest]
         self._retired = [each for each in self._retired if each != cookie.digest]
-        if cookie.digest not in (self._lost if self.human_check is None else known):
+        if self.human_check is not None and keep_pause:
+            text = (
+                "account %s stays paused: the cookie came with an API key, which ends no pause; "
+                "clear it on the page, or run `smartlinkd account clear`"
+            )
+            logger.info(text, self.shown)
+        elif cookie.digest not in (self._lost if self.human_check is None else known):
             self._end_trouble()
         elif self.human_check is not None:
             # Whoever synced it was told that it is stored, and may take that for the pause's end.

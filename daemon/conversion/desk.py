@@ -18,7 +18,7 @@ from functools import partial
 import trio
 from prometheus_client import Counter, Histogram
 
-from daemon.conversion.account import Account, AccountChanged, AccountState
+from daemon.conversion.account import Account, AccountChanged, AccountState, shown_name
 from daemon.conversion.line import Line, Lines
 from daemon.conversion.missing import MissingCookie, TellMissing
 from daemon.conversion.order import (
@@ -43,6 +43,7 @@ from daemon.conversion.sources import (
     SubIds,
 )
 from daemon.errors import Invalid, Refused, Unavailable
+from daemon.logs import Event
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import HumanCheck
@@ -62,6 +63,9 @@ QUESTIONS = 8
 
 GATHER = 0.5
 """Seconds that a request's products wait for its short links, so that all share their submits."""
+
+TellReplaced = Callable[[str, str], None]
+"""Called with the shown names of the account whose cookie was stored, and of the new one."""
 
 TellAccount = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
@@ -101,7 +105,8 @@ class DeskStatus:
 @dataclass(frozen=True)
 class DeskSetup:
     """What the desk works with. Without `products` no product data is read. `account_changed` is
-    told of every account's trouble, and of its end, and `cookie_missing` of orders that are refused
+    told of every account's trouble, and of its end, `account_replaced` when a cookie of another
+    account is stored, and `cookie_missing` of orders that are refused
     because none is stored. `paused` are the pauses that were there before this process, and `keep`
     keeps them for the next one. `sightings` are the human checks that come by themselves."""
 
@@ -111,6 +116,7 @@ class DeskSetup:
     resolver: Resolver
     limits: DeskLimits
     account_changed: TellAccount | None = None
+    account_replaced: TellReplaced | None = None
     cookie_missing: TellMissing | None = None
     paused: Sequence[Pause] = ()
     keep: KeepPauses | None = None
@@ -194,11 +200,22 @@ class Desk:
             return await self.mailbox.ask(_Desk.convert, order, deadline)
         raise still_queued()
 
-    async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
-        """A cookie was stored, before which there was another one or none: with a new one, its
-        account's trouble is over."""
+    async def cookie_synced(
+        self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
+    ) -> bool:
+        """Note that a cookie was stored in the place of another one, or of none.
+
+        With a new one, its account's trouble is over; but with `keep_pause` a pause goes on.
+        Returns True if the account is paused now.
+        """
         self._missing.synced()
-        await self.mailbox.ask(_Desk.cookie_synced, cookie, before)
+        if before is not None and before.account != cookie.account:
+            old, new = shown_name(before.account), shown_name(cookie.account)
+            text = "the stored cookie is another account's now: %s, which was %s"
+            logger.warning(text, new, old, extra=Event.ACCOUNT_REPLACED(account=new))
+            if self._setup.account_replaced is not None:
+                self._setup.account_replaced(old, new)
+        return await self.mailbox.ask(_Desk.cookie_synced, cookie, before, keep_pause=keep_pause)
 
     def cookie_is_missing(self) -> None:
         """Links are wanted, and whoever was asked for them has found no cookie stored."""
@@ -283,14 +300,17 @@ class _Desk:
             self._waiting -= 1
         return work.answer()
 
-    async def cookie_synced(self, cookie: Cookie, before: Cookie | None) -> None:
-        self._lines.of(cookie.account).account.cookie_synced(cookie, before)
-        if before is None or before.account == cookie.account:
-            return
-        left = self._lines.of(before.account).account
-        if before.account == before.digest:  # without a user id an account ends with its cookie
-            left.cookie_synced(cookie, before)
-        left.other_account_synced()
+    async def cookie_synced(
+        self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
+    ) -> bool:
+        account = self._lines.of(cookie.account).account
+        account.cookie_synced(cookie, before, keep_pause=keep_pause)
+        if before is not None and before.account != cookie.account:
+            left = self._lines.of(before.account).account
+            if before.account == before.digest:  # without a user id it ends with its cookie
+                left.cookie_synced(cookie, before, keep_pause=keep_pause)
+            left.other_account_synced()
+        return account.human_check is not None
 
     def pause(self, cookie: Cookie) -> None:
         """The portal has shown a human check to a tab of this cookie's."""

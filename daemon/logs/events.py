@@ -62,7 +62,12 @@ class Event(Enum):
     COOKIE_BACK = "8e8d75e37e604aec84c2e9b133b3f564", "a cookie was synced, after that"
     SYNC_KEY_GUESSED = (
         "bb9c373d268d4f0d9ce0d870c614058d",
-        "ten wrong sync keys came from an address within an hour",
+        "ten wrong keys, for the cookie or the API, came from an address within an hour",
+    )
+    KEY_MADE = "3fe76a5b975949afbb9198f73d3a6228", "an API key was made"
+    ACCOUNT_REPLACED = (
+        "1ce762cbe7ab44fcbb3d73016d751572",
+        "the stored cookie is another account's than the one before",
     )
 
     def __init__(self, message_id: str, meaning: str) -> None:

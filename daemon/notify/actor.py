@@ -21,6 +21,7 @@ from typing import Final
 
 import trio
 
+from daemon.auth.keys import ApiKey
 from daemon.conversion.account import AccountState, Standing
 from daemon.logs import Event
 from daemon.notify.notice import Board, DaemonIdentity, Notice, body_of
@@ -93,6 +94,35 @@ class Notifier:
                 if missing
                 else "a cookie was synced: links are made again",
                 fine=not missing,
+            )
+        )
+
+    def account_replaced(self, old: str, new: str) -> None:
+        """The stored cookie is another account's now. Both are shown names."""
+        self._note(
+            Notice(
+                subject="cookie's account",
+                account=new,
+                state="replaced",
+                event=Event.ACCOUNT_REPLACED,
+                since=self._wall(),
+                text=f"the stored cookie is now of account {new}, and was of account {old}: if "
+                "nobody did that, revoke the API keys and change the password",
+                is_occurrence=True,
+            )
+        )
+
+    def key_made(self, key: ApiKey) -> None:
+        """An API key was made."""
+        self._note(
+            Notice(
+                subject="API keys",
+                state="made",
+                event=Event.KEY_MADE,
+                since=self._wall(),
+                text=f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; "
+                "if nobody did that, revoke it and change the password",
+                is_occurrence=True,
             )
         )
 
@@ -221,7 +251,7 @@ class _Teller:
                     await self._ending.wait()
             else:
                 logger.info("%s: told that %s", self._way.name, notice.text)
-                if notice.account:
+                if notice.account and not notice.is_occurrence:
                     self._told(notice.account, notice.since)
                 return
 

@@ -11,6 +11,7 @@ that time is over, and only if it is still a change then.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from math import inf
@@ -25,13 +26,16 @@ from daemon.wire import timestamp
 DISTANCE: Final = 30.0
 """Seconds between two notices of one subject at the least."""
 LONGEST_TEXT: Final = 500
+MOST_OCCURRENCES: Final = 64
+"""Occurrences that may wait to be told."""
 
 
 @dataclass(frozen=True)
 class Notice:
     """One change. `subject` is what it is about, `state` how that stands since then.
 
-    `fine` says that there is no trouble with it any more.
+    `fine` says that there is no trouble with it any more. An occurrence (`is_occurrence`) is told
+    in any case: nothing that happens later makes it untrue.
     """
 
     subject: str
@@ -41,6 +45,7 @@ class Notice:
     text: str
     account: str = ""
     fine: bool = False
+    is_occurrence: bool = False
     id: str = field(default_factory=lambda: str(uuid4()))
 
 
@@ -99,10 +104,16 @@ class Board:
 
     def __init__(self) -> None:
         self._subjects: dict[str, _Subject] = {}
+        self._occurrences: deque[Notice] = deque()
 
     def note(self, notice: Notice) -> bool:
         """Take in a change. False when it cannot be told: too many other accounts are paused, or
-        have something that is still to be told."""
+        have something that is still to be told; or too many occurrences are."""
+        if notice.is_occurrence:
+            has_room = len(self._occurrences) < MOST_OCCURRENCES
+            if has_room:
+                self._occurrences.append(notice)
+            return has_room
         if notice.subject not in self._subjects and notice.account and not self._has_room():
             return False
         new = _Subject(is_account=bool(notice.account))
@@ -131,13 +142,17 @@ class Board:
 
     def due_at(self) -> float:
         """When the next notice is due; `inf` when there is none."""
+        if self._occurrences:
+            return -inf
         return min((each.due_at() for each in self._subjects.values()), default=inf)
 
     def take(self, now: float) -> Notice | None:
         """A notice that is due, the one that waits for the longest; it counts as told from now.
 
-        `inf` is for the end, when whatever there is is due.
+        `inf` is for the end, when whatever there is is due. Occurrences go first.
         """
+        if self._occurrences:
+            return self._occurrences.popleft()
         changed = [each for each in self._subjects.values() if each.news is not None]
         due = [each for each in changed if each.due_at() <= now]
         first = min(due, key=_Subject.due_at, default=None)

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from daemon.errors import Invalid, Unavailable
+from daemon.errors import Conflict, Invalid, Unavailable
 from daemon.supervision.actor import Mailbox
 from daemon.vault.cookie import parse_cookie
 from daemon.vault.memory import Keeper, Record, RecordMemory
@@ -46,10 +46,19 @@ class Vault:
         task_status.started()
         await self.mailbox.serve(vault)
 
-    async def store(self, cookie_text: str, account_name: str) -> Record:
-        """Replace the record. Raises `Invalid` when it is no cookie, and `Unavailable` when nothing
-        is left to keep it in. Either leaves the old one."""
-        return await self.mailbox.ask(_Vault.store, cookie_text, account_name)
+    async def store(
+        self, cookie_text: str, account_name: str, *, keep_account: bool = False
+    ) -> Record:
+        """Replace the record. What it raises leaves the old one.
+
+        Raises:
+            Invalid: it is no cookie.
+            Conflict: with `keep_account`, it is another account's cookie than the stored one.
+            Unavailable: nothing is left to keep it in.
+        """
+        return await self.mailbox.ask(
+            _Vault.store, cookie_text, account_name, keep_account=keep_account
+        )
 
     async def current(self) -> Record | None:
         """The stored record, or None when no cookie was synced yet."""
@@ -62,10 +71,15 @@ class _Vault:
         self._wall = wall
         self._record = memory.read()
 
-    async def store(self, cookie_text: str, account_name: str) -> Record:
+    async def store(self, cookie_text: str, account_name: str, *, keep_account: bool) -> Record:
         if len(account_name) > MAX_ACCOUNT_NAME:
             raise Invalid(f"accountName: longer than {MAX_ACCOUNT_NAME} characters; shorten it")
-        parse_cookie(cookie_text)
+        cookie, before = parse_cookie(cookie_text), self._record
+        if keep_account and before is not None and before.cookie.account != cookie.account:
+            raise Conflict(
+                "cookie: is another account's than the stored one (its SPC_U differs); to replace "
+                'the account, send "replaceAccount": true'
+            )
         record = Record(cookie_text=cookie_text, account_name=account_name, synced_at=self._wall())
         try:
             self._memory.write(record)

@@ -68,12 +68,15 @@ async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
     """A new cookie whose account stays paused would be a riddle."""
     tell, stored_it, told, told_of = Desk.cookie_synced, trio.Event(), trio.Event(), list[Cookie]()
 
-    async def tell_later(desk: Desk, cookie: Cookie, before: Cookie | None) -> None:
+    async def tell_later(
+        desk: Desk, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
+    ) -> bool:
         stored_it.set()
         await wait_all_tasks_blocked()  # it is seen that the client has left
-        await tell(desk, cookie, before)
+        is_paused = await tell(desk, cookie, before, keep_pause=keep_pause)
         told_of.append(cookie)
         told.set()
+        return is_paused
 
     monkeypatch.setattr(Desk, "cookie_synced", tell_later)
     with trio.fail_after(5):

@@ -100,7 +100,7 @@ async def tokens(nursery: trio.Nursery, tmp_path: Path) -> CrewTokens:
 async def client(tokens: CrewTokens, tmp_path: Path) -> TestClientProtocol:
     app = GuardedQuart()
     access = Access(session, bearer="required", refusals=(403, 503))
-    guards = cast(Guards, SimpleNamespace(session=access))
+    guards = cast(Guards, SimpleNamespace(session=access, scoped=lambda _: access))
     services = CrewServices(
         catalog=CATALOG,
         executor=executor(tmp_path),

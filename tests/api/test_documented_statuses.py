@@ -19,7 +19,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from daemon.api import guards
+from daemon.auth.actor import Auth
 from daemon.control import call
+from daemon.errors import NotFound
 from daemon.serving import Limits
 from daemon.serving import app as serving
 from daemon.serving.places import Places
@@ -32,6 +34,7 @@ COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 RIGHT = {"password": "correct horse battery staple"}
 WRONG = {"password": "wrong"}
 FOREIGN = {"links": ["https://example.org/"]}
+KEY = {"name": "a program", "scopes": ["cookie:write"]}
 
 LOGIN = "POST /api/auth/login"
 VERIFY = "POST /api/auth/verify-mfa"
@@ -52,6 +55,9 @@ READY = "GET /readyz"
 METRICS = "GET /metrics"
 CREWS = "GET /api/crews"
 CREW_TOKEN = "POST /api/crews/token"
+MAKE_KEY = "POST /api/keys"
+REVOKE_KEY = "DELETE /api/keys/{id}"
+REVOKE_OWN_KEY = "DELETE /api/keys/self"
 ROTATE = "POST /api/crews/token/rotate"
 
 
@@ -77,9 +83,10 @@ class Calls:
         *,
         token: str = "",
         query: str = "",
+        key_id: str = "unknown",
         **headers: str,
     ) -> None:
-        method, path = operation.split()
+        method, path = operation.replace("{id}", key_id).split()
         answer = await self._daemon.ask(method, path + query, body, token=token, **headers)
         assert answer.status_code == self._status, f"{operation}: {answer.text}"
         self.missing.discard(operation)
@@ -119,6 +126,11 @@ async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     await calls.call(SERIES, query="?name=restarts", token=token)
     await calls.call(CREW_TOKEN, {"crew": "echo"}, token=token)
     await calls.call(ROTATE, {"crew": "echo"}, token=token)
+    await call(daemon.state, "2fa off")
+    made = (await daemon.post("/api/keys", KEY, token=token)).json()
+    await calls.call(MAKE_KEY, KEY, token=token)
+    await calls.call(REVOKE_KEY, token=token, key_id=made["id"])
+    await calls.call(REVOKE_OWN_KEY, token=await daemon.make_key(token, "status"))
     await calls.call_the_rest(token=token)
     assert not calls.missing
 
@@ -141,6 +153,7 @@ async def test_401(daemon: Daemon, token: str, phone: Phone, conformity: Conform
     secret = await phone.enable(daemon, token)
     wrong = {"tempToken": await daemon.begin_login(), "code": phone.wrong(secret)}
     await calls.call(VERIFY, wrong)
+    await calls.call(MAKE_KEY, KEY | {"code": phone.wrong(secret)}, token=token)
     await calls.call(DISABLE, wrong, token=token)
     assert not calls.missing
 
@@ -153,8 +166,19 @@ async def test_403(start: Start, conformity: Conformity) -> None:
     assert not calls.missing
 
 
-async def test_404(daemon: Daemon, token: str, conformity: Conformity) -> None:
+async def test_404(
+    daemon: Daemon, token: str, conformity: Conformity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = Calls(daemon, conformity, 404)
+    await calls.call(REVOKE_KEY, token=token)
+    key = await daemon.make_key(token, "status")
+
+    async def revoked_meanwhile(*_: object) -> NoReturn:
+        raise NotFound("there is none")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Auth, "revoke_key", revoked_meanwhile)
+        await calls.call(REVOKE_OWN_KEY, token=key)
     await calls.call_the_rest({"crew": "nobody"}, token=token)
     assert not calls.missing
 
@@ -178,6 +202,14 @@ async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     assert not calls.missing
 
 
+async def test_409(daemon: Daemon, token: str, conformity: Conformity) -> None:
+    calls = Calls(daemon, conformity, 409)
+    await daemon.post("/api/sync-cookie", {"cookie": "SPC_U=4712; SPC_EC=.ec-of-4712"})
+    key = await daemon.make_key(token, "cookie:write")
+    await calls.call_the_rest({"cookie": COOKIE}, token=key)
+    assert not calls.missing
+
+
 async def test_413(daemon: Daemon, token: str, conformity: Conformity) -> None:
     calls = Calls(daemon, conformity, 413)
     await calls.call_the_rest(b" " * (1024 * 1024 + 1), token=token)
@@ -195,6 +227,7 @@ async def test_429(
     await calls.call(LOGIN, RIGHT)
     await calls.call(VERIFY, code)
     await calls.call(DISABLE, code, token=token)
+    await calls.call(MAKE_KEY, KEY | code, token=token)
     await call(daemon.state, "2fa off")
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
@@ -246,6 +279,7 @@ async def test_503(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
     await calls.call(SYNC, {"cookie": COOKIE})
     await calls.call(SYNC_LOCAL, {"cookie": COOKIE})
     await calls.call(METRICS, Host="not-local.example")
+    await calls.call(REVOKE_OWN_KEY, token="slk_any")
     await calls.call_the_rest(FOREIGN)
     assert not calls.missing
 
@@ -257,7 +291,7 @@ async def test_there_is_no_other_status(daemon: Daemon, conformity: Conformity) 
         for status in operation["responses"]
         if not path.startswith("/crews/")
     }
-    assert documented == {200, 400, 401, 403, 404, 408, 413, 429, 500, 502, 503}
+    assert documented == {200, 400, 401, 403, 404, 408, 409, 413, 429, 500, 502, 503}
 
 
 async def test_every_operation_of_the_seed_is_documented(
@@ -272,5 +306,5 @@ async def test_every_operation_of_the_seed_is_documented(
         LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
         EXTRACT, CONVERT_TEXT, ACCOUNT, CLEAR, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
-        CREWS, CREW_TOKEN, ROTATE,
+        CREWS, CREW_TOKEN, ROTATE, MAKE_KEY, REVOKE_KEY, REVOKE_OWN_KEY, "GET /api/keys",
     }  # fmt: skip

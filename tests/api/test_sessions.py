@@ -37,6 +37,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/convert": {"links": ["https://example.org/"]},
     "/api/extract": {"text": ""},
     "/api/convert-text": {"text": ""},
+    "/api/keys": {"name": "a program", "scopes": ["convert"]},
     "/api/crews/token": {"crew": "echo"},
     "/api/crews/token/rotate": {"crew": "echo"},
 }

@@ -122,8 +122,8 @@ async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str)
     daemon = await start(cookie=row.cookie, server=row.server)
     answer = await daemon.get("/api/sync-cookie", **row.headers)
     assert answer.json()["error"] == (
-        f"this is open to local requests only, and yours is none: {row.why}; send a session token "
-        "or the sync key as `Authorization: Bearer …`"
+        f"this is open to local requests only, and yours is none: {row.why}; send a session token, "
+        "an API key with the scope cookie:read or the sync key as `Authorization: Bearer …`"
     )
 
 

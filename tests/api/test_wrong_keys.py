@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SYNC_KEY = "key-for-the-extension-0123456789"
 PATH = "/api/sync-cookie"
 CLOSED = {"open_to": [], "sync_key": SYNC_KEY}
-TOLD = "10 wrong sync keys came within an hour from {}; nobody is refused for that"
+TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -269,6 +269,7 @@ class Bench:
         self.pauses: Pauses | None = None
         self.sightings = Sightings()
         self.missing: list[bool] = []  # what was told of the cookie
+        self.replaced: list[tuple[str, str]] = []  # accounts whose cookie was replaced, by which
         self._desk: Desk | None = None
 
     def make(self, **limits: Any) -> Desk:
@@ -279,6 +280,7 @@ class Bench:
             self.products,
             self.resolver,
             desk_limits(**limits),
+            account_replaced=lambda *accounts: self.replaced.append(accounts),
             cookie_missing=self.missing.append,
             sightings=self.sightings,
         )

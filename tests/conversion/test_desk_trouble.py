@@ -8,9 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from daemon.conversion.account import Standing
 from daemon.conversion.desk import AT_ONCE
 from daemon.conversion.order import Converted, Failed, Order
 from daemon.errors import Refused, Unavailable, UpstreamFailed
+from daemon.logs import Event
 from daemon.marketplace.answers import Row
 from daemon.marketplace.codes import FailCode
 from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
@@ -309,6 +311,60 @@ async def test_a_new_cookie_ends_a_pause_and_the_same_one_does_not(
         await bench.convert(bench.link(1))
     await desk.cookie_synced(RENEWED, None)
     assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
+
+
+async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1))
+    assert await desk.cookie_synced(RENEWED, bench.cookie, keep_pause=True) is True
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1), cookie=RENEWED)
+    assert await desk.cookie_synced(RENEWED, RENEWED) is False  # by its owner
+    assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
+
+
+async def test_cookie_that_keeps_a_pause_ends_a_lost_session(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    desk = await bench.open(nursery)
+    bench.links.script = [SessionLost()]
+    with pytest.raises(SessionLost):
+        await bench.convert(bench.link(1))
+    assert await desk.cookie_synced(RENEWED, bench.cookie, keep_pause=True) is False
+    states = (await desk.status()).accounts.values()
+    assert [state.standing for state in states] == [Standing.ACTIVE]
+
+
+async def test_pause_of_account_without_user_id_outlasts_a_cookie_that_keeps_it(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    first, second = (parse_cookie(f"SPC_EC={which}") for which in ("first", "second"))
+    desk = await bench.open(nursery)
+    bench.links.script = [HumanCheck()]
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1), cookie=first)
+    await desk.cookie_synced(second, first, keep_pause=True)
+    with pytest.raises(HumanCheck):
+        await bench.convert(bench.link(1), cookie=first)
+
+
+async def test_each_change_of_account_is_told_and_logged(
+    bench: Bench, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = await bench.open(nursery)
+    other = parse_cookie("SPC_U=2002; SPC_EC=x")
+    await desk.cookie_synced(bench.cookie, None)
+    await desk.cookie_synced(RENEWED, bench.cookie)
+    assert bench.replaced == []
+    await desk.cookie_synced(other, RENEWED)
+    await desk.cookie_synced(bench.cookie, other)
+    assert bench.replaced == [("1001", "2002"), ("2002", "1001")]
+    told = [each for each in caplog.records if "another account's" in each.getMessage()]
+    assert [getattr(each, "event", None) for each in told] == [Event.ACCOUNT_REPLACED] * 2
 
 
 async def test_an_account_without_a_user_id_ends_with_its_cookie(

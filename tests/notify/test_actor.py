@@ -13,6 +13,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from daemon.auth.keys import ApiKey
 from daemon.conversion.account import MOST_ACCOUNTS, AccountState, Standing
 from daemon.logs import Event
 from daemon.notify.actor import ATTEMPTS, Notifier
@@ -141,6 +142,32 @@ async def test_each_change_is_told_with_its_fields(
         ]
     )
     assert {(body["host"], body["state_directory"]) for body in way.bodies} == {("here", "/state")}
+
+
+async def test_new_keys_and_replaced_accounts_are_told_each(
+    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+) -> None:
+    known: Known = []
+    made = notifier(way, known=known)
+    await nursery.start(made.run)
+    key = ApiKey(
+        id="8f1c", name="a bot", scopes=("convert", "status"), created_at=1.0, expires_at=None,
+        last_used_at=None, hint="wxyz", digest="ab" * 32,
+    )  # fmt: skip
+    made.key_made(key)
+    made.key_made(key)
+    made.account_replaced("4711", "4712")
+    await settle()
+    assert way.events == ["key_made", "key_made", "account_replaced"]
+    assert [body["account"] for body in way.bodies] == ["", "", "4712"]
+    assert way.bodies[0]["text"] == (
+        "the API key a bot (8f1c) was made, for: convert, status; if nobody did that, revoke it "
+        "and change the password"
+    )
+    assert way.bodies[2]["text"].startswith(
+        "the stored cookie is now of account 4712, and was of account 4711: "
+    )
+    assert known == []  # no pause was told
 
 
 async def test_what_changed_before_it_ran_is_told(

@@ -15,6 +15,7 @@ from daemon.logs import Event
 from daemon.notify.notice import (
     DISTANCE,
     LONGEST_TEXT,
+    MOST_OCCURRENCES,
     Board,
     DaemonIdentity,
     Notice,
@@ -25,6 +26,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
 LOST = replace(PAUSED, state="session lost", event=Event.SESSION_LOST, text="7 wants a login")
 BACK = replace(PAUSED, state="active", event=Event.ACCOUNT_BACK, text="7 is back", fine=True)
+MADE = Notice("API keys", "made", Event.KEY_MADE, NOON, "a key was made", is_occurrence=True)
 DOWN = Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium")
 
 
@@ -168,3 +170,22 @@ def test_each_notice_has_an_id_of_its_own() -> None:
         Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium") for _ in range(2)
     )
     assert first.id != second.id
+
+
+def test_each_occurrence_is_told_however_soon_it_follows() -> None:
+    board = Board()
+    board.note(PAUSED)
+    made = [replace(MADE, text=f"key {number}") for number in range(3)]
+    for notice in made:
+        assert board.note(notice) is True
+    assert board.due_at() == -inf
+    assert [board.take(0) for _ in range(5)] == [*made, PAUSED, None]
+    assert board.due_at() == inf
+
+
+def test_occurrences_that_wait_are_bounded() -> None:
+    board = Board()
+    noted = [board.note(MADE) for _ in range(MOST_OCCURRENCES + 1)]
+    assert noted == [*[True] * MOST_OCCURRENCES, False]
+    assert board.take(0) == MADE
+    assert board.note(MADE) is True

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.errors import Invalid, Unavailable
+from daemon.errors import Conflict, Invalid, Unavailable
 from daemon.supervision.actor import ActorRestarting
 from daemon.supervision.child import ChildSpec
 from daemon.supervision.policy import Backoff
@@ -116,6 +116,19 @@ async def test_with_no_descriptor_left_the_stored_one_and_the_actor_stay(
     assert caplog.messages == ["the cookie cannot be stored: Too many open files"]
     new = await vault.store("a=new", "New")
     assert await vault.current() == new
+
+
+async def test_cookie_of_another_account_is_refused_where_the_account_is_to_stay(
+    vault: Vault, nursery: trio.Nursery
+) -> None:
+    await nursery.start(vault.run)
+    await vault.store("SPC_U=1; SPC_EC=a", "First", keep_account=True)
+    same = await vault.store("SPC_U=1; SPC_EC=b", "Same", keep_account=True)
+    for other in ("SPC_U=2; SPC_EC=c", "SPC_EC=c"):
+        with pytest.raises(Conflict, match=r"^cookie: is another account's than the stored one"):
+            await vault.store(other, "Other", keep_account=True)
+        assert await vault.current() == same
+    assert await vault.store("SPC_U=2; SPC_EC=c", "Other") == await vault.current()
 
 
 async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(

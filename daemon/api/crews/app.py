@@ -13,22 +13,23 @@ from daemon.api.crews import routes
 from daemon.api.crews.errors import crew_failure, crew_failure_body
 from daemon.api.crews.schemas import CrewFailure, InCrew
 from daemon.api.errors import handle_errors
+from daemon.api.guards import Guards
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
-from daemon.api.services import CrewServices
+from daemon.api.services import CrewServices, Services
 from daemon.crews.reading.catalog import UNDER
-from daemon.metrics import Metrics
 from daemon.serving import GuardedQuart
 
 _MEANINGS: Final = {
     401: "The bearer token is missing or wrong, or there is no such crew",
+    403: "The API key does not have the scope `crews`",
     404: "There is no such execution, or not for this token",
     422: "Required inputs are missing, or the Idempotency-Key was used for another body",
     503: "The crew cannot run, its queue is full, or a part of the daemon is restarting",
 }
 
 
-def add_crews(app: GuardedQuart, crews: CrewServices) -> Api:
+def add_crews(app: GuardedQuart, guards: Guards, crews: CrewServices) -> Api:
     """Serve every crew at its address on the main one; returns the table, for the document."""
     api = Api(
         app,
@@ -38,23 +39,21 @@ def add_crews(app: GuardedQuart, crews: CrewServices) -> Api:
         shared=InCrew,
         any_type=True,
     )
-    routes.add(api, crews)
+    routes.add(api, guards, crews)
     return api
 
 
-def add_one_crew(app: GuardedQuart, name: str, crews: CrewServices) -> Api:
+def add_one_crew(app: GuardedQuart, guards: Guards, name: str, crews: CrewServices) -> Api:
     """Serve one crew at `/`; returns the table, for its paths."""
     api = Api(app, failure=CrewFailure, given={"crew": name}, any_type=True)
-    routes.add(api, crews)
+    routes.add(api, guards, crews)
     return api
 
 
-def build_crew_app(
-    name: str, crews: CrewServices, metrics: Metrics, *, max_body: int
-) -> GuardedQuart:
+def build_crew_app(name: str, services: Services) -> GuardedQuart:
     """One crew for an address of its own. Every failure there is in the shape of crews."""
-    app = GuardedQuart(max_body=max_body, failure_body=crew_failure_body)
-    add_one_crew(app, name, crews)
+    app = GuardedQuart(max_body=services.rules.max_body, failure_body=crew_failure_body)
+    add_one_crew(app, Guards(services), name, services.crews)
     handle_errors(app, crew_failure)
-    measure(app, metrics)
+    measure(app, services.metrics)
     return app

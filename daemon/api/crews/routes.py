@@ -32,7 +32,8 @@ from daemon.api.crews.schemas import (
     StopResponse,
 )
 from daemon.api.crews.targets import targets
-from daemon.api.openapi import Access, Api, bearer
+from daemon.api.guards import Guards
+from daemon.api.openapi import Access, Api
 from daemon.api.services import CrewServices
 from daemon.background import background
 from daemon.config.crews import LONGEST_GRACE
@@ -49,11 +50,12 @@ STOPPING: Final = LONGEST_GRACE + 30.0
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def add(api: Api, crews: CrewServices) -> None:
+def add(api: Api, guards: Guards, crews: CrewServices) -> None:
     """Add these operations to `api`, whose paths have the parameter `crew`."""
 
     async def admit() -> Caller:
-        return await crews.tokens.caller((request.view_args or {})["crew"], bearer())
+        crew: str = (request.view_args or {})["crew"]
+        return await guards.crew_caller(crew, guards.credential())
 
     async def admit_though_gone() -> Caller:
         # A client may leave while its request is read. The shield keeps the request's deadline out.
@@ -61,13 +63,13 @@ def add(api: Api, crews: CrewServices) -> None:
             caller = await admit()
         return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
 
-    member = Access(admit, bearer="required", refusals=(401, 503))
-    _add_looks(api, crews, member)
+    member = Access(admit, bearer="required", refusals=(401, 403, 503), scope="crews")
+    _add_looks(api, guards, crews, member)
     _add_deeds(api, crews, member)
     _add_stop(api, crews, replace(member, admit=admit_though_gone))
 
 
-def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Caller]) -> None:
     """What changes nothing."""
     executor, app = crews.executor, api.target
 
@@ -102,7 +104,7 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds and not executor.has_surely_ended(caller, kickoff_id):
-                with app.places.follow(bearer() or ""):
+                with app.places.follow(guards.credential().token or ""):
                     found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await member.admit()  # the token may have been rotated meanwhile
             else:
@@ -149,12 +151,12 @@ def _add_looks(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         def follow() -> AbstractAsyncContextManager[Following]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
-        token, is_head = bearer() or "", request.method == "HEAD"
+        shown, is_head = guards.credential(), request.method == "HEAD"
         # The request is not at hand any more when the answer is sent.
-        admitted = partial(crews.tokens.caller, caller.crew, token)
+        admitted = partial(guards.crew_caller, caller.crew, shown)
 
         if not is_head:
-            hold_until_answered(app.places.follow(token))
+            hold_until_answered(app.places.follow(shown.token or ""))
         async with follow():
             pass  # a refusal is told now or never
         return events.stream(follow, admitted, app.stopping, head=is_head)

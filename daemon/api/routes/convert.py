@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from daemon.api.guards import Guards
+from daemon.api.guards import Client, Guards
 from daemon.api.openapi import Api
 from daemon.api.routes.cookies import read_cookie
 from daemon.api.schemas import (
@@ -17,7 +17,6 @@ from daemon.api.schemas import (
     ExtractRequest,
     ExtractResponse,
 )
-from daemon.auth.actor import Session
 from daemon.conversion.desk import Desk
 from daemon.conversion.order import Converted, Entry
 from daemon.conversion.shapes import MAX_LINKS, LinksRequest, mapping
@@ -35,13 +34,13 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
     @api.operation(
         "POST",
         "/api/convert",
-        access=guards.session,
+        access=guards.scoped("convert"),
         body=ConvertRequest,
         ok=ConvertResponse,
         errors=(502, 503),
         seconds=inf,  # the desk keeps the time: it has something to say at the deadline
     )
-    async def convert(_: Session, body: ConvertRequest) -> ConvertResponse:
+    async def convert(_: Client, body: ConvertRequest) -> ConvertResponse:
         """Turn product or short links into affiliate links, with product data.
 
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
@@ -51,9 +50,13 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         return ConvertResponse(mapping=mapping(entries))
 
     @api.operation(
-        "POST", "/api/extract", access=guards.session, body=ExtractRequest, ok=ExtractResponse
+        "POST",
+        "/api/extract",
+        access=guards.scoped("convert"),
+        body=ExtractRequest,
+        ok=ExtractResponse,
     )
-    async def extract(_: Session, body: ExtractRequest) -> ExtractResponse:
+    async def extract(_: Client, body: ExtractRequest) -> ExtractResponse:
         """Find the marketplace links in a text. Nothing is sent to the marketplace."""
         found = await on_thread(find_links, body.text, desk.market)
         links = [
@@ -65,13 +68,13 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
     @api.operation(
         "POST",
         "/api/convert-text",
-        access=guards.session,
+        access=guards.scoped("convert"),
         body=ConvertTextRequest,
         ok=ConvertTextResponse,
         errors=(502, 503),
         seconds=inf,  # as for /api/convert
     )
-    async def convert_text(_: Session, body: ConvertTextRequest) -> ConvertTextResponse:
+    async def convert_text(_: Client, body: ConvertTextRequest) -> ConvertTextResponse:
         """Replace each marketplace link of a text by its affiliate short link.
 
         A link that could not be converted stays in the text. `mapping` has an entry for each link,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from daemon.api.guards import Guards
+from daemon.api.guards import Client, Guards
 from daemon.api.openapi import Api
 from daemon.api.schemas import (
     CrewEntry,
@@ -26,8 +26,8 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
     """Add these operations to `api`."""
     tokens, executor = services.tokens, services.executor
 
-    @api.operation("GET", "/api/crews", access=guards.session, ok=CrewsResponse)
-    async def crews(_: Session) -> CrewsResponse:
+    @api.operation("GET", "/api/crews", access=guards.scoped("crews"), ok=CrewsResponse)
+    async def crews(_: Client) -> CrewsResponse:
         """All crews of the configuration, with what they have in hand.
 
         First those that can run, then the broken ones, each in the configuration's order.

@@ -9,12 +9,11 @@ from pydantic import Field
 from quart import Response
 
 from daemon.api.access import Caller
-from daemon.api.guards import Guards
+from daemon.api.guards import Client, Guards
 from daemon.api.openapi import Api
 from daemon.api.parameters import In, Parameters
 from daemon.api.schemas import AliveResponse, HealthResponse, ReadyResponse
 from daemon.api.services import Services
-from daemon.auth.actor import Session
 from daemon.errors import Unavailable
 from daemon.metrics import CONTENT_TYPE
 from daemon.operator import AccountResponse, StatusReport
@@ -35,6 +34,7 @@ class ClearedResponse(Body):
 def add(api: Api, guards: Guards, services: Services) -> None:
     """Add these operations to `api`."""
     browser = services.browser
+    for_account = guards.local_or_scoped("status")
 
     @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
     async def health(_: Caller) -> HealthResponse:
@@ -61,35 +61,41 @@ def add(api: Api, guards: Guards, services: Services) -> None:
 
         With `?account=1` it also shows whether the account can make links. The words for that are
         `no_cookie`, `session_lost` and `paused`. A client that is not local needs a session token
-        for it.
+        for it, or an API key with the scope `status`.
         """
         reason: str | None = services.operator.not_ready()
         if asked.account == "1":
-            await guards.local_or_session.admit()
+            await for_account.admit()
             reason = reason or await services.operator.account_not_ready()
         if reason is not None:
             raise Unavailable(reason, retry_after=2)
         return ReadyResponse()
 
-    @api.operation("GET", "/api/account", access=guards.session, ok=AccountResponse)
-    async def account(_: Session) -> AccountResponse:
+    @api.operation("GET", "/api/account", access=guards.scoped("status"), ok=AccountResponse)
+    async def account(_: Client) -> AccountResponse:
         """Show the stored cookie's age and how the accounts stand with the portal."""
         return await services.operator.account()
 
-    @api.operation("POST", "/api/account/clear", access=guards.session, ok=ClearedResponse)
-    async def clear_account(_: Session) -> ClearedResponse:
+    @api.operation(
+        "POST", "/api/account/clear", access=guards.scoped("account"), ok=ClearedResponse
+    )
+    async def clear_account(_: Client) -> ClearedResponse:
         """End every pause. Call it after the portal's question was answered in a browser."""
         return ClearedResponse(cleared=await services.operator.clear_accounts())
 
-    @api.operation("GET", "/api/status", access=guards.session, ok=StatusReport)
-    async def status(_: Session) -> StatusReport:
+    @api.operation("GET", "/api/status", access=guards.scoped("status"), ok=StatusReport)
+    async def status(_: Client) -> StatusReport:
         """Every part with its state, the queues, the browser, and how the account stands."""
         return await services.operator.status()
 
     @api.operation(
-        "GET", "/metrics", access=guards.local_or_session, ok=Response, media="text/plain"
+        "GET",
+        "/metrics",
+        access=guards.local_or_scoped("metrics"),
+        ok=Response,
+        media="text/plain",
     )
-    async def metrics(_: None) -> Response:
+    async def metrics(_: Client) -> Response:
         """What was counted and timed since its start, as Prometheus reads it."""
         account = await services.operator.account_at_hand()
         return Response(services.metrics.text(account), content_type=CONTENT_TYPE)

@@ -92,6 +92,14 @@ class CrewTokens:
         """
         return await self.mailbox.glance(_Book.caller, crew, token)
 
+    async def organization(self, crew: str) -> Caller:
+        """Return the caller that the crew's organization token stands for.
+
+        For somebody who was admitted otherwise. Raises `WrongCredential` when there is no such
+        crew.
+        """
+        return await self.mailbox.glance(_Book.organization, crew)
+
     async def show(self, crew: str, user: str = "") -> SecretStr:
         """A user's token, or without a user the organization's.
 
@@ -142,6 +150,11 @@ class _Book:
                 "current one"
             )
         return holder
+
+    def organization(self, crew: str) -> Caller:
+        if crew not in self._users:
+            raise WrongCredential("there is no crew of that name; GET /api/crews lists them")
+        return Caller(crew, "")
 
     async def take(self, users: Mapping[str, tuple[str, ...]]) -> None:
         self._users = users

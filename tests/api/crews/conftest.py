@@ -27,6 +27,8 @@ from daemon.api.access import Neighbourhood
 from daemon.api.app import build_app
 from daemon.api.crews.app import build_crew_app
 from daemon.api.services import CrewServices, Rules, Services
+from daemon.auth.actor import Auth, WantedKey
+from daemon.auth.keys import Scope
 from daemon.config.problems import Problem
 from daemon.conversion.desk import Timings
 from daemon.crews.access.tokens import CrewTokens
@@ -287,8 +289,14 @@ class House:
     own: Address
     tokens: Mapping[str, str]
     crew_tokens: CrewTokens
+    auth: Auth
     metrics: Metrics
     stop: trio.Event = field(default_factory=trio.Event)
+
+    async def make_key(self, *scopes: Scope) -> str:
+        """An API key with these scopes."""
+        made = await self.auth.create_key_in_shell(WantedKey("a program", scopes, None))
+        return made.key.get_secret_value()
 
     @property
     def token(self) -> str:
@@ -393,29 +401,30 @@ async def opened(
     )
     metrics = Metrics(None, Timings(), executor, list)
     nobody: Any = None  # a part that no crew asks
-    app = build_app(
-        Services(
-            auth=nobody,
-            vault=nobody,
-            desk=nobody,
-            browser=None,
-            operator=nobody,
-            metrics=metrics,
-            crews=known,
-            log_buffer=nobody,
-            recorder=nobody,
-            site=Site(
-                currency="VND",
-                portal_url="https://portal.example",
-                shop_url="https://shop.example",
-                picture_url="https://pictures.example/",
-                needs_cookie=True,
-            ),
-            sync_key=SecretStr(""),
-            rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
-        )
+    auth = Auth(directory, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
+    await nursery.start(auth.run)
+    services = Services(
+        auth=auth,
+        vault=nobody,
+        desk=nobody,
+        browser=None,
+        operator=nobody,
+        metrics=metrics,
+        crews=known,
+        log_buffer=nobody,
+        recorder=nobody,
+        site=Site(
+            currency="VND",
+            portal_url="https://portal.example",
+            shop_url="https://shop.example",
+            picture_url="https://pictures.example/",
+            needs_cookie=True,
+        ),
+        sync_key=SecretStr(""),
+        rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
     )
-    own = build_crew_app("alpha", known, metrics, max_body=MAX_BODY)
+    app = build_app(services)
+    own = build_crew_app("alpha", services)
     stop = trio.Event()
     async with (
         serving(
@@ -428,7 +437,7 @@ async def opened(
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}
         shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
         plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield House(at_main, at_own, plain, tokens, metrics, stop)
+        yield House(at_main, at_own, plain, tokens, auth, metrics, stop)
 
 
 @asynccontextmanager

@@ -56,7 +56,7 @@ def documented(conformity: Conformity) -> dict[str, set[int]]:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("status", [200, 400, 401, 404, 408, 413, 422, 500, 503])
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 408, 413, 422, 500, 503])
 async def test_each_documented_status_is_given(
     house: House,
     executor: StandIn,
@@ -99,6 +99,8 @@ async def given(house: House, method: str, path: str, status: int, body: Any) ->
     if status == 408:
         return int((await house.own.raw(half_sent(method, path, house.token))).split()[1])
     token = "" if status == 401 else house.token
+    if status == 403:
+        token = await house.make_key("convert")
     return (await house.own.ask(method, path, token, body)).status_code
 
 
@@ -128,7 +130,7 @@ async def test_429_is_given_to_a_token_that_holds_its_share(
 
 async def test_there_is_no_other_status(house: House, conformity: Conformity) -> None:
     found = documented(conformity)
-    everywhere = {200, 401, 500, 503}
+    everywhere = {200, 401, 403, 500, 503}
     assert found == {
         "GET /": everywhere,
         "GET /inputs": everywhere,

@@ -1,0 +1,377 @@
+"""API keys over HTTP: what each scope opens, what ends a key, and cookies that come with one."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyotp
+import pytest
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import Daemon, Portal
+    from tests.e2e.conftest import Account, Running
+
+pytestmark = pytest.mark.chromium
+
+Json = dict[str, Any]
+
+SCOPES = [
+    "convert", "cookie:write", "cookie:read", "history", "status", "account", "metrics", "crews",
+]  # fmt: skip
+OPEN, SESSION, ANY_KEY = "open", "session", "any key"
+
+OPENED_BY = {
+    "POST /api/auth/login": OPEN,
+    "POST /api/auth/verify-mfa": OPEN,
+    "POST /api/auth/logout": SESSION,
+    "POST /api/auth/revoke": SESSION,
+    "GET /api/auth/2fa/setup": SESSION,
+    "POST /api/auth/2fa/enable": SESSION,
+    "POST /api/auth/2fa/disable": SESSION,
+    "POST /api/keys": SESSION,
+    "GET /api/keys": SESSION,
+    "DELETE /api/keys/self": ANY_KEY,
+    "DELETE /api/keys/{id}": SESSION,
+    "POST /api/sync-cookie": "cookie:write",
+    "POST /api/sync-cookie-local": "cookie:write",
+    "GET /api/sync-cookie": "cookie:read",
+    "POST /api/convert": "convert",
+    "POST /api/extract": "convert",
+    "POST /api/convert-text": "convert",
+    "GET /api/history": "history",
+    "GET /api/history.csv": "history",
+    "DELETE /api/history": SESSION,
+    "DELETE /api/history/{id}": SESSION,
+    "GET /api/account": "status",
+    "POST /api/account/clear": "account",
+    "GET /api/status": "status",
+    "GET /readyz": "status",  # asked with ?account=1
+    "GET /metrics": "metrics",
+    "GET /api/log": SESSION,
+    "GET /api/series": SESSION,
+    "GET /api/health": OPEN,
+    "GET /livez": OPEN,
+    "GET /api/crews": "crews",
+    "POST /api/crews/token": SESSION,
+    "POST /api/crews/token/rotate": SESSION,
+    "GET /crews/{crew}": "crews",
+    "GET /crews/{crew}/": "crews",
+    "GET /crews/{crew}/inputs": "crews",
+    "POST /crews/{crew}/kickoff": "crews",
+    "GET /crews/{crew}/status/{kickoff_id}": "crews",
+    "GET /crews/{crew}/executions": "crews",
+    "POST /crews/{crew}/stop/{kickoff_id}": "crews",
+    "GET /crews/{crew}/events/{kickoff_id}": "crews",
+    "POST /crews/{crew}/resume": "crews",
+}
+"""What opens each operation, by contract section 4. Every operation has a row here."""
+
+
+@pytest.fixture(scope="module")
+def closed(running: Running) -> Iterator[Daemon]:
+    """A daemon without a browser, with a crew, to which nobody is local."""
+    with running(
+        links={"source": "open_api"},
+        products={"source": "none"},
+        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        cookie={"open_to": []},
+        crews=[{"name": "echo", "runner": "command", "command": ["/bin/echo"], "default": True}],
+    ) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def syncing(running: Running) -> Iterator[Daemon]:
+    """A daemon with a browser, to which nobody is local."""
+    with running(products={"source": "none"}, cookie={"open_to": []}) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+async def make(daemon: Daemon, *scopes: str, name: str = "a bot", **more: object) -> Json:
+    body = {"name": name, "scopes": scopes, **more}
+    answer = await daemon.ask("POST", "/api/keys", body, token=await daemon.login())
+    assert answer.status_code == 200, answer.text
+    made: Json = answer.json()
+    daemon.secrets.add(made["key"])
+    return made
+
+
+async def key(daemon: Daemon, *scopes: str) -> str:
+    return str((await make(daemon, *scopes))["key"])
+
+
+async def listed(daemon: Daemon) -> list[Json]:
+    answer = await daemon.ask("GET", "/api/keys", token=await daemon.login())
+    assert (answer.status_code, answer.json()["ok"]) == (200, True)
+    found: list[Json] = answer.json()["keys"]
+    return found
+
+
+async def call(daemon: Daemon, operation: str, token: str) -> httpx.Response:
+    """Call an operation in such a way that it changes nothing."""
+    method, path = operation.split()
+    path = re.sub(r"\{crew\}", "echo", path)
+    path = re.sub(r"\{\w+\}", "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", path)
+    query = "?account=1" if path == "/readyz" else ""
+    body: object = [] if method == "POST" else None  # no operation takes an array
+    return await daemon.ask(method, path + query, body, token=token)
+
+
+async def documented(daemon: Daemon) -> list[str]:
+    """All operations of `/openapi.json`, as method and path."""
+    paths = (await daemon.ask("GET", "/openapi.json")).json()["paths"]
+    return [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
+
+
+def is_refused(answer: httpx.Response) -> bool:
+    return answer.status_code in (401, 403)
+
+
+# What a key opens
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_key_opens_what_its_scope_is_for_and_nothing_else(closed: Daemon, scope: str) -> None:
+    operations, token = await documented(closed), await key(closed, scope)
+    assert [each for each in operations if each not in OPENED_BY] == []
+    opened = set()
+    for operation in sorted(operations, key=lambda each: OPENED_BY[each] == ANY_KEY):
+        answer = await call(closed, operation, token)
+        if not is_refused(answer):
+            opened.add(operation)
+        elif OPENED_BY[operation] in SCOPES:
+            assert answer.status_code == 403, operation
+            text = answer.json().get("message") or answer.json()["error"]
+            assert f"does not have the scope {OPENED_BY[operation]}" in text, operation
+            assert set(answer.json()) in ({"ok", "error"}, {"error", "message"})
+    expected = {each for each in operations if OPENED_BY[each] in (OPEN, ANY_KEY, scope)}
+    assert opened == expected
+
+
+async def test_key_with_every_scope_opens_neither_keys_nor_second_factor_nor_crews_tokens(
+    closed: Daemon,
+) -> None:
+    token = await key(closed, *SCOPES)
+    for operation in await documented(closed):
+        if OPENED_BY[operation] == SESSION:
+            answer = await call(closed, operation, token)
+            assert answer.status_code == 403, operation
+            assert answer.json()["error"].startswith("no API key opens this"), operation
+
+
+@pytest.mark.parametrize("path", ["/crews/echo/inputs", "/inputs"])
+async def test_key_acts_as_organization_token_of_each_crew(closed: Daemon, path: str) -> None:
+    answer = await closed.ask("GET", path, token=await key(closed, "crews"))
+    assert (answer.status_code, answer.json()) == (200, {"inputs": []})
+    refused = await closed.ask("GET", path, token=await key(closed, "status"))
+    assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
+    unknown = await closed.ask("GET", path, token="slk_unknown")
+    assert (unknown.status_code, unknown.json()["error"]) == (401, "Unauthorized")
+    assert unknown.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_key_with_crews_at_unknown_crew_is_401(closed: Daemon) -> None:
+    answer = await closed.ask("GET", "/crews/nobody/inputs", token=await key(closed, "crews"))
+    assert answer.status_code == 401
+
+
+async def test_key_without_scope_is_refused_to_local_client_too(
+    running: Running,
+) -> None:
+    with running(
+        links={"source": "open_api"},
+        products={"source": "none"},
+        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+    ) as daemon:
+        assert (await daemon.ask("GET", "/metrics")).status_code == 200
+        token = await key(daemon, "convert")
+        for path in ("/metrics", "/readyz?account=1", "/api/sync-cookie"):
+            assert (await daemon.ask("GET", path, token=token)).status_code == 403, path
+
+
+async def test_with_second_factor_on_client_with_key_converts(
+    syncing: Daemon, portal: Portal
+) -> None:
+    token, account, item = await key(syncing, "convert"), portal.account(), portal.item()
+    answer = await syncing.ask("GET", "/api/auth/2fa/setup", token=await syncing.login())
+    secret = answer.json()["secret"]
+    syncing.secrets |= {secret, *account.secrets}
+    code = pyotp.TOTP(secret).now()
+    body = {"secret": secret, "code": code}
+    answer = await syncing.ask("POST", "/api/auth/2fa/enable", body, token=await syncing.login())
+    assert answer.status_code == 200, answer.text
+    try:
+        body = {"links": [portal.link(item)], "cookie": account.cookie}
+        answer = await syncing.ask("POST", "/api/convert", body, token=token)
+        assert answer.status_code == 200, answer.text
+        entry = portal.entry(item, account, product=False)
+        assert answer.json()["mapping"] == {portal.link(item): entry}
+
+        wanted = {"name": "another", "scopes": ["convert"]}
+        session = await syncing.login()
+        for given, status in ((None, 400), (code, 401)):
+            asked = wanted if given is None else {**wanted, "code": given}
+            answer = await syncing.ask("POST", "/api/keys", asked, token=session)
+            assert (answer.status_code, answer.json()["error"][:5]) == (status, "code:")
+        later = {**wanted, "code": pyotp.TOTP(secret).at(int(time.time()) + 30)}
+        answer = await syncing.ask("POST", "/api/keys", later, token=session)
+        assert answer.status_code == 200, answer.text
+        syncing.secrets.add(answer.json()["key"])
+    finally:
+        await syncing.run("2fa", "off")
+
+
+# Making and ending
+
+
+async def test_key_is_made_shown_once_listed_and_revoked(closed: Daemon) -> None:
+    made = await make(closed, "status", "convert", name="Máy tính", expiresInDays=30)
+    assert made.keys() == {"ok", "id", "key", "name", "scopes", "createdAt", "expiresAt"}
+    assert re.fullmatch(r"slk_[\w-]{43}", made["key"])
+    (entry,) = [each for each in await listed(closed) if each["id"] == made["id"]]
+    assert entry == {
+        "id": made["id"],
+        "name": "Máy tính",
+        "scopes": ["convert", "status"],
+        "createdAt": made["createdAt"],
+        "expiresAt": made["expiresAt"],
+        "lastUsedAt": None,
+        "hint": made["key"][-4:],
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", made["expiresAt"])
+    assert (await closed.ask("GET", "/api/status", token=made["key"])).status_code == 200
+    (entry,) = [each for each in await listed(closed) if each["id"] == made["id"]]
+    assert entry["lastUsedAt"] >= made["createdAt"]
+
+    path, session = f"/api/keys/{made['id']}", await closed.login()
+    answer = await closed.ask("DELETE", path, token=session)
+    assert (answer.status_code, answer.json()) == (200, {"ok": True})
+    assert (await closed.ask("GET", "/api/status", token=made["key"])).status_code == 403
+    assert (await closed.ask("DELETE", path, token=session)).status_code == 404
+    assert made["id"] not in [each["id"] for each in await listed(closed)]
+
+
+async def test_key_without_expiry_has_null(closed: Daemon) -> None:
+    assert (await make(closed, "status"))["expiresAt"] is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "x" * 61}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"name": 5}, "name"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["everything"]}, "scopes.0"),
+        ({"scopes": "convert"}, "scopes"),
+        ({"expiresInDays": 0}, "expiresInDays"),
+        ({"expiresInDays": 3651}, "expiresInDays"),
+        ({"expiresInDays": 1.5}, "expiresInDays"),
+    ],
+)
+async def test_key_with_wrong_field_is_400_that_names_it(
+    closed: Daemon, wrong: Json, field: str
+) -> None:
+    body = {"name": "a bot", "scopes": ["convert"], **wrong}
+    answer = await closed.ask("POST", "/api/keys", body, token=await closed.login())
+    assert (answer.status_code, answer.json()["ok"]) == (400, False)
+    assert answer.json()["error"].startswith(f"{field}: ")
+
+
+async def test_key_ends_itself_and_no_other(closed: Daemon) -> None:
+    mine, other = await key(closed, "metrics"), await key(closed, "metrics")
+    answer = await closed.ask("DELETE", "/api/keys/self", token=mine)
+    assert (answer.status_code, answer.json()) == (200, {"ok": True})
+    assert (await closed.ask("DELETE", "/api/keys/self", token=mine)).status_code == 403
+    assert (await closed.ask("GET", "/metrics", token=other)).status_code == 200
+    session = await closed.login()
+    assert (await closed.ask("DELETE", "/api/keys/self", token=session)).status_code == 403
+
+
+async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -> None:
+    with running(
+        links={"source": "open_api"},
+        products={"source": "none"},
+        open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        cookie={"open_to": []},
+    ) as daemon:
+        token = await key(daemon, "status")
+        for number in range(30):
+            answer = await daemon.ask("GET", "/api/status", token=f"slk_wrong-{number}")
+            assert answer.status_code == 403
+        await daemon.kill()
+        daemon.start()
+        assert (await daemon.ask("GET", "/api/status", token=token)).status_code == 200
+        said = daemon.program.log.read_text()
+        assert said.count("10 wrong keys came within an hour from 127.0.0.1") == 1
+        assert "slk_" not in said
+
+
+# Cookies that come with a key
+
+
+async def sync(
+    daemon: Daemon, account: Account, token: str, *, replace: bool | None = None
+) -> tuple[int, Json]:
+    daemon.secrets |= account.secrets
+    body = {"cookie": account.cookie, "replaceAccount": replace}
+    answer = await daemon.ask("POST", "/api/sync-cookie", body, token=token)
+    return answer.status_code, answer.json()
+
+
+async def states(daemon: Daemon, accounts: Sequence[Account]) -> list[str]:
+    found = (await daemon.ask("GET", "/api/account", token=await daemon.login())).json()
+    of_each = {entry["name"]: entry["state"] for entry in found["accounts"]}
+    return [of_each.get(account.number, "") for account in accounts]
+
+
+async def test_cookie_with_key_never_ends_pause(syncing: Daemon, portal: Portal) -> None:
+    session, token = await syncing.login(), await key(syncing, "cookie:write")
+    account = portal.account()
+    status, answer = await sync(syncing, account, session)
+    assert (status, set(answer)) == (200, {"ok", "accountName", "syncedAt"})
+    await portal.arm("human_check", account)
+    assert (await syncing.convert(portal.link(portal.item()), account=None)).status_code == 502
+    assert await states(syncing, [account]) == ["paused"]
+
+    account.renew()
+    status, answer = await sync(syncing, account, token)
+    assert (status, answer["paused"]) == (200, True)
+    assert await states(syncing, [account]) == ["paused"]
+    submits = len(await portal.submits(account))
+    assert (await syncing.convert(portal.link(portal.item()), account=None)).status_code == 502
+    assert len(await portal.submits(account)) == submits
+
+    assert (await sync(syncing, account, session))[0] == 200
+    assert await states(syncing, [account]) == ["active"]
+    account.renew()
+    status, answer = await sync(syncing, account, token)
+    assert (status, set(answer)) == (200, {"ok", "accountName", "syncedAt"})
+
+
+async def test_other_accounts_cookie_with_key_is_409_unless_it_replaces(
+    syncing: Daemon, portal: Portal
+) -> None:
+    session, token = await syncing.login(), await key(syncing, "cookie:write", "cookie:read")
+    first, second = portal.account(), portal.account()
+    assert (await sync(syncing, first, session))[0] == 200
+    status, answer = await sync(syncing, second, token)
+    assert (status, answer["ok"]) == (409, False)
+    assert "replaceAccount" in answer["error"]
+    stored = await syncing.ask("GET", "/api/sync-cookie", token=token)
+    assert stored.json()["cookie"] == first.cookie
+    assert (await sync(syncing, second, token, replace=False))[0] == 409
+    assert (await sync(syncing, second, token, replace=True))[0] == 200
+    stored = await syncing.ask("GET", "/api/sync-cookie", token=token)
+    assert stored.json()["cookie"] == second.cookie
+    assert (await sync(syncing, first, session))[0] == 200
+    log = syncing.program.log.read_text()
+    text = "the stored cookie is another account's now: {}, which was {}"
+    assert text.format(second.number, first.number) in log
+    assert text.format(first.number, second.number) in log
