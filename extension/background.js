@@ -2,7 +2,7 @@
 
 import { call, DaemonError } from "./daemon.js";
 import { copyInTab } from "./copying.js";
-import { decide, isSessionCookie, readCookie, send, sessionDigest } from "./sync.js";
+import { decide, identify, isSessionCookie, readCookie, send } from "./sync.js";
 
 const ALARM = "look";
 const EVERY_MINUTES = 1;
@@ -67,17 +67,18 @@ async function lookOnce({ isAsked = false, replaceAccount = false }) {
     const account = await call(pairing, "GET", "/api/account");
     const cookie = await readCookie(pairing);
     if (!cookie) return show({ ...describe(account), ...(await loggedOut(account)) });
-    const digest = await sessionDigest(cookie);
-    const decision = isAsked ? { when: "now" } : decide({ account, sent, digest, now: Date.now() });
-    const isDeclined = before?.kind === "otherAccount" && before.digest === digest && !isAsked;
-    if (isDeclined) return show(before);
+    const { digest, user } = await identify(cookie);
+    const now = Date.now();
+    const decision = isAsked ? { when: "now" } : decide({ account, sent, digest, user, now });
+    const isAskedAbout = before?.kind === "otherAccount" && before.digest === digest && !isAsked;
+    if (isAskedAbout || decision.when === "ask") return show({ kind: "otherAccount", digest });
     if (decision.when === "later") {
       await chrome.alarms.create("later", { delayInMinutes: decision.waitMs / 60_000 });
     }
     if (decision.when !== "now") return show(describe(account));
     const { outcome } = await send(pairing, cookie, { replaceAccount });
     if (outcome === "otherAccount") return show({ kind: "otherAccount", digest });
-    await chrome.storage.local.set({ sent: { digest, at: Date.now() } });
+    await chrome.storage.local.set({ sent: { digest, user, at: now } });
     return show(describe(await call(pairing, "GET", "/api/account")));
   } catch (error) {
     if (!(error instanceof DaemonError)) throw error;

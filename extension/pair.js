@@ -24,7 +24,8 @@ document.querySelector("form").addEventListener("submit", async (event) => {
 async function pair(pasted) {
   const pairing = readPairing(pasted);
   // The browser asks the person. It wants this call to come straight from the button.
-  const isGranted = await chrome.permissions.request({ origins: neededOrigins(pairing) });
+  const origins = neededOrigins(pairing);
+  const isGranted = await chrome.permissions.request({ origins }).catch(() => false);
   if (!isGranted) throw new PairingError("pairingNotGranted");
   await call(pairing, "GET", "/api/account");
   await chrome.storage.local.set({ pairing });

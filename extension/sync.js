@@ -18,8 +18,16 @@ export async function readCookie({ portal }) {
   return cookies.map(({ name, value }) => `${name}=${value}`).join("; ");
 }
 
-/** Return what identifies the session in a cookie, as a digest: the cookie itself is not kept. */
-export async function sessionDigest(cookie) {
+/**
+ * Return what identifies the session in a cookie: {digest, user}. The cookie itself is not kept.
+ * `user` is the account's number, which is no secret.
+ */
+export async function identify(cookie) {
+  const user = cookie.split("; ").find((pair) => pair.startsWith("SPC_U="))?.slice("SPC_U=".length) ?? "";
+  return { digest: await sessionDigest(cookie), user };
+}
+
+async function sessionDigest(cookie) {
   const parts = cookie.split("; ").filter((pair) => isSessionCookie({ name: pair.split("=")[0] }));
   const bytes = new TextEncoder().encode(parts.sort().join("; "));
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
@@ -27,11 +35,13 @@ export async function sessionDigest(cookie) {
 }
 
 /**
- * Return whether the cookie is to be sent now: "now", "later" (in `waitMs`) or "never".
+ * Return whether the cookie is to be sent: "now", "later" (in `waitMs`), "never", or "ask" first.
  *
- * `account` is the answer of GET /api/account, `sent` what was sent last: {digest, at} or undefined.
+ * `account` is the answer of GET /api/account, `sent` what was sent last: {digest, user, at} or
+ * undefined.
  */
-export function decide({ account, sent, digest, now }) {
+export function decide({ account, sent, digest, user, now }) {
+  if (account.cookie.stored && sent && sent.user !== user) return { when: "ask" };
   const isWanted =
     !account.cookie.stored || account.accounts.some(({ state }) => state === "session_lost");
   const isSame = sent?.digest === digest;

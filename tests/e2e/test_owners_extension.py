@@ -59,12 +59,16 @@ def folder(open_folder: Path) -> Path:
     place = open_folder / "owners-extension"
     shutil.copytree(SOURCES, place / "extension")
     permissions = {
-        "api": [],
+        "api": json.loads((SOURCES / "manifest.json").read_text())["permissions"],
         "explicit_host": ["http://127.0.0.1/*"],
         "manifest_permissions": [],
         "scriptable_host": [],
     }
-    granted = {"granted_permissions": permissions, "runtime_granted_permissions": permissions}
+    granted = {
+        "active_permissions": permissions,
+        "granted_permissions": permissions,
+        "runtime_granted_permissions": {**permissions, "api": []},
+    }
     settings = {id_of(place / "extension"): granted}
     preferences = place / "preferences.json"
     preferences.write_text(json.dumps({"extensions": {"settings": settings}}))
@@ -93,7 +97,12 @@ class Extension:
     async def evaluate(self, expression: str) -> Any:
         told = await self.page.call(
             "Runtime.evaluate",
-            {"expression": expression, "awaitPromise": True, "returnByValue": True},
+            {
+                "expression": expression,
+                "awaitPromise": True,
+                "returnByValue": True,
+                "userGesture": True,
+            },
         )
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
