@@ -123,7 +123,10 @@ def _parser() -> argparse.ArgumentParser:
             "clear": "End the pause of every account, and have it seen anew who earns.",
         },
     )
-    _group(commands, "tokens", {"revoke": "End every session token."})
+    tokens = _group(commands, "tokens", {"revoke": "End every session token."})["revoke"]
+    tokens.add_argument("--keys", action="store_true", help="end every API key, too")
+    tokens.set_defaults(command=_ask("tokens revoke", "keys"))
+    _keys(commands)
     _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
     _crew(commands)
     return parser
@@ -156,6 +159,38 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
+
+
+def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    keys = _group(
+        commands,
+        "keys",
+        {
+            "list": "Show the API keys.",
+            "create": "Make an API key for a program, and print it. It is shown this once.",
+            "revoke": "End an API key.",
+        },
+    )
+    create = keys["create"]
+    create.add_argument("name", metavar="NAME", help="what the key is for, up to 60 characters")
+    create.add_argument(
+        "--scope",
+        dest="scopes",
+        action="append",
+        required=True,
+        metavar="SCOPE",
+        help="what the key opens; give it once for each: convert, cookie:write, cookie:read, "
+        "history, status, account, metrics, crews",
+    )
+    create.add_argument(
+        "--expires-in-days", type=int, metavar="DAYS", help="1 to 3650 (default: it never expires)"
+    )
+    create.set_defaults(
+        command=_ask("keys create", "name", "scopes", "expires_in_days", only="key")
+    )
+    revoke = keys["revoke"]
+    revoke.add_argument("id", metavar="ID", help="of the key, as `keys list` shows it")
+    revoke.set_defaults(command=_ask("keys revoke", "id"))
 
 
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

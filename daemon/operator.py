@@ -10,7 +10,8 @@ import trio
 from pydantic import Field
 
 from daemon import __version__
-from daemon.auth.actor import Auth
+from daemon.auth.actor import ApiKey, Auth, WantedKey
+from daemon.auth.keys import KeyDays, KeyName, KeyScopes
 from daemon.browser.actor import Browser
 from daemon.control import Answer, Arguments, Command, Commands, plain
 from daemon.conversion.account import Standing, shown_name
@@ -134,6 +135,38 @@ class CrewTokenArguments(Arguments):
     name: str
     user: str | None = None
     rotate: bool = False
+
+
+class KeyReport(Body):
+    """An API key, without the key."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+    hint: str = Field(description="the key's last characters")
+
+
+class CreateKeyArguments(Arguments):
+    """What a new API key is to be."""
+
+    name: KeyName
+    scopes: KeyScopes
+    expires_in_days: KeyDays | None = None
+
+
+class RevokeKeyArguments(Arguments):
+    """Which API key is to end."""
+
+    id: str
+
+
+class RevokeTokensArguments(Arguments):
+    """With `keys`, the API keys end as well."""
+
+    keys: bool = False
 
 
 class StatusReport(Body):
@@ -281,7 +314,10 @@ class Operator:
             "account clear": plain(self._clear_accounts),
             "crew list": plain(self._list_crews),
             "crew token": Command(self._crew_token, CrewTokenArguments),
-            "tokens revoke": plain(self._revoke_tokens),
+            "keys list": plain(self._list_keys),
+            "keys create": Command(self._create_key, CreateKeyArguments),
+            "keys revoke": Command(self._revoke_key, RevokeKeyArguments),
+            "tokens revoke": Command(self._revoke_tokens, RevokeTokensArguments),
             "2fa off": plain(self._second_factor_off),
         }
 
@@ -338,9 +374,28 @@ class Operator:
             "token": token.get_secret_value(),
         }
 
-    async def _revoke_tokens(self) -> Answer:
-        await self._auth.revoke_all()
-        return {"message": "every session has ended; clients have to log in again"}
+    async def keys(self) -> list[KeyReport]:
+        """Return the API keys, oldest first."""
+        return [key_report(entry) for entry in await self._auth.keys()]
+
+    async def _list_keys(self) -> Answer:
+        return {"keys": [key.model_dump(mode="json") for key in await self.keys()]}
+
+    async def _create_key(self, wanted: CreateKeyArguments) -> Answer:
+        made = await self._auth.create_key_in_shell(
+            WantedKey(wanted.name, wanted.scopes, wanted.expires_in_days)
+        )
+        told = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
+        return {"key": made.key.get_secret_value(), **told}
+
+    async def _revoke_key(self, wanted: RevokeKeyArguments) -> Answer:
+        await self._auth.revoke_key(wanted.id)
+        return {"message": "the API key has ended"}
+
+    async def _revoke_tokens(self, wanted: RevokeTokensArguments) -> Answer:
+        await self._auth.revoke_all(with_keys=wanted.keys)
+        what = "every session and every API key has" if wanted.keys else "every session has"
+        return {"message": f"{what} ended; clients have to log in again"}
 
     async def _second_factor_off(self) -> Answer:
         await self._auth.second_factor_off()
@@ -358,6 +413,23 @@ _REMEDIES = {
     Standing.PAUSED: "open the affiliate portal in an ordinary browser and answer what it asks; "
     "then clear the pause or sync a new cookie",
 }
+
+
+def key_report(key: ApiKey) -> KeyReport:
+    """Return what the owner is shown of a key."""
+    return KeyReport(
+        id=key.id,
+        name=key.name,
+        scopes=list(key.scopes),
+        created_at=datetime.fromtimestamp(key.created_at, UTC),
+        expires_at=_moment(key.expires_at),
+        last_used_at=_moment(key.last_used_at),
+        hint=key.hint,
+    )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:

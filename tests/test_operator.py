@@ -257,6 +257,45 @@ async def test_tokens_are_revoked(parts: Parts, nursery: trio.Nursery) -> None:
         await parts.auth.check_session(login.token)
 
 
+async def test_keys_are_made_listed_and_revoked(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    made = await parts.do("keys create", name="a bot", scopes=["convert"], expires_in_days=2)
+    assert made.keys() == {"id", "key", "name", "scopes", "createdAt", "expiresAt"}
+    (listed,) = (await parts.do("keys list"))["keys"]
+    assert listed["hint"] == made["key"][-4:]
+    assert {listed[name] == made[name] for name in ("id", "name", "expiresAt")} == {True}
+    assert listed["lastUsedAt"] is None
+    await parts.do("keys revoke", id=made["id"])
+    assert await parts.do("keys list") == {"keys": []}
+    with pytest.raises(NotFound):
+        await parts.do("keys revoke", id=made["id"])
+
+
+async def test_tokens_revoke_with_keys_ends_keys(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    await parts.do("keys create", name="a bot", scopes=["convert"])
+    await parts.do("tokens revoke")
+    assert len((await parts.do("keys list"))["keys"]) == 1
+    await parts.do("tokens revoke", keys=True)
+    assert await parts.do("keys list") == {"keys": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"name": "", "scopes": ["convert"]}, "name: must be 1 to 60 printable characters"),
+        ({"name": "a", "scopes": []}, "scopes: has too few items"),
+        ({"name": "a", "scopes": ["all"]}, "scopes.0: must be 'convert'"),
+        ({"name": "a", "scopes": ["convert"], "expires_in_days": 0}, "expires_in_days: must be 1"),
+    ],
+)
+async def test_key_that_cannot_be_made_is_told_by_its_argument(
+    parts: Parts, arguments: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(Invalid, match=f"^{fault}"):
+        await parts.do("keys create", **arguments)
+
+
 async def test_the_second_factor_is_switched_off(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.auth.run)
     assert "message" in await parts.do("2fa off")

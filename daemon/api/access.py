@@ -105,7 +105,7 @@ def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Addr
         return None
     chains = (
         _elements(headers, "X-Forwarded-For"),
-        [_for_of(element) for element in _elements(headers, "Forwarded")],
+        [_parameter(element, "for") for element in _elements(headers, "Forwarded")],
         _elements(headers, "X-Real-IP"),
     )
     nearest = {_nearest(hops, rules) for hops in chains if hops}
@@ -142,7 +142,39 @@ def _is_not_foreign(origin: str | None, host: str) -> bool:
         return True
     if origin.startswith(("chrome-extension://", "moz-extension://", "safari-web-extension://")):
         return True
+    return _is_origin_of(host, origin)
+
+
+def _is_origin_of(host: str, origin: str) -> bool:
     return origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
+
+
+def is_own_page(method: str, headers: Headers) -> bool:
+    """Return True if a browser says that a page of the daemon's own sent the request."""
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site == "same-origin"
+    # Browsers send that header only to https and to loopback.
+    host = headers.get("Host", "")
+    origin = headers.get("Origin")
+    if origin is None and method in ("GET", "HEAD"):
+        # These have no Origin within one origin (Fetch, "append a request `Origin` header").
+        scheme, _, rest = headers.get("Referer", "").partition("://")
+        origin = f"{scheme}://{rest.partition('/')[0]}"
+    return origin is not None and _is_origin_of(host, origin)
+
+
+def came_over_https(peer: str | None, headers: Headers, rules: Neighbourhood) -> bool:
+    """Return True if a trusted proxy says that its client used https."""
+    address = _address(peer or "")
+    if address is None or not _within(address, rules.trusted_proxies):
+        return False
+    # Of several proxies the first has talked to the client.
+    told = [
+        *_elements(headers, "X-Forwarded-Proto"),
+        *(_parameter(element, "proto") for element in _elements(headers, "Forwarded")),
+    ]
+    return bool(told) and told[0].strip().strip('"').lower() == "https"
 
 
 def _within(address: Address, networks: Sequence[Network]) -> bool:
@@ -177,10 +209,10 @@ def _elements(headers: Headers, name: str) -> list[str]:
     return [element for line in headers.getlist(name) for element in line.split(",")]
 
 
-def _for_of(element: str) -> str:
-    """The `for` parameter of one element of a `Forwarded` header (RFC 7239, section 4)."""
+def _parameter(element: str, wanted: str) -> str:
+    """A parameter of one element of a `Forwarded` header (RFC 7239, section 4), or ""."""
     for parameter in element.split(";"):
         name, _, value = parameter.partition("=")
-        if name.strip().lower() == "for":
+        if name.strip().lower() == wanted:
             return value.strip()
     return ""

@@ -42,7 +42,7 @@ def build_app(services: Services) -> GuardedQuart:
     api = Api(app, failure=Failure)
     guards = Guards(services)
     auth.add(api, guards, services.auth)
-    keys.add(api, guards, services.auth)
+    keys.add(api, guards, services.auth, services.operator)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault)
     operator.add(api, guards, services)

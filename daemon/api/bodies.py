@@ -36,13 +36,16 @@ _NOT_AS_IT_IS: Final = {
 """What a body is that begins so."""
 
 
-async def read(model: type[B], *, any_type: bool = False) -> B:
+async def read(model: type[B], *, any_type: bool = False, is_optional: bool = False) -> B:
     """The body of the current request as a `model`. With `any_type` it may be as clients of
-    CrewAI's send it: whatever its `Content-Type`, with names in snake_case as well.
+    CrewAI's send it: whatever its `Content-Type`, with names in snake_case as well. With
+    `is_optional` no body is an empty object.
 
     Raises `Invalid` for what is wrong with it, and werkzeug's `RequestEntityTooLarge` and
     `RequestTimeout` for a body that is too large or too slow.
     """
+    if is_optional and not await request.get_data():
+        return parse(model, b"{}")
     if not any_type and request.mimetype != "application/json":
         raise Invalid('Content-Type: must be "application/json"')
     data = await request.get_data()

@@ -155,7 +155,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
     if operation.body is not None:
         schema = references[operation.body, "validation"]
         entry["requestBody"] = {
-            "required": True,
+            "required": operation.needs_body,
             "content": {"application/json": {"schema": schema, **_example(operation.body)}},
         }
     return entry

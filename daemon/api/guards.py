@@ -15,9 +15,10 @@ import trio
 from pydantic import SecretStr
 from quart import request
 
-from daemon.api.access import Caller, identify
+from daemon.api.access import Caller, came_over_https, identify, is_own_page
 from daemon.api.openapi import Access, bearer
 from daemon.api.services import Services
+from daemon.api.session_cookie import SessionCookie
 from daemon.api.wrong_keys import WrongKeys
 from daemon.auth.actor import ApiKey, Session
 from daemon.auth.keys import PREFIX, Scope, WrongKey
@@ -52,10 +53,27 @@ class Client:
 
 @dataclass(frozen=True)
 class Credential:
-    """What a request to a crew shows of its sender. It outlives the request: streams ask again."""
+    """What a request shows of its sender. It outlives the request: streams ask again."""
 
     token: str | None
     address: str
+    is_cookie: bool = False
+
+    @property
+    def key(self) -> str | None:
+        """The API key, if it is one."""
+        is_key = self.token is not None and self.token.startswith(PREFIX) and not self.is_cookie
+        return self.token if is_key else None
+
+
+class LacksScope(NotAllowed):
+    """A good API key does not open this."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(
+            f"the API key does not have the scope {scope}; make one that has it on the page under "
+            "Security, or with `smartlinkd keys create`"
+        )
 
 
 class Guards:
@@ -93,37 +111,54 @@ class Guards:
     async def _caller(self) -> Caller:
         return identify(request.remote_addr, request.headers, self._neighbourhood)
 
+    async def credential(self) -> Credential:
+        """Return what the current request shows: its `Authorization` header, else the cookie."""
+        given, address = bearer(), (await self._caller()).address
+        if given is not None or "Authorization" in request.headers or not request.cookies:
+            return Credential(given, address)
+        if not is_own_page(request.method, request.headers):
+            return Credential(None, address)
+        token = request.cookies.get(await self._auth.cookie_name())
+        return Credential(token, address, is_cookie=token is not None)
+
+    async def session_cookie(self) -> SessionCookie:
+        """Return how the session cookie goes to the client of the current request."""
+        return SessionCookie(
+            name=await self._auth.cookie_name(),
+            is_secure=came_over_https(request.remote_addr, request.headers, self._neighbourhood),
+        )
+
     async def _session(self) -> Session:
-        given = bearer()
-        if given is not None and given.startswith(PREFIX):
-            await self._check_key(given, (await self._caller()).address)
+        return (await self._visitor()).session
+
+    async def _visitor(self) -> Visitor:
+        shown = await self.credential()
+        if shown.key is not None:
+            await self._check_key(shown.key, shown.address)
             raise NotAllowed(
                 "no API key opens this; log in at /api/auth/login and send the session token"
             )
-        return await self._auth.check_session(given)
-
-    async def _visitor(self) -> Visitor:
-        return Visitor(await self._session(), (await self._caller()).address)
+        return Visitor(await self._auth.check_session(shown.token), shown.address)
 
     async def _any_key(self) -> Client:
-        given, address = bearer(), (await self._caller()).address
-        if given is None or not given.startswith(PREFIX):
+        shown = await self.credential()
+        if shown.key is None:
             raise NotAllowed(
                 "this is about the API key that is sent; send one as `Authorization: Bearer …`"
             )
-        key = await self._check_key(given, address)
-        return Client(key.name, address, key.id)
+        key = await self._check_key(shown.key, shown.address)
+        return Client(key.name, shown.address, key.id)
 
     async def _scoped(self, scope: Scope) -> Client:
-        given, address = bearer(), (await self._caller()).address
-        if given is not None and given.startswith(PREFIX):
-            return await self._with_scope(given, scope, address)
-        await self._auth.check_session(given)
-        return Client(OWNER, address)
+        shown = await self.credential()
+        if shown.key is not None:
+            return await self._with_scope(shown.key, scope, shown.address)
+        await self._auth.check_session(shown.token)
+        return Client(OWNER, shown.address)
 
     async def _local_or_scoped(self, scope: Scope) -> Client:
-        given, caller = bearer(), await self._caller()
-        if caller.local and not (given is not None and given.startswith(PREFIX)):
+        caller = await self._caller()
+        if caller.local and (await self.credential()).key is None:
             return Client(LOCAL, caller.address)
         return await self._scoped(scope)
 
@@ -131,10 +166,8 @@ class Guards:
         given, caller = bearer(), await self._caller()
         if _same(given, self._sync_key):
             return Client("sync key", caller.address)
-        if given is not None and given.startswith(PREFIX):
-            return await self._with_scope(given, scope, caller.address)
-        if caller.local:
-            return Client(LOCAL, caller.address)
+        if caller.local or (await self.credential()).key is not None:
+            return await self._local_or_scoped(scope)
         try:
             return await self._scoped(scope)
         except NotAllowed:
@@ -148,11 +181,7 @@ class Guards:
 
     async def _with_scope(self, given: str, scope: Scope, address: str) -> Client:
         key = await self._check_key(given, address)
-        if scope not in key.scopes:
-            raise NotAllowed(
-                f"the API key does not have the scope {scope}; make one that has it on the page "
-                "under Security, or with `smartlinkd keys create`"
-            )
+        _check_scope(key, scope)
         return Client(key.name, address, key.id)
 
     async def _check_key(self, given: str, address: str) -> ApiKey:
@@ -163,22 +192,28 @@ class Guards:
             self._wrong_keys.note(address)
             raise
 
-    # Crews
-
-    def credential(self) -> Credential:
-        """Return what the current request shows of its sender."""
-        caller = identify(request.remote_addr, request.headers, self._neighbourhood)
-        return Credential(bearer(), caller.address)
-
     async def crew_caller(self, crew: str, shown: Credential) -> CrewCaller:
-        """Return who calls a crew. Raises `WrongCredential`, or `NotAllowed` for a key's scope."""
-        if shown.token is None or not shown.token.startswith(PREFIX):
+        """Return who calls a crew: a token of the crew's, the page's session, or an API key.
+
+        Raises `WrongCredential`, or `NotAllowed` for a key without the scope.
+        """
+        if shown.key is None and not shown.is_cookie:
             return await self._crew_tokens.caller(crew, shown.token)
         try:
-            await self._with_scope(shown.token, "crews", shown.address)
-        except WrongKey as wrong:
-            raise WrongCredential(str(wrong)) from None
+            if shown.key is None:
+                await self._auth.check_session(shown.token)
+            else:
+                _check_scope(await self._check_key(shown.key, shown.address), "crews")
+        except LacksScope:
+            raise
+        except NotAllowed as refusal:
+            raise WrongCredential(str(refusal)) from None
         return await self._crew_tokens.organization(crew)
+
+
+def _check_scope(key: ApiKey, scope: Scope) -> None:
+    if scope not in key.scopes:
+        raise LacksScope(scope)
 
 
 def _same(given: str | None, key: SecretStr) -> bool:

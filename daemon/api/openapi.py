@@ -85,6 +85,7 @@ class Operation:
     media: str
     errors: tuple[int, ...]
     head: bool
+    needs_body: bool
 
 
 class Api:
@@ -139,6 +140,7 @@ class Api:
         *,
         access: Access[C],
         body: type[B],
+        needs_body: bool = ...,
         ok: _Ok[R],
         errors: Iterable[int] = (),
         seconds: float = ...,
@@ -181,6 +183,7 @@ class Api:
         access: Access[Any],
         asks: type[Parameters] | None = None,
         body: type[BaseModel] | None = None,
+        needs_body: bool = True,
         ok: _Ok[Any],
         media: str = "application/json",
         errors: Iterable[int] = (),
@@ -197,7 +200,8 @@ class Api:
         added. It has `seconds` to answer, not counting those that its body takes to arrive, and is
         a 503 after that. The first line of its docstring is the summary, the rest the description.
         `also` is a second path, which is served and not documented. Where GET is served HEAD is as
-        well, unless `head` says no: for a GET that has an effect.
+        well, unless `head` says no: for a GET that has an effect. Without `needs_body`, no body is
+        taken for an empty object.
         """
 
         def declare(handler: _Handler) -> _Handler:
@@ -208,7 +212,11 @@ class Api:
                     arguments.append(parameters.read(asks))
                 if body is not None:
                     with self._receiving(access):
-                        arguments.append(await bodies.read(body, any_type=self._any_type))
+                        arguments.append(
+                            await bodies.read(
+                                body, any_type=self._any_type, is_optional=not needs_body
+                            )
+                        )
                     with patience():  # the token may have been ended while the body came
                         arguments[0] = await access.admit()
                 with patience(seconds):
@@ -234,6 +242,7 @@ class Api:
                     media,
                     tuple(errors),
                     method == "GET" and head,
+                    needs_body,
                 )
             )
             for place in filter(None, (path, also)):

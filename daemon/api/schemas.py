@@ -22,6 +22,7 @@ from daemon.conversion.shapes import (
     SubId,
     SuccessEntry,
 )
+from daemon.operator import KeyReport
 from daemon.vault.actor import MAX_ACCOUNT_NAME
 from daemon.wire import Body, Timestamp, example
 
@@ -42,10 +43,17 @@ Code = Annotated[
 exactly six digits is refused, and does not count as a failed try."""
 
 
+SessionKind = Annotated[
+    Literal["token", "cookie"] | None,
+    Field(description="cookie: the session is in a cookie that no script can read, for the page"),
+]
+
+
 class LoginRequest(Body):
     model_config = example({"password": "correct horse battery staple"})
 
     password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
+    session: SessionKind = None
 
 
 class VerifyMfaRequest(Body):
@@ -53,6 +61,11 @@ class VerifyMfaRequest(Body):
 
     temp_token: SecretStr
     code: Code
+    session: SessionKind = None
+
+
+class RevokeRequest(Body):
+    keys: Annotated[bool | None, Field(description="true: end the API keys, too")] = None
 
 
 class EnableRequest(Body):
@@ -184,6 +197,13 @@ class LoggedInResponse(Body):
     mfa_required: Literal[False] = False
 
 
+class CookieLoginResponse(Body):
+    """The session is in a cookie."""
+
+    ok: Literal[True] = True
+    mfa_required: Literal[False] = False
+
+
 class SecondStepResponse(Body):
     ok: Literal[True] = True
     mfa_required: Literal[True] = True
@@ -242,21 +262,9 @@ class KeyResponse(Body):
     expires_at: Timestamp | None
 
 
-class KeyEntry(Body):
-    """A key of the list."""
-
-    id: str
-    name: str
-    scopes: list[str]
-    created_at: Timestamp
-    expires_at: Timestamp | None
-    last_used_at: Timestamp | None
-    hint: Annotated[str, Field(description="the key's last characters")]
-
-
 class KeysResponse(Body):
     ok: Literal[True] = True
-    keys: Annotated[list[KeyEntry], Field(description="oldest first")]
+    keys: Annotated[list[KeyReport], Field(description="oldest first")]
 
 
 class ConvertResponse(Body):

@@ -22,6 +22,7 @@ from daemon.auth.doorkeeper import (
     Session,
 )
 from daemon.auth.keys import ApiKey, NewKey, WantedKey, load_keys
+from daemon.auth.logouts import load_logouts
 from daemon.auth.second_factor import Setup
 from daemon.auth.state import (
     begin_with_password,
@@ -86,6 +87,7 @@ class Auth:
             self._password_hash,
             self._wall_clock,
             keys=await on_thread(load_keys, self._directory),
+            logouts=await on_thread(load_logouts, self._directory),
             key_made=self._key_made,
         )
         async with background(doorkeeper.keep_uses):
@@ -128,6 +130,18 @@ class Auth:
         Raises `NotAllowed`. Never waits behind logins or the disk.
         """
         return await self.mailbox.glance(Doorkeeper.check_session, token)
+
+    async def cookie_name(self) -> str:
+        """Return the name of the page's session cookie.
+
+        Cookies ignore ports, so it differs between daemons on one host: it is derived from the
+        signing secret.
+        """
+        return await self.mailbox.glance(Doorkeeper.cookie_name)
+
+    async def logout(self, session: Session) -> None:
+        """End a session. Raises `Unavailable`."""
+        await self.mailbox.ask(Doorkeeper.logout, session)
 
     async def second_factor_enabled(self) -> bool:
         """Whether a login needs a code."""

@@ -28,6 +28,7 @@ import trio
 from pydantic import SecretBytes, SecretStr
 
 from daemon.auth.keys import ApiKey, KeyRing, NewKey, SavedKeys, WantedKey
+from daemon.auth.logouts import MOST_ENDED, Logouts, save_logouts
 from daemon.auth.passwords import Passwords
 from daemon.auth.second_factor import SecondFactor, Setup, new_setup, read_code, read_secret
 from daemon.auth.state import Saved, all_ended, new_epoch, save, save_password
@@ -91,6 +92,8 @@ class Session:
 
     jti: str
     epoch: str
+    expires_at: int
+    """Unix seconds."""
 
 
 @dataclass
@@ -111,10 +114,12 @@ class Doorkeeper:
         wall_clock: Callable[[], float],
         *,
         keys: SavedKeys,
+        logouts: Logouts,
         key_made: KeyMade,
     ) -> None:
         self._directory = directory
         self._keys = KeyRing(directory, keys)
+        self._logouts = logouts
         self._key_made = key_made
         self._key_used = trio.Event()
         self._saved = saved
@@ -172,9 +177,27 @@ class Doorkeeper:
                 "no session token; send the one from /api/auth/login as `Authorization: Bearer …`"
             )
         claims = self._tokens.read(token, "session", now=self._wall_clock())
-        if not self._saved.admits(jti=claims.jti, epoch=claims.epoch):
-            raise refusal("session")
-        return Session(claims.jti, claims.epoch)
+        session = Session(claims.jti, claims.epoch, claims.exp)
+        self._refuse_when_ended(session)
+        return session
+
+    def cookie_name(self) -> str:
+        secret = self._signing_secret.get_secret_value()
+        return "smartlinkd_" + hmac.digest(secret, b"session cookie", "sha256")[:6].hex()
+
+    async def logout(self, session: Session) -> None:
+        async with self._change():
+            now = self._wall_clock()
+            logouts = self._logouts.with_ended(session.jti, session.expires_at, now=now)
+            if logouts is None:
+                await self._save(all_ended(self._saved))
+                logouts = Logouts()
+                text = "every session has ended: over %d were logged out within days"
+                logger.warning(text, MOST_ENDED)
+            with saving():
+                await on_thread(save_logouts, self._directory, logouts)
+            self._logouts = logouts
+            logger.info("a session was logged out")
 
     async def second_factor_enabled(self) -> bool:
         return self._saved.second_factor is not None
@@ -311,8 +334,9 @@ class Doorkeeper:
         return accepted
 
     def _refuse_when_ended(self, session: Session) -> None:
-        """It was good when this was asked, and may have ended while this waited for others."""
-        if not self._saved.admits(jti=session.jti, epoch=session.epoch):
+        """Raises `NotAllowed` for a session that has ended, maybe while others were waited for."""
+        admitted = self._saved.admits(jti=session.jti, epoch=session.epoch)
+        if not admitted or session.jti in self._logouts.ended:
             raise refusal("session")
 
     def _refuse_when_enabled(self) -> None:

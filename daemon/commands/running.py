@@ -1,4 +1,4 @@
-"""Commands for the daemon that runs: `status`, `account …`, `crew …`, `tokens revoke`, `2fa off`.
+"""Commands for the daemon that runs: `status`, and those of accounts, crews, keys and tokens.
 
 They speak to it over the unix socket in its state directory, which only its own user and root can
 open: who may use the socket may do what it offers, so there is no password.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from werkzeug.datastructures import Headers
 
-from daemon.api.access import MAX_HOPS, Neighbourhood, identify
+from daemon.api.access import MAX_HOPS, Neighbourhood, came_over_https, identify
 
 HOST = ("Host", "127.0.0.1:8787")
 PROXY = "10.0.0.1"
@@ -463,3 +463,29 @@ def test_garbage_anywhere_is_not_local(text: str) -> None:
     for name in ("Host", "Origin", "X-Forwarded-For", "Forwarded", "X-Real-IP"):
         assert not caller(PROXY, (name, text)).local
     assert not caller(text).local
+
+
+# https
+
+
+@pytest.mark.parametrize(
+    ("headers", "https"),
+    [
+        ([("X-Forwarded-Proto", "https")], True),
+        ([("X-Forwarded-Proto", " HTTPS ")], True),
+        ([("X-Forwarded-Proto", "https, http")], True),
+        ([("Forwarded", 'for=203.0.113.9;Proto="https"')], True),
+        ([("X-Forwarded-Proto", "http, https")], False),
+        ([("X-Forwarded-Proto", "http")], False),
+        ([("X-Forwarded-Proto", "")], False),
+        ([("Forwarded", "for=203.0.113.9")], False),
+        ([], False),
+    ],
+)
+def test_https_is_what_the_first_proxy_tells(headers: list[tuple[str, str]], https: bool) -> None:
+    assert came_over_https(PROXY, Headers(headers), rules()) is https
+
+
+@pytest.mark.parametrize("peer", [VISITOR, "127.0.0.1", "", None])
+def test_https_is_told_by_trusted_proxies_alone(peer: str | None) -> None:
+    assert not came_over_https(peer, Headers([("X-Forwarded-Proto", "https")]), rules())

@@ -38,6 +38,8 @@ KEY = {"name": "a program", "scopes": ["cookie:write"]}
 
 LOGIN = "POST /api/auth/login"
 VERIFY = "POST /api/auth/verify-mfa"
+LOGOUT = "POST /api/auth/logout"
+REVOKE = "POST /api/auth/revoke"
 SETUP = "GET /api/auth/2fa/setup"
 ENABLE = "POST /api/auth/2fa/enable"
 DISABLE = "POST /api/auth/2fa/disable"
@@ -131,7 +133,12 @@ async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     await calls.call(MAKE_KEY, KEY, token=token)
     await calls.call(REVOKE_KEY, token=token, key_id=made["id"])
     await calls.call(REVOKE_OWN_KEY, token=await daemon.make_key(token, "status"))
+    await calls.call(LOGOUT, token=await daemon.login())
+    ending = await daemon.login()
+    calls.missing.discard(REVOKE)
     await calls.call_the_rest(token=token)
+    calls.missing.add(REVOKE)
+    await calls.call(REVOKE, token=ending)
     assert not calls.missing
 
 
@@ -303,7 +310,8 @@ async def test_every_operation_of_the_seed_is_documented(
         if not path.startswith("/crews/")
     }
     assert found == {
-        LOGIN, VERIFY, SETUP, ENABLE, DISABLE, SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
+        LOGIN, VERIFY, LOGOUT, REVOKE, SETUP, ENABLE, DISABLE,
+        SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
         EXTRACT, CONVERT_TEXT, ACCOUNT, CLEAR, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
         CREWS, CREW_TOKEN, ROTATE, MAKE_KEY, REVOKE_KEY, REVOKE_OWN_KEY, "GET /api/keys",

@@ -32,6 +32,7 @@ COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 BODIES: dict[str, dict[str, Any]] = {
     "/api/auth/2fa/enable": {"secret": "s", "code": "123456"},
     "/api/auth/2fa/disable": {"code": "123456"},
+    "/api/auth/revoke": {"keys": True},
     "/api/sync-cookie": {"cookie": COOKIE},
     "/api/sync-cookie-local": {"cookie": COOKIE},
     "/api/convert": {"links": ["https://example.org/"]},

@@ -55,7 +55,7 @@ async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.
 
     assert isinstance(answer, LoggedIn)
     session = await auth.check_session(answer.token)
-    assert session == Session(session.jti, session.epoch)
+    assert session == Session(session.jti, session.epoch, expiry(answer.token))
     assert expiry(answer.token) == int(1e9) + WEEK
     with pytest.raises(WrongCredential):
         await auth.login("open barley", HERE)
@@ -74,7 +74,7 @@ async def test_by_default_it_is_the_machines_clock(tmp_path: Path, nursery: trio
 
 @pytest.mark.parametrize(
     ("answer", "name"),
-    [(LoggedIn(""), "token"), (SecondStep(""), "temp_token"), (Session("", ""), "epoch")],
+    [(LoggedIn(""), "token"), (SecondStep(""), "temp_token"), (Session("", "", 0), "epoch")],
     ids=lambda value: type(value).__name__,
 )
 def test_an_answer_cannot_be_changed(answer: object, name: str) -> None:

@@ -6,15 +6,18 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from daemon.auth.keys import SCOPES
 from daemon.auth.passwords import hash_password
 from daemon.cli import main
 from daemon.commands.table import table
 from daemon.control import Answer, Arguments, Command, Control, plain
 from daemon.errors import Invalid, NotFound
+from daemon.operator import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 
 
 @pytest.fixture
@@ -59,10 +62,27 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
         found.append(f"{wanted.name} {wanted.user} {wanted.rotate}")
         return {"crew": wanted.name, "token": "slc_xyz"}
 
-    names = ("status", "account show", "account clear", "tokens revoke", "2fa off", "crew list")
-    commands = {name: plain(answering(name)) for name in names}
-    control = Control(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
-    await nursery.start(control.run)
+    async def create_key(wanted: CreateKeyArguments) -> Answer:
+        found.append(f"{wanted.name} {wanted.scopes} {wanted.expires_in_days}")
+        return {"key": "slk_xyz", "id": "1"}
+
+    async def revoke_key(wanted: RevokeKeyArguments) -> Answer:
+        found.append(f"keys revoke {wanted.id}")
+        return {"name": "keys revoke"}
+
+    async def revoke(wanted: RevokeTokensArguments) -> Answer:
+        found.append(f"tokens revoke {wanted.keys}")
+        return {"name": "tokens revoke"}
+
+    names = ("status", "account show", "account clear", "2fa off", "crew list", "keys list")
+    commands: dict[str, Command[Any]] = {name: plain(answering(name)) for name in names}
+    commands |= {
+        "crew token": Command(token, CrewToken),
+        "keys create": Command(create_key, CreateKeyArguments),
+        "keys revoke": Command(revoke_key, RevokeKeyArguments),
+        "tokens revoke": Command(revoke, RevokeTokensArguments),
+    }
+    await nursery.start(Control(tmp_path, commands).run)
     return found
 
 
@@ -73,12 +93,63 @@ async def test_each_command_is_asked_by_its_name(
         ["status"],
         ["account", "show"],
         ["account", "clear"],
-        ["tokens", "revoke"],
         ["crew", "list"],
+        ["keys", "list"],
+        ["tokens", "revoke"],
     ):
         assert await ask(config, *words) == 0
         assert capsys.readouterr().out == f"name  {' '.join(words)}\n"
-    assert asked == ["status", "account show", "account clear", "tokens revoke", "crew list"]
+    assert asked == [
+        "status", "account show", "account clear", "crew list", "keys list", "tokens revoke False",
+    ]  # fmt: skip
+
+
+async def test_tokens_revoke_with_keys_ends_them_too(config: Path, asked: list[str]) -> None:
+    assert await ask(config, "tokens", "revoke", "--keys") == 0
+    assert asked == ["tokens revoke True"]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (["--scope", "convert"], "a bot ['convert'] None"),
+        (
+            ["--scope", "status", "--scope", "crews", "--expires-in-days", "30"],
+            "a bot ['status', 'crews'] 30",
+        ),
+    ],
+)
+async def test_keys_create_prints_the_key_alone(
+    config: Path,
+    asked: list[str],
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    wanted: str,
+) -> None:
+    assert await ask(config, "keys", "create", "a bot", *options) == 0
+    assert capsys.readouterr().out == "slk_xyz\n"
+    assert asked == [wanted]
+
+
+async def test_keys_create_with_unknown_scope_names_those_there_are(
+    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ask(config, "keys", "create", "a bot", "--scope", "all") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("smartlinkd: scopes.0: must be 'convert', 'cookie:write'")
+    assert asked == []
+
+
+async def test_keys_revoke_takes_an_id(config: Path, asked: list[str]) -> None:
+    assert await ask(config, "keys", "revoke", "8f1c") == 0
+    assert asked == ["keys revoke 8f1c"]
+
+
+def test_help_of_keys_create_names_every_scope(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["keys", "create", "--help"])
+    said = capsys.readouterr().out
+    assert [scope for scope in SCOPES if scope not in said] == []
 
 
 async def test_programs_get_json(

@@ -294,6 +294,19 @@ async def test_key_ends_itself_and_no_other(closed: Daemon) -> None:
     assert (await closed.ask("DELETE", "/api/keys/self", token=session)).status_code == 403
 
 
+async def test_shell_makes_lists_and_revokes_keys(closed: Daemon) -> None:
+    options = ("--scope", "status", "--scope", "metrics", "--expires-in-days", "7")
+    token = (await closed.run("keys", "create", "in the shell", *options)).strip()
+    closed.secrets.add(token)
+    assert (await closed.ask("GET", "/api/status", token=token)).status_code == 200
+    (entry,) = [each for each in await listed(closed) if each["name"] == "in the shell"]
+    assert entry["scopes"] == ["status", "metrics"]
+    said = await closed.run("keys", "list")
+    assert (entry["id"] in said, "in the shell" in said, token in said) == (True, True, False)
+    await closed.run("keys", "revoke", entry["id"])
+    assert (await closed.ask("GET", "/api/status", token=token)).status_code == 403
+
+
 async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -> None:
     with running(
         links={"source": "open_api"},
@@ -308,6 +321,8 @@ async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -
         await daemon.kill()
         daemon.start()
         assert (await daemon.ask("GET", "/api/status", token=token)).status_code == 200
+        await daemon.run("tokens", "revoke", "--keys")
+        assert (await daemon.ask("GET", "/api/status", token=token)).status_code == 403
         said = daemon.program.log.read_text()
         assert said.count("10 wrong keys came within an hour from 127.0.0.1") == 1
         assert "slk_" not in said

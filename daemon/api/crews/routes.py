@@ -55,7 +55,7 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
 
     async def admit() -> Caller:
         crew: str = (request.view_args or {})["crew"]
-        return await guards.crew_caller(crew, guards.credential())
+        return await guards.crew_caller(crew, await guards.credential())
 
     async def admit_though_gone() -> Caller:
         # A client may leave while its request is read. The shield keeps the request's deadline out.
@@ -104,7 +104,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds and not executor.has_surely_ended(caller, kickoff_id):
-                with app.places.follow(guards.credential().token or ""):
+                with app.places.follow((await guards.credential()).token or ""):
                     found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await member.admit()  # the token may have been rotated meanwhile
             else:
@@ -151,7 +151,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         def follow() -> AbstractAsyncContextManager[Following]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
-        shown, is_head = guards.credential(), request.method == "HEAD"
+        shown, is_head = await guards.credential(), request.method == "HEAD"
         # The request is not at hand any more when the answer is sent.
         admitted = partial(guards.crew_caller, caller.crew, shown)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from quart import request
+
 from daemon.api.access import Caller
 from daemon.api.guards import Guards, Visitor
 from daemon.api.openapi import Api
 from daemon.api.schemas import (
+    CookieLoginResponse,
     DisableRequest,
+    DoneResponse,
     EnableRequest,
     LoggedInResponse,
     LoginRequest,
     MessageResponse,
+    RevokeRequest,
     SecondStepResponse,
     SetupResponse,
     TokenResponse,
@@ -27,33 +32,72 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         "/api/auth/login",
         access=guards.anyone,
         body=LoginRequest,
-        ok=(LoggedInResponse, SecondStepResponse),
+        ok=(LoggedInResponse, CookieLoginResponse, SecondStepResponse),
         errors=(401, 429, 503),
     )
-    async def login(caller: Caller, body: LoginRequest) -> LoggedInResponse | SecondStepResponse:
+    async def login(
+        caller: Caller, body: LoginRequest
+    ) -> LoggedInResponse | CookieLoginResponse | SecondStepResponse:
         """Log in with the password.
 
         With the second factor on, the answer has a tempToken for `verify-mfa` in place of a token.
         """
         outcome = await auth.login(body.password.get_secret_value(), caller.address)
-        if isinstance(outcome, LoggedIn):
-            return LoggedInResponse(token=outcome.token)
-        return SecondStepResponse(temp_token=outcome.temp_token)
+        if not isinstance(outcome, LoggedIn):
+            return SecondStepResponse(temp_token=outcome.temp_token)
+        if body.session == "cookie":
+            (await guards.session_cookie()).set(outcome.token)
+            return CookieLoginResponse()
+        return LoggedInResponse(token=outcome.token)
 
     @api.operation(
         "POST",
         "/api/auth/verify-mfa",
         access=guards.anyone,
         body=VerifyMfaRequest,
-        ok=TokenResponse,
+        ok=(TokenResponse, DoneResponse),
         errors=(401, 403, 429, 503),
     )
-    async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse:
+    async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse | DoneResponse:
         """Finish a login with the code that the authenticator app shows."""
         token = await auth.verify_mfa(
             body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
         )
+        if body.session == "cookie":
+            (await guards.session_cookie()).set(token)
+            return DoneResponse()
         return TokenResponse(token=token)
+
+    @api.operation(
+        "POST",
+        "/api/auth/logout",
+        access=guards.session,
+        ok=DoneResponse,
+    )
+    async def logout(session: Session) -> DoneResponse:
+        """End this session, and no other."""
+        await auth.logout(session)
+        await _forget_cookie()
+        return DoneResponse()
+
+    @api.operation(
+        "POST",
+        "/api/auth/revoke",
+        access=guards.session,
+        body=RevokeRequest,
+        needs_body=False,
+        ok=DoneResponse,
+    )
+    async def revoke(_: Session, body: RevokeRequest) -> DoneResponse:
+        """End every session, this one among them; with `keys` every API key, too."""
+        await auth.revoke_all(with_keys=body.keys is True)
+        await _forget_cookie()
+        return DoneResponse()
+
+    async def _forget_cookie() -> None:
+        cookie = await guards.session_cookie()
+        if cookie.name in request.cookies:
+            cookie.clear()
 
     @api.operation(
         "GET",

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from daemon.api.guards import Client, Guards, Visitor
 from daemon.api.openapi import Api
 from daemon.api.parameters import In, Parameters
-from daemon.api.schemas import DoneResponse, KeyEntry, KeyRequest, KeyResponse, KeysResponse
+from daemon.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
 from daemon.auth.actor import Auth, Session, WantedKey
+from daemon.operator import Operator, key_report
 
 
 class OneKey(Parameters):
     id: Annotated[str, In("path")]
 
 
-def add(api: Api, guards: Guards, auth: Auth) -> None:
+def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
     """Add these operations to `api`."""
 
     @api.operation(
@@ -38,33 +38,20 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
             body.code.get_secret_value() if body.code is not None else None,
             visitor.address,
         )
-        entry = made.entry
+        told = key_report(made.entry)
         return KeyResponse(
-            id=entry.id,
+            id=told.id,
             key=made.key.get_secret_value(),
-            name=entry.name,
-            scopes=list(entry.scopes),
-            created_at=_moment(entry.created_at),
-            expires_at=_optional_moment(entry.expires_at),
+            name=told.name,
+            scopes=told.scopes,
+            created_at=told.created_at,
+            expires_at=told.expires_at,
         )
 
     @api.operation("GET", "/api/keys", access=guards.session, ok=KeysResponse)
     async def keys(_: Session) -> KeysResponse:
         """List the API keys, those that have expired among them."""
-        return KeysResponse(
-            keys=[
-                KeyEntry(
-                    id=entry.id,
-                    name=entry.name,
-                    scopes=list(entry.scopes),
-                    created_at=_moment(entry.created_at),
-                    expires_at=_optional_moment(entry.expires_at),
-                    last_used_at=_optional_moment(entry.last_used_at),
-                    hint=entry.hint,
-                )
-                for entry in await auth.keys()
-            ]
-        )
+        return KeysResponse(keys=await operator.keys())
 
     @api.operation(
         "DELETE", "/api/keys/self", access=guards.any_key, ok=DoneResponse, errors=(404,)
@@ -87,11 +74,3 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         """Revoke an API key. It is refused from then on."""
         await auth.revoke_key(asked.id)
         return DoneResponse()
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _optional_moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else _moment(seconds)

@@ -2,7 +2,6 @@
 
 import { html, signal, useEffect, useState } from "./lib/ui.js";
 import { ask, ended, send, session } from "./lib/api.js";
-import { takeToken } from "./lib/bearer.js";
 import { LANGUAGES, language, setLanguage, t } from "./lib/i18n.js";
 import { trouble } from "./lib/polling.js";
 import { placeOf, route } from "./lib/router.js";
@@ -130,8 +129,7 @@ function Navigation() {
 
 async function logOut() {
   const response = await send("api/auth/logout", { method: "POST" });
-  if (!response.ok && ![403, 404].includes(response.status)) throw new Error(t("error.logOut"));
-  takeToken(undefined);
+  if (!response.ok && response.status !== 403) throw new Error(t("error.logOut"));
   ended.value = "";
   session.value = "out";
 }

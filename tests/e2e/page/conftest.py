@@ -59,12 +59,16 @@ FAILING = 'say("failed", error="no model answers " + inputs["why"])\n'
 
 @dataclass
 class Daemon:
-    """A daemon with crews, and the second factor on. `token` is a session of the owner's."""
+    """A daemon with crews, and the second factor on.
+
+    `token` is a session of the owner's, and `session` the name and the value of its cookie.
+    """
 
     url: str
     config: Path
     password: str
     token: str
+    session: tuple[str, str]
     totp: pyotp.TOTP
 
     async def kick_off(self, crew: str, inputs: Json) -> str:
@@ -177,14 +181,16 @@ async def daemon(run_program: RunProgram, tmp_path: Path) -> Daemon:
     program = run_program("serve", "--config", str(config))
     url = program.wait_for(r'"serving on (http://[0-9.:]+)', program.log)[1]
     async with _client(url) as http:
-        token = (await http.post("/api/auth/login", json={"password": PASSWORD})).json()["token"]
+        body = {"password": PASSWORD, "session": "cookie"}
+        assert (await http.post("/api/auth/login", json=body)).status_code == 200
+        [(name, token)] = http.cookies.items()
         headers = {"Authorization": f"Bearer {token}"}
         secret = (await http.get("/api/auth/2fa/setup", headers=headers)).json()["secret"]
         totp = pyotp.TOTP(secret)
         body = {"secret": secret, "code": totp.now()}
         answer = await http.post("/api/auth/2fa/enable", json=body, headers=headers)
         assert answer.status_code == 200, answer.text
-    return Daemon(url, config, PASSWORD, token, totp)
+    return Daemon(url, config, PASSWORD, token, (name, token), totp)
 
 
 @asynccontextmanager

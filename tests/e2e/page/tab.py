@@ -48,11 +48,12 @@ class Tab:
         for domain in ("Page", "Runtime", "Audits", "Log", "Network"):
             await self.session.call(f"{domain}.enable")
 
-    async def open(self, place: str = "", *, session_token: str = "") -> None:
-        """Go to a place of the page; with a token it is logged in there."""
-        if session_token:
-            script = f"globalThis.sessionToken = {json.dumps(session_token)}"
-            await self.session.call("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+    async def open(self, place: str = "", *, session: tuple[str, str] | None = None) -> None:
+        """Go to a place of the page; with a session's cookie it is logged in there."""
+        if session is not None:
+            name, value = session
+            cookie = {"name": name, "value": value, "url": self.url, "httpOnly": True}
+            await self.session.call("Network.setCookie", {**cookie, "sameSite": "Strict"})
         await self.session.call("Page.navigate", {"url": f"{self.url}/app/#/{place}"})
 
     async def log_in(self, password: str, code: str = "") -> None:

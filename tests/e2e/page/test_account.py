@@ -23,7 +23,7 @@ async def test_pasted_cookie_is_stored_and_forgotten_by_the_page(
 ) -> None:
     account = portal.account()
     converting.secrets |= account.secrets
-    await shop.open("account", session_token=await converting.login())
+    await shop.open("account", session=await converting.page_session())
     await shop.see("Paste a cookie")
     await shop.type("Cookie", f"Cookie: {account.cookie}")
     await shop.type("Name of the account", "Tiệm Son")
@@ -37,7 +37,7 @@ async def test_pasted_cookie_is_stored_and_forgotten_by_the_page(
 async def test_wrong_cookie_is_named_and_stays_to_be_corrected(
     shop: Tab, converting: Converting
 ) -> None:
-    await shop.open("account", session_token=await converting.login())
+    await shop.open("account", session=await converting.page_session())
     await shop.see("Paste a cookie")
     await shop.click("button", "Store the cookie")
     await shop.see("Paste the cookie first.")
@@ -55,7 +55,7 @@ async def test_pause_is_shown_everywhere_and_cleared(
     await portal.arm("human_check", account)
     await converting.sync(account)
     assert (await converting.convert(link, account=None)).status_code == 502
-    await shop.open("convert", session_token=await converting.login())
+    await shop.open("convert", session=await converting.page_session())
     await shop.see("The marketplace asks for a human check.")
     await shop.click("link", "See what to do")
     await shop.see("paused", account.number, "do the check there")

@@ -22,7 +22,7 @@ WITHOUT_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: unde
 
 
 async def opened(shop: Tab, converting: Converting, place: str = "convert") -> None:
-    await shop.open(place, session_token=await converting.login())
+    await shop.open(place, session=await converting.page_session())
     await shop.see("Convert links")
 
 

@@ -35,7 +35,7 @@ async def test_login_with_second_factor_leads_to_the_page(daemon: Daemon, tab: T
 
 
 async def test_what_waits_for_a_crew_that_cannot_run_is_shown(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking/status", session_token=daemon.token)
+    await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
     await tab.evaluate(
         """(() => {
@@ -54,7 +54,7 @@ async def test_what_waits_for_a_crew_that_cannot_run_is_shown(daemon: Daemon, ta
 
 
 async def test_a_token_is_shown_and_rotated(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking/status", session_token=daemon.token)
+    await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy", f"{daemon.url}/crews/asking", "User Bearer Token: ann")
     before = (await daemon.owner("/api/crews/token", {"crew": "asking", "user": "ann"}))["token"]
     assert before not in await tab.see("Tokens")
@@ -73,7 +73,7 @@ async def test_a_token_is_shown_and_rotated(daemon: Daemon, tab: Tab) -> None:
 async def test_a_token_is_copied_without_being_shown(
     daemon: Daemon, tab: Tab, allowed: bool
 ) -> None:
-    await tab.open("crews/asking/status", session_token=daemon.token)
+    await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
     if allowed:  # to use the clipboard, as other browsers than this one do from the start
         granted = {"permissions": ["clipboardSanitizedWrite"]}
@@ -87,7 +87,7 @@ async def test_a_token_is_copied_without_being_shown(
 
 
 async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.open("crews/asking/run", session=daemon.session)
     await tab.see(EVIL)  # the input's description
     await tab.click("button", "Run")
     await tab.see("Give a value.")
@@ -115,7 +115,7 @@ async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) 
 
 async def test_numbers_are_kept_as_they_were_written(daemon: Daemon, tab: Tab) -> None:
     given = '{"id": 9007199254740993, "half": 0.5, "__proto__": {"polite": true}}'
-    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "numbers")
     await tab.type("tone optional", "12345678901234567890")
     await tab.click("DisclosureTriangle", "Other inputs")
@@ -134,7 +134,7 @@ async def test_numbers_are_kept_as_they_were_written(daemon: Daemon, tab: Tab) -
 
 
 async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "numbers")
     await tab.type("tone optional", "1e400")
     await tab.click("button", "Run")
@@ -145,7 +145,7 @@ async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Ta
 async def test_pressed_again_after_a_failure_it_is_the_same_execution(
     daemon: Daemon, tab: Tab
 ) -> None:
-    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "once")
     await tab.evaluate(
         """(() => {
@@ -175,7 +175,7 @@ async def test_pressed_again_after_a_failure_it_is_the_same_execution(
 async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
     """A browser has six for all of its tabs."""
     kickoff_id = await daemon.kick_off("asking", {"topic": "x"})
-    await tab.open(f"crews/asking/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.open(f"crews/asking/executions/{kickoff_id}", session=daemon.session)
     await tab.see("human_input_requested")
     following = """performance.getEntriesByType("resource").filter(
         (each) => each.name.includes("/events/")).length"""  # those that have ended
@@ -195,7 +195,7 @@ async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -
 
 
 async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews", session_token=daemon.token)
+    await tab.open("crews", session=daemon.session)
     await tab.see("asking")
     await tab.evaluate(
         """(() => {
@@ -212,7 +212,7 @@ async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon,
 
 
 async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/endless/status", session_token=daemon.token)
+    await tab.open("crews/endless/status", session=daemon.session)
     await tab.see("Healthy")
     titles = (
         "The inputs that it takes",
@@ -232,13 +232,13 @@ async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
 
 
 async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("%ff", session_token=daemon.token)
+    await tab.open("%ff", session=daemon.session)
     await tab.see("There is nothing here")
 
 
 async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
-    await tab.open(f"crews/endless/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
     await tab.see("running", "Now: Waiting")
     await tab.click("button", "Stop")
     await tab.see("Stop this run?")
@@ -253,7 +253,7 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
 
 async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
-    await tab.open("crews/endless/executions", session_token=daemon.token)
+    await tab.open("crews/endless/executions", session=daemon.session)
     await tab.see("running", "Waiting")
     looks = (
         "performance.getEntriesByType('resource').filter((e) => /executions/.test(e.name)).length"
@@ -266,7 +266,7 @@ async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Ta
 
 async def test_an_error_comes_first_and_stays_text(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("failing", {"why": EVIL})
-    await tab.open("crews/failing/executions", session_token=daemon.token)
+    await tab.open("crews/failing/executions", session=daemon.session)
     await tab.see("failed", "no model answers")
     await tab.click("link", kickoff_id[:8])
     shown = await tab.see(f"no model answers {EVIL}", "crew_kickoff_failed")
@@ -280,7 +280,7 @@ async def test_nothing_is_wider_than_a_small_phone(daemon: Daemon, tab: Tab) -> 
     size = {"width": SMALL_PHONE, "height": 640, "deviceScaleFactor": 1, "mobile": True}
     await tab.session.call("Emulation.setDeviceMetricsOverride", size)
     kickoff_id = await daemon.kick_off("failing", {"why": EVIL})
-    await tab.open("crews", session_token=daemon.token)
+    await tab.open("crews", session=daemon.session)
     places = {
         "crews": "broken",
         "crews/asking/status": "Healthy",

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.chromium
 async def test_second_factor_goes_off_and_on_only_with_a_right_code(
     daemon: Daemon, tab: Tab
 ) -> None:
-    await tab.open("security", session_token=daemon.token)
+    await tab.open("security", session=daemon.session)
     await tab.see("A login needs the password and a code")
     await tab.type("Code", "000000")
     await tab.click("button", "Switch it off")

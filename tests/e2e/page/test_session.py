@@ -17,7 +17,7 @@ pytestmark = pytest.mark.chromium
 async def test_end_of_session_asks_for_the_password_and_keeps_what_was_typed(
     daemon: Daemon, tab: Tab
 ) -> None:
-    await tab.open("crews/asking/run", session_token=daemon.token)
+    await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "typed before")
     await daemon.end_all_sessions()
     await tab.see("The session has ended", but_not="topic")
@@ -27,7 +27,7 @@ async def test_end_of_session_asks_for_the_password_and_keeps_what_was_typed(
 
 
 async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
-    await tab.open("crews/asking/status", session_token=daemon.token)
+    await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")  # so the page has the crew's token, which is still good afterwards
     token = await daemon.token_of("asking")
     await tab.go("crews/asking/run")
@@ -41,7 +41,7 @@ async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
 async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     token = await daemon.token_of("endless")
-    await tab.open(f"crews/endless/executions/{kickoff_id}", session_token=daemon.token)
+    await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
     await tab.see("running", "Now: Waiting")
     await tab.click("button", "Stop")
     await tab.see("Stop this run?")
@@ -54,9 +54,7 @@ async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
 @pytest.mark.parametrize("place", ["/{}", ""])
 async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: str) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
-    await tab.open(
-        "crews/endless/executions" + place.format(kickoff_id), session_token=daemon.token
-    )
+    await tab.open("crews/endless/executions" + place.format(kickoff_id), session=daemon.session)
     await tab.see("running")
     await daemon.end_all_sessions()
     await tab.see("The session has ended", but_not="running")

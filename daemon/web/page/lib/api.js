@@ -1,7 +1,6 @@
 // Requests to the daemon. The session is a cookie that no script can read.
 
 import { signal } from "./ui.js";
-import { addBearer } from "./bearer.js";
 import { parse } from "./json.js";
 import { t } from "./i18n.js";
 
@@ -27,7 +26,6 @@ export class Failure extends Error {
 // Send a request and return its response, whatever its status.
 export async function send(path, { method, body, headers = {}, signal: abort } = {}) {
   const sent = { ...headers };
-  await addBearer(path, sent);
   if (body !== undefined) sent["Content-Type"] = "application/json";
   try {
     return await fetch(addressOf(path), {

@@ -2,7 +2,6 @@
 
 import { html, useRef, useState, useEffect } from "../../lib/ui.js";
 import { Failure, answerOf, ended, send, session } from "../../lib/api.js";
-import { takeToken } from "../../lib/bearer.js";
 import { duration, t } from "../../lib/i18n.js";
 import { Submit, useDeed } from "../../components/action.js";
 import { Field } from "../../components/field.js";
@@ -80,9 +79,7 @@ function submitting(deed) {
 // With "session": "cookie" the answer holds no token: it is in a cookie that no script can read.
 async function logIn(step, body, wrong) {
   try {
-    const answer = await answerOf(await send(`api/auth/${step}`, { body: { ...body, session: "cookie" } }));
-    takeToken(answer.token);
-    return answer;
+    return await answerOf(await send(`api/auth/${step}`, { body: { ...body, session: "cookie" } }));
   } catch (fault) {
     if (fault.status === 401) throw new Failure(401, wrong);
     if (fault.status === 429) throw new Failure(429, t("login.wait", { time: duration(fault.retryAfter ?? 1) }));

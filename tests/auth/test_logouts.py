@@ -1,0 +1,158 @@
+"""A logout: it ends one session, for good."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from daemon.auth import doorkeeper
+from daemon.auth.actor import Auth, WantedKey
+from daemon.auth.logouts import LOGOUTS_FILE, MOST_ENDED, Logouts, load_logouts, save_logouts
+from daemon.errors import NotAllowed, Unavailable
+from daemon.state import NotSaved, StateUnusable
+from tests.fakes.files import write_private
+
+HERE = "192.0.2.1"
+WEEK = 7 * 86_400
+
+Log_in = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
+New_auth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
+
+
+async def log_out(auth: Auth, token: str) -> None:
+    await auth.logout(await auth.check_session(token))
+
+
+async def is_good(auth: Auth, token: str) -> bool:
+    try:
+        await auth.check_session(token)
+    except NotAllowed:
+        return False
+    return True
+
+
+async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: Log_in) -> None:
+    ended, other = await log_in(auth), await log_in(auth)
+    await log_out(auth, ended)
+    assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
+
+
+async def test_ended_session_changes_nothing_any_more(
+    auth: Auth, enable: Enable, shown: Shown
+) -> None:
+    secret, token = await enable(auth)  # the session that was spared
+    session = await auth.check_session(token)
+    await auth.logout(session)
+    with pytest.raises(NotAllowed):
+        await auth.disable(session, shown(secret), HERE)
+    with pytest.raises(NotAllowed):
+        await auth.create_key(WantedKey("a", ["convert"], None), session, shown(secret), HERE)
+    assert await auth.second_factor_enabled()
+    await auth.logout(session)  # once more ends nothing
+
+
+async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_path: Path) -> None:
+    async with running() as auth:
+        ended, other = await log_in(auth), await log_in(auth)
+        await log_out(auth, ended)
+    assert (tmp_path / LOGOUTS_FILE).stat().st_mode & 0o777 == 0o600
+    async with running() as auth:
+        assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
+
+
+async def test_logout_that_is_not_saved_has_not_happened(
+    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise NotSaved("no room")
+
+    token = await log_in(auth)
+    with monkeypatch.context() as patch:
+        patch.setattr(doorkeeper, "save_logouts", full)
+        with pytest.raises(Unavailable):
+            await log_out(auth, token)
+    assert await is_good(auth, token)
+
+
+async def test_what_has_expired_long_ago_is_forgotten(
+    auth: Auth, log_in: Log_in, wall: SimpleNamespace, tmp_path: Path
+) -> None:
+    await log_out(auth, await log_in(auth))
+    wall.now += WEEK + 86_400 - 1
+    await log_out(auth, await log_in(auth))
+    assert len(load_logouts(tmp_path).ended) == 2
+    wall.now += 1
+    await log_out(auth, await log_in(auth))
+    assert len(load_logouts(tmp_path).ended) == 2
+
+
+async def test_more_logouts_than_there_is_room_for_end_every_session(
+    running: Running,
+    log_in: Log_in,
+    wall: SimpleNamespace,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ends = int(wall.now) + WEEK
+    ended = {f"{number:032x}": ends for number in range(MOST_ENDED - 1)}
+    save_logouts(tmp_path, Logouts(ended=ended))
+    async with running() as auth:
+        first, second, other = [await log_in(auth) for _ in range(3)]
+        await log_out(auth, first)
+        assert await is_good(auth, other)
+        caplog.clear()
+        await log_out(auth, second)
+        assert [await is_good(auth, token) for token in (first, second, other)] == [False] * 3
+        assert caplog.messages[0] == (
+            "every session has ended: over 1000 were logged out within days"
+        )
+        again = await log_in(auth)
+        await log_out(auth, again)
+        assert len(load_logouts(tmp_path).ended) == 1
+
+
+def test_without_file_there_are_no_logouts(tmp_path: Path) -> None:
+    assert load_logouts(tmp_path) == Logouts()
+
+
+def test_field_of_newer_daemon_is_no_fault(tmp_path: Path) -> None:
+    write_private(tmp_path / LOGOUTS_FILE, json.dumps({"version": 1, "ended": {}, "more": 1}))
+    assert load_logouts(tmp_path) == Logouts()
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"version": 2}', '{"ended": {"a": "b"}}'])
+def test_damaged_file_is_refused_and_named(tmp_path: Path, content: str) -> None:
+    path = write_private(tmp_path / LOGOUTS_FILE, content)
+    with pytest.raises(StateUnusable, match=f"^{re.escape(str(path))} is damaged"):
+        load_logouts(tmp_path)
+
+
+async def test_cookie_has_a_name_of_its_own_for_each_secret(
+    new_auth: New_auth, running: Running
+) -> None:
+    names = []
+    for secret in ("ab" * 32, "ab" * 32, "cd" * 32):
+        async with running(new_auth(signing_secret=secret)) as auth:
+            names.append(await auth.cookie_name())
+    assert names[0] == names[1] != names[2]
+    assert all(re.fullmatch("smartlinkd_[0-9a-f]{12}", name) for name in names)
+    assert "ab" * 6 not in names[0]
+
+
+async def test_logout_and_key_at_the_same_time_are_both_kept(auth: Auth, log_in: Log_in) -> None:
+    token = await log_in(auth)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log_out, auth, token)
+        nursery.start_soon(auth.create_key_in_shell, WantedKey("a", ["convert"], None))
+    assert not await is_good(auth, token)
+    assert len(await auth.keys()) == 1
