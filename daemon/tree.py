@@ -78,6 +78,7 @@ from daemon.supervision.policy import Strategy
 from daemon.supervision.pulse import Pulse
 from daemon.supervision.supervisor import Supervisor
 from daemon.vault.actor import Vault
+from daemon.web.bundle import Site
 
 logger = logging.getLogger(__name__)
 
@@ -300,8 +301,20 @@ def _services(
         ),
         log_buffer=log_buffer,
         recorder=_recorder(parts, snapshot),
+        site=_site(parts.desk),
         sync_key=settings.cookie.sync_key,
         rules=rules_of(settings),
+    )
+
+
+def _site(desk: Desk) -> Site:
+    market = desk.market
+    return Site(
+        currency=market.currency,
+        portal_url=market.portal_url,
+        shop_url=market.shop_url,
+        picture_url=market.image_url,
+        needs_cookie=desk.needs_cookie,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 
@@ -27,6 +27,11 @@ class Body(BaseModel):
         cache_strings="keys",
         defer_build=True,
     )
+
+
+def example(body: dict[str, JsonValue]) -> ConfigDict:
+    """Return the configuration of a body that has an example in the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"examples": [body]})
 
 
 def timestamp(moment: datetime) -> str:

@@ -60,8 +60,8 @@ fill_environment() {
     new_venv "$1"
     mkdir -p "$1/source" "$1/share/smartlinkd"
     cp -R pyproject.toml README.md daemon "$1/source"
-    cp config.example.toml "$1/share/smartlinkd"
-    chmod 644 "$1/share/smartlinkd/config.example.toml"  # whatever the clone was made with
+    cp -R config.example.toml extension "$1/share/smartlinkd"
+    chmod -R u=rwX,go=rX "$1/share/smartlinkd"  # whatever the clone was made with
     # shellcheck disable=SC2086 # the words of $pip
     quietly "installing what the build needs" $pip install -c requirements.txt setuptools
     # shellcheck disable=SC2086

@@ -282,7 +282,8 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     text = script.read_text().replace("/run/systemd/system", str(clone.folder))
     text = text.replace("/usr/bin/python3 /usr/local/bin/python3", "")
     script.write_text(text.replace("VERSIONS=/opt", f"VERSIONS={clone.folder}/opt"))
-    for name in ("README.md", "config.example.toml"):
+    (clone.folder / "extension").mkdir(0o700)
+    for name in ("README.md", "config.example.toml", "extension/manifest.json"):
         (clone.folder / name).touch(0o600)
     clone.put("systemctl", "echo systemd 252")
     clone.put(
@@ -290,10 +291,13 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
         'case "$*" in *"venv --clear"*) mkdir -p "$4/bin"; cp "$STUBS/in-venv" "$4/bin/python" ;;'
         f' *) exec {sys.executable} "$@" ;; esac',
     )
-    mode = 'stat -c %a "${0%/bin/*}/share/smartlinkd/config.example.toml"'
-    clone.put("in-venv", f'case "$*" in *daemon.installation*) note "$({mode})" ;; esac')
+    shared = "${0%/bin/*}/share/smartlinkd"
+    names = ("config.example.toml", "extension", "extension/manifest.json")
+    paths = " ".join(f'"{shared}/{name}"' for name in names)
+    modes = f"echo $(stat -c %a {paths})"
+    clone.put("in-venv", f'case "$*" in *daemon.installation*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
-    assert (code, clone.calls()) == (0, ["644"]), err
+    assert (code, clone.calls()) == (0, ["644 755 644"]), err
 
 
 def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:

@@ -1,4 +1,4 @@
-"""Who is calling, and whether they count as local (README, "Who may call what").
+"""Who is calling, and whether they count as local (docs/api.md, "Who may call what").
 
 The seed leaves the cookie's endpoints open, and one of them answers with the account's cookie. So
 "open" means: to a client that is surely one of the addresses of `cookie.open_to`. The word surely

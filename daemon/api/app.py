@@ -11,7 +11,7 @@ from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
 
 from daemon import __version__
-from daemon.api import dashboard, docs
+from daemon.api import docs
 from daemon.api.crews.app import add_crews, add_one_crew
 from daemon.api.crews.errors import crew_failure, crew_failure_body, crew_paths
 from daemon.api.document import document
@@ -25,6 +25,8 @@ from daemon.api.services import Services
 from daemon.serving import GuardedQuart
 from daemon.serving.failures import plain_body
 from daemon.serving.ids import NAME as REQUEST_ID
+from daemon.web import extension
+from daemon.web import routes as web
 
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
@@ -48,10 +50,12 @@ def build_app(services: Services) -> GuardedQuart:
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
     docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
-    dashboard.register(app)
     _tell_failures(app, _add_default_crew(app, guards, services))
     _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
+    # Behind the measuring: this one may answer before any view is called.
+    web.register(app, services.site)
+    extension.register(app)
     return app
 
 

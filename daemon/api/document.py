@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
@@ -47,6 +47,34 @@ _SECURITY: dict[str, list[Json]] = {
 }
 
 
+_TAGS: Final = {
+    "links": "Convert links, and find them in texts",
+    "cookie": "The affiliate account's cookie, and how the account stands",
+    "login": "Password, second factor, sessions and keys",
+    "history": "What was converted",
+    "crews": "The crews, their tokens and their executions",
+    "operation": "For monitors and the owner",
+}
+_TAG_OF: Final = {
+    "/api/convert": "links",
+    "/api/convert-text": "links",
+    "/api/extract": "links",
+    "/api/sync-cookie": "cookie",
+    "/api/account": "cookie",
+    "/api/auth": "login",
+    "/api/keys": "login",
+    "/api/history": "history",
+    "/api/crews": "crews",
+    "/crews": "crews",
+}
+
+
+def _tag(path: str) -> str:
+    """Return the tag of the operations at a path."""
+    fitting = (tag for prefix, tag in _TAG_OF.items() if path.startswith(prefix))
+    return next(fitting, "operation")
+
+
 def document(title: str, version: str, apis: Sequence[Api]) -> Json:
     """The OpenAPI 3.1 document of the operations declared so far."""
     references, schemas = _schemas(apis)
@@ -54,10 +82,14 @@ def document(title: str, version: str, apis: Sequence[Api]) -> Json:
     for api in apis:
         for operation in api.operations:
             entry = _describe(operation, api, references)
-            paths.setdefault(operation.path, {})[operation.method.lower()] = entry
+            # A crew's own address is served with a slash at its end and without.
+            path = operation.path.removesuffix("/") or "/"
+            paths.setdefault(path, {})[operation.method.lower()] = entry
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
+        "servers": [{"url": "/", "description": "this daemon"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -106,6 +138,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
     ]
     entry: Json = {
         "operationId": operation.name,
+        "tags": [_tag(operation.path)],
         "summary": summary,
         "description": _with_scope(description.strip(), operation),
         "security": _SECURITY[operation.access.bearer],
@@ -123,9 +156,15 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         schema = references[operation.body, "validation"]
         entry["requestBody"] = {
             "required": operation.needs_body,
-            "content": {"application/json": {"schema": schema}},
+            "content": {"application/json": {"schema": schema, **_example(operation.body)}},
         }
     return entry
+
+
+def _example(body: type[BaseModel]) -> Json:
+    extra = body.model_config.get("json_schema_extra")
+    examples = extra.get("examples") if isinstance(extra, dict) else None
+    return {"example": examples[0]} if isinstance(examples, list) else {}
 
 
 def _with_scope(description: str, operation: Operation) -> str:

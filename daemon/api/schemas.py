@@ -24,9 +24,12 @@ from daemon.conversion.shapes import (
 )
 from daemon.operator import KeyReport
 from daemon.vault.actor import MAX_ACCOUNT_NAME
-from daemon.wire import Body, Timestamp
+from daemon.wire import Body, Timestamp, example
 
 # Requests
+
+_LINK = "https://shopee.vn/product/88201679/23456789012"
+_MESSAGE = f"🔥 Deal: {_LINK} nhanh tay nhé!"
 
 Code = Annotated[
     SecretStr,
@@ -47,11 +50,15 @@ SessionKind = Annotated[
 
 
 class LoginRequest(Body):
+    model_config = example({"password": "correct horse battery staple"})
+
     password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
     session: SessionKind = None
 
 
 class VerifyMfaRequest(Body):
+    model_config = example({"tempToken": "eyJhbGciOi…", "code": "123456"})
+
     temp_token: SecretStr
     code: Code
     session: SessionKind = None
@@ -62,6 +69,8 @@ class RevokeRequest(Body):
 
 
 class EnableRequest(Body):
+    model_config = example({"secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", "code": "123456"})
+
     secret: Annotated[
         SecretStr,
         Field(
@@ -73,6 +82,8 @@ class EnableRequest(Body):
 
 
 class DisableRequest(Body):
+    model_config = example({"code": "123456"})
+
     code: Code
 
 
@@ -89,6 +100,10 @@ PastedCookie = Annotated[
 
 
 class SyncCookieRequest(Body):
+    model_config = example(
+        {"cookie": "SPC_U=4711; SPC_EC=…; SPC_ST=…", "accountName": "My shop links"}
+    )
+
     cookie: PastedCookie
     account_name: (
         Annotated[str, Field(json_schema_extra={"maxLength": MAX_ACCOUNT_NAME})] | None
@@ -100,6 +115,8 @@ class SyncCookieRequest(Body):
 
 
 class ConvertRequest(LinksRequest):
+    model_config = example({"links": [_LINK], "subIds": ["telegram"]})
+
     cookie: PastedCookie | None = None
 
 
@@ -120,6 +137,8 @@ def _at_most(size_bytes: int) -> AfterValidator:
 
 
 class ExtractRequest(Body):
+    model_config = example({"text": _MESSAGE})
+
     text: Annotated[
         str,
         _at_most(MAX_EXTRACT_BYTES),
@@ -131,6 +150,8 @@ class ExtractRequest(Body):
 
 
 class ConvertTextRequest(Body):
+    model_config = example({"text": _MESSAGE, "subIds": ["zalo"]})
+
     text: Annotated[
         str,
         _at_most(MAX_TEXT_BYTES),
@@ -145,6 +166,8 @@ class ConvertTextRequest(Body):
 
 
 class KeyRequest(Body):
+    model_config = example({"name": "telegram-bot", "scopes": ["convert"], "expiresInDays": 365})
+
     name: KeyName
     scopes: KeyScopes
     expires_in_days: KeyDays | None = None
@@ -152,6 +175,8 @@ class KeyRequest(Body):
 
 
 class CrewTokenRequest(Body):
+    model_config = example({"crew": "deal-post", "user": "telegram-bot"})
+
     crew: str
     user: Annotated[str | None, Field(description="without one: the organization's token")] = None
 

@@ -20,6 +20,7 @@ from daemon.monitoring.series import Recorder
 from daemon.networks import Network
 from daemon.operator import Operator
 from daemon.vault.actor import Vault
+from daemon.web.bundle import Site
 
 
 @dataclass(frozen=True)
@@ -60,5 +61,6 @@ class Services:
     crews: CrewServices
     log_buffer: LogBuffer
     recorder: Recorder
+    site: Site
     sync_key: SecretStr
     rules: Rules

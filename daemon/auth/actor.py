@@ -196,9 +196,9 @@ class Auth:
         return await self.mailbox.ask(Doorkeeper.keys)
 
     async def create_key(
-        self, wanted: WantedKey, session: Session, code: str, address: str
+        self, wanted: WantedKey, session: Session, code: str | None, address: str
     ) -> NewKey:
-        """Make an API key. With the second factor on, `code` is checked, and used up.
+        """Make an API key. With the second factor on, `code` is checked, and used up; else None.
 
         Raises `Invalid` (code, or too many keys), `NotAllowed` (the session has ended),
         `WrongCredential`, `TooManyTries`, `Unavailable`.

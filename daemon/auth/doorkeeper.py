@@ -264,16 +264,16 @@ class Doorkeeper:
         return self._keys.listed()
 
     async def create_key(
-        self, wanted: WantedKey, session: Session, code: str, address: str
+        self, wanted: WantedKey, session: Session, code: str | None, address: str
     ) -> NewKey:
         async with self._change():
             self._refuse_when_ended(session)
             self._keys.check_room()  # before a code is used up
             factor = self._saved.second_factor
+            digits = read_code(code or "") if factor is not None or code is not None else ""
             if factor is not None:
-                code = read_code(code)
                 with self._throttle.attempt(address, code=True) as tries:
-                    accepted = self._accept(factor, code, tries, address)
+                    accepted = self._accept(factor, digits, tries, address)
                     await self._save(replace(self._saved, second_factor=accepted))
                     tries.succeeded()
             return await self._add_key(wanted, address)

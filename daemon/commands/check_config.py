@@ -77,8 +77,9 @@ def _all_of(path: Path, wrong: ConfigError) -> ConfigError:
     crews = tuple(_crew_read_again(path, entry, rest) for entry in rest.crews)
     broken = _look_at_crews(replace(rest, crews=crews), blind).broken
     of_crews = (each for crew in broken for each in crew.problems)
+    unseen = blind if rest.crews else []
     return ConfigError(
-        list(dict.fromkeys([*wrong.problems, *blind, *_unusable(path, rest), *of_crews]))
+        list(dict.fromkeys([*wrong.problems, *unseen, *_unusable(path, rest), *of_crews]))
     )
 
 

@@ -138,7 +138,7 @@ The crew, by its own token:
   with_token -N {crew}/events/$ID
   with_token {crew}/status/$ID
 
-Crews in a browser: {self.url}/dashboard   (password: {self.password})
+In a browser: {self.url}/app/   (password: {self.password})
 """
         )
 

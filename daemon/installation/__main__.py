@@ -266,8 +266,9 @@ def _explain(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
   the sync key     sudo cat {paths.credentials}/{configuration.SYNC_KEY}
   stop it          sudo systemctl stop {paths.socket} {paths.service}
 
-Next: log in to the affiliate portal in your browser and store its cookie (README.md, "Set it up for
-real"), and put a proxy with TLS in front of it before others may reach it (docs/operating.md).""")
+Next: open http://{settings.server.bind} in a browser on this machine, log in with the password, and
+choose Account: pair the browser extension, or paste the portal's cookie there. Put a proxy with TLS
+in front of it before others may reach it (docs/operating.md).""")
 
 
 if __name__ == "__main__":

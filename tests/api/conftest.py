@@ -174,7 +174,7 @@ class Conformity:
         if method == "head" and answer.status_code != 405:
             method = "get"
         path = served_as or answer.request.url.path
-        no_json = path.startswith(("/openapi.json", "/docs", "/dashboard"))
+        no_json = path.startswith(("/openapi.json", "/docs", "/app/"))
         if no_json and answer.status_code == 200:
             return
         if answer.status_code == 204:  # the extension's preflight
@@ -230,8 +230,8 @@ class Conformity:
     def _operation(self, method: str, path: str) -> Json | None:
         for template, methods in self._document["paths"].items():
             pattern = re.sub(r"\{\w+\}", "[^/]+", template)
-            if template.endswith("/"):
-                pattern += "?"  # a base address
+            if template == "/crews/{crew}":
+                pattern += "/?"  # a base address is served with a slash, too
             if method in methods and re.fullmatch(pattern, path):
                 found: Json = methods[method]
                 return found

@@ -297,7 +297,7 @@ async def test_the_document_is_openapi(daemon: Daemon) -> None:
 async def test_the_page_and_its_files_are_there(daemon: Daemon) -> None:
     for path, kind in (
         ("/docs", "text/html"),
-        ("/docs/docs.css", "text/css"),
+        ("/docs/swagger-ui.css", "text/css"),
         ("/docs/docs.js", "text/javascript"),
     ):
         answer = await daemon.get(path)

@@ -71,7 +71,7 @@ async def crew_token(daemon: Daemon) -> str:
     [
         ("GET", "/livez", 200),
         ("GET", "/docs", 200),
-        ("GET", "/dashboard", 200),
+        ("GET", "/app/", 200),
         ("GET", "/metrics", 200),
         ("GET", "/openapi.json", 200),
         ("GET", "/api/status", 403),

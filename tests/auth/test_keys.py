@@ -249,8 +249,10 @@ async def test_with_second_factor_on_key_needs_code_that_is_used_up(
 
 async def test_without_second_factor_key_needs_no_code(auth: Auth, log_in: Log_in) -> None:
     session = await auth.check_session(await log_in(auth))
-    made = await auth.create_key(wanted(), session, "", HERE)
+    made = await auth.create_key(wanted(), session, None, HERE)
     await auth.check_key(made.key.get_secret_value())
+    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
+        await auth.create_key(wanted(), session, "", HERE)
 
 
 async def test_ended_session_makes_no_key(auth: Auth, log_in: Log_in) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.e2e.conftest import Daemon, Portal, daemon, linking, portal, running
+from tests.e2e.conftest import Daemon, Portal, Running, daemon, linking, portal, running
 
-__all__ = ["Daemon", "Portal", "daemon", "linking", "portal", "running"]
+__all__ = ["Daemon", "Portal", "Running", "daemon", "linking", "portal", "running"]

@@ -281,6 +281,15 @@ class Daemon:
             self.secrets.add(self.token)
         return self.token
 
+    async def page_session(self) -> tuple[str, str]:
+        """A session as the page has it: its cookie's name and value."""
+        body = {"password": self.password, "session": "cookie"}
+        answer = await self.ask("POST", "/api/auth/login", body)
+        assert answer.status_code == 200, answer.text
+        name, _, value = answer.headers["Set-Cookie"].partition(";")[0].partition("=")
+        self.secrets.add(value)
+        return name, value
+
     async def convert(
         self, *links: str, account: Account | None, sub_ids: list[str] | None = None
     ) -> httpx.Response:

@@ -57,7 +57,7 @@ def test_the_commands_that_it_prints_do_it_again(run_program: RunProgram) -> Non
     program = run_program("demo", "--port", "0")
     program.wait_for("The daemon keeps serving", program.output)
     printed = program.output.read_text()
-    commands = printed.partition("To do it again:\n")[2].partition("Crews in a browser: ")
+    commands = printed.partition("To do it again:\n")[2].partition("In a browser: ")
     script = re.sub(r"^The crew, by its own token:$", "", commands[0], flags=re.MULTILINE)
     done = subprocess.run(
         ["sh", "-eu", "-c", script], capture_output=True, text=True, timeout=60, check=True
@@ -70,5 +70,5 @@ def test_the_commands_that_it_prints_do_it_again(run_program: RunProgram) -> Non
     page, _, password = commands[2].split(maxsplit=2)
     assert httpx.get(page, trust_env=False).status_code == 200
     login = {"password": password.partition(")")[0]}
-    origin = page.removesuffix("/dashboard")
+    origin = page.removesuffix("/app/")
     assert httpx.post(f"{origin}/api/auth/login", json=login, trust_env=False).json()["ok"] is True

@@ -23,7 +23,7 @@ DOCUMENT = (ROOT / "docs/operating.md").read_text()
 SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "daemon/api/pages").rglob("*.js")),
+    *sorted((ROOT / "daemon/web/page").rglob("*.js")),
     ROOT / "daemon/commands/tour.py",
 ]
 """What has commands for the owner's shell."""

@@ -281,10 +281,10 @@ HTTP = {
     "Schemathesis over the document, both APIs: no failure": [
         "security/test_schemathesis.py::test_nothing_is_otherwise_than_documented",
     ],
-    "the dashboard runs its own scripts alone, and text stays text": [
-        "api/test_dashboard.py::test_the_policy_allows_our_own_files_alone",
-        "api/test_dashboard.py::test_text_never_becomes_markup_or_code",
-        "e2e/dashboard/test_page.py::test_an_error_comes_first_and_stays_text",
+    "the page runs its own scripts alone, and text stays text": [
+        "web/test_routes.py::test_policy_allows_own_files_and_pictures_of_one_host",
+        "web/test_page_files.py::test_script_makes_no_markup_or_code_and_names_no_other_server",
+        "e2e/page/test_crews.py::test_an_error_comes_first_and_stays_text",
     ],
 }
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from daemon.api.parameters import In, Parameters
-from daemon.wire import Body, Timestamp
+from daemon.wire import Body, Timestamp, example
 
 MAX_WAIT: Final = 60.0
 """Seconds that `?wait=` can hold an answer: proxies give up at about that."""
@@ -244,6 +244,10 @@ class _Inputs(Body):
 class KickoffRequest(Webhooks, _Inputs):  # the last one's fields come first
     """Also keeps the whole body as it was sent, since an `Idempotency-Key` stands for all of it."""
 
+    model_config = example(
+        {"inputs": {"links": ["https://shopee.vn/product/88201679/23456789012"]}}
+    )
+
     _sent: JsonValue = PrivateAttr(default=None)
 
     @property
@@ -290,6 +294,15 @@ class _Feedback(Body):
 
 class ResumeRequest(Webhooks, _Feedback):
     """A human's answer. Its own fields are documented in snake_case and taken in both."""
+
+    model_config = example(
+        {
+            "execution_id": _EXAMPLE_ID,
+            "task_id": "review",
+            "human_feedback": "Shorter, please",
+            "is_approve": False,
+        }
+    )
 
 
 # Answers

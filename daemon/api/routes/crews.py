@@ -1,7 +1,7 @@
 """What only the owner may ask about crews: which there are, and their tokens.
 
 Everything else is asked of a crew itself, at its base address and with one of its tokens, by the
-dashboard as by any other client.
+page as by any other client.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
         made = await auth.create_key(
             WantedKey(body.name, body.scopes, body.expires_in_days),
             visitor.session,
-            body.code.get_secret_value() if body.code is not None else "",
+            body.code.get_secret_value() if body.code is not None else None,
             visitor.address,
         )
         told = key_report(made.entry)

@@ -1,6 +1,6 @@
 """The crew tokens actor: who may call which crew.
 
-Each crew has an organization token, and a user token for each of its `users`. The dashboard and
+Each crew has an organization token, and a user token for each of its `users`. The page and
 the owner's shell can show any of them at any time, and each is rotated alone.
 
 The problem: to be shown, tokens have to be kept, and a file of valid tokens is what an attacker

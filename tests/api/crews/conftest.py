@@ -48,6 +48,7 @@ from daemon.journal.model import (
 )
 from daemon.metrics import Metrics
 from daemon.serving import Limits, Served, bind, serve
+from daemon.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 
 if TYPE_CHECKING:
@@ -412,6 +413,13 @@ async def opened(
         crews=known,
         log_buffer=nobody,
         recorder=nobody,
+        site=Site(
+            currency="VND",
+            portal_url="https://portal.example",
+            shop_url="https://shop.example",
+            picture_url="https://pictures.example/",
+            needs_cookie=True,
+        ),
         sync_key=SecretStr(""),
         rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
     )

@@ -153,7 +153,8 @@ async def test_head_is_get_without_a_body(
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     assert head.headers["Content-Type"] == get.headers["Content-Type"]
-    assert (await house.at(where).ask("HEAD", path)).status_code == 401
+    if (where, path) != ("root", "/"):  # the owner's page for whoever shows no token
+        assert (await house.at(where).ask("HEAD", path)).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,10 @@ async def test_without_a_default_nothing_is_served_at_the_root(
     catalog = Catalog(crews=crews.crews, broken=crews.broken, default=None)
     async with open_house(cast(Executor, executor), catalog=catalog) as house:
         for path in ("/", "/inputs", f"/status/{ID}"):
-            request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            request = (
+                f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n"
+                "Connection: close\r\n\r\n"
+            )
             status, body = body_of(await house.main.raw(request.encode()))
             assert (status, set(body)) == (404, {"ok", "error"})
         assert (await house.at("under").get("/inputs", house.token)).status_code == 200
@@ -325,7 +329,7 @@ async def test_a_bug_is_500(
 async def test_every_operation_is_documented_once(house: House) -> None:
     document = (await house.main.get("/openapi.json")).json()
     of_crews = {
-        f"{method.upper()} {path.removeprefix('/crews/{crew}')}": operation
+        f"{method.upper()} {path.removeprefix('/crews/{crew}') or '/'}": operation
         for path, methods in document["paths"].items()
         if path.startswith("/crews/")
         for method, operation in methods.items()

@@ -49,7 +49,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def documented(conformity: Conformity) -> dict[str, set[int]]:
     """The statuses of each of a crew's operations."""
     return {
-        f"{method} {path.removeprefix(UNDER)}": set(map(int, operation["responses"]))
+        f"{method} {path.removeprefix(UNDER) or '/'}": set(map(int, operation["responses"]))
         for method, path, operation in conformity.operations()
         if path.startswith(UNDER)
     }

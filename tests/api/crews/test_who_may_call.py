@@ -61,6 +61,8 @@ def call(name: str, kickoff_id: str = ID) -> tuple[str, str, Any]:
 @pytest.mark.parametrize("name", CALLS)
 async def test_without_a_token_it_is_401(house: House, where: str, name: str) -> None:
     method, path, body = call(name)
+    if (where, name) == ("root", "healthy"):  # the owner's page, as tests/contract says
+        return
     answer = await house.at(where).ask(method, path, "", body)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"

@@ -1,0 +1,5 @@
+// What the daemon tells the page about its marketplace, in the page's `meta` elements.
+
+export function told(name) {
+  return document.querySelector(`meta[name="${name}"]`).content;
+}

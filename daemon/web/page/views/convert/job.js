@@ -1,0 +1,146 @@
+// One conversion of a text: its links in pieces, what came of each, and how it goes on.
+//
+// What is done is kept for the tab, piece by piece, so that a reload loses nothing.
+
+import { batch, computed, effect, signal } from "../../lib/ui.js";
+import { ask, session } from "../../lib/api.js";
+import { t } from "../../lib/i18n.js";
+import { pause } from "../../lib/polling.js";
+import { read, remove, write } from "../../lib/storage.js";
+
+const PIECE = 15; // links in a request
+const LONGEST = 15; // seconds between two tries
+const UNKNOWN = { error: true, failCode: -1 };
+
+// What stands in the box.
+export const draft = signal(read(sessionStorage, "draft", ""));
+effect(() => void write(sessionStorage, "draft", draft.value));
+
+// { text, places: [{ link, start, end }], links, subIds }, or null. Places count code points.
+export const job = signal(null);
+export const entries = signal({}); // by link
+export const isRunning = signal(false);
+export const problem = signal(null); // the failure that ended it
+export const waiting = signal(""); // why it waits before it goes on
+export const isKept = signal(true); // false: a reload would lose something
+const began = signal({ at: 0, done: 0 });
+let pieces = 0; // that are kept
+let stopping = new AbortController();
+
+export const done = computed(() => Object.keys(entries.value).length);
+export const failed = computed(() => (job.value?.links ?? []).filter((link) => entries.value[link]?.error));
+export const left = computed(() => (job.value?.links ?? []).filter((link) => !entries.value[link]));
+
+// Seconds, or null while it cannot be told.
+export function timeLeft() {
+  const made = done.value - began.value.done;
+  if (!isRunning.value || made < 1) return null;
+  return (((Date.now() - began.value.at) / 1000) * left.value.length) / made;
+}
+
+restore();
+
+function restore() {
+  job.value = read(sessionStorage, "job");
+  if (!job.value) return;
+  const found = {};
+  for (let piece; (piece = read(sessionStorage, `job.${pieces}`)); pieces += 1) Object.assign(found, piece);
+  entries.value = found;
+}
+
+export function clear() {
+  stop();
+  for (; pieces > 0; pieces -= 1) remove(sessionStorage, `job.${pieces - 1}`);
+  remove(sessionStorage, "job");
+  batch(() => {
+    job.value = null;
+    entries.value = {};
+    problem.value = null;
+    isKept.value = true;
+  });
+}
+
+// Find the links of a text and convert them. Returns how many there are.
+export async function begin(text, subIds) {
+  const { links: places } = await ask("api/extract", { body: { text } });
+  if (!places.length) return 0;
+  clear();
+  job.value = { text, places, links: [...new Set(places.map(({ link }) => link))], subIds };
+  isKept.value = write(sessionStorage, "job", job.value);
+  run();
+  return places.length;
+}
+
+export function stop() {
+  stopping.abort();
+}
+
+// Convert what is left.
+export async function run() {
+  if (isRunning.value) return;
+  stopping = new AbortController();
+  const { signal: abort } = stopping;
+  batch(() => {
+    isRunning.value = true;
+    problem.value = null;
+    began.value = { at: Date.now(), done: done.value };
+  });
+  try {
+    while (left.value.length) {
+      const links = left.value.slice(0, PIECE);
+      const { mapping } = await convertPatiently({ links, subIds: job.value.subIds }, abort);
+      keep(Object.fromEntries(links.map((link) => [link, mapping[link] ?? UNKNOWN])));
+    }
+  } catch (fault) {
+    if (!abort.aborted) problem.value = fault;
+  } finally {
+    batch(() => {
+      isRunning.value = false;
+      waiting.value = "";
+    });
+  }
+}
+
+// Converting the same links twice does no harm, so it is tried until it works.
+async function convertPatiently(body, abort) {
+  for (let wait = 1; ; wait = Math.min(LONGEST, wait * 2)) {
+    try {
+      const answer = await ask("api/convert", { body, signal: abort });
+      waiting.value = "";
+      return answer;
+    } catch (fault) {
+      if (!fault.isPassing) throw fault;
+      waiting.value = t("error.tryingAgain", { why: fault.message });
+      await pause(fault.retryAfter ?? wait, abort);
+    }
+  }
+}
+
+function keep(found) {
+  entries.value = { ...entries.value, ...found };
+  if (write(sessionStorage, `job.${pieces}`, found)) pieces += 1;
+  else isKept.value = false;
+}
+
+// Convert some links again.
+export function retry(links) {
+  entries.value = Object.fromEntries(Object.entries(entries.value).filter(([link]) => !links.includes(link)));
+  run();
+}
+
+// The text with each link that was converted replaced.
+export function replacedText({ text, places }, found) {
+  const points = [...text];
+  const parts = [];
+  let end = 0;
+  for (const place of places) {
+    parts.push(points.slice(end, place.start).join(""), found[place.link]?.shortLink ?? place.link);
+    end = place.end;
+  }
+  return [...parts, points.slice(end).join("")].join("");
+}
+
+// A session that ended stops nothing: who logs in again goes on.
+effect(() => {
+  if (session.value === "in" && problem.peek()?.status === 403) problem.value = null;
+});

@@ -1,0 +1,60 @@
+"""The owner's session ends, also while a page is open: from then on it shows and does nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.page.conftest import Daemon
+    from tests.e2e.page.tab import Tab
+
+pytestmark = pytest.mark.chromium
+
+
+async def test_end_of_session_asks_for_the_password_and_keeps_what_was_typed(
+    daemon: Daemon, tab: Tab
+) -> None:
+    await tab.open("crews/asking/run", session=daemon.session)
+    await tab.type("topic required", "typed before")
+    await daemon.end_all_sessions()
+    await tab.see("The session has ended", but_not="topic")
+    await tab.log_in(daemon.password, daemon.totp.at(time.time() + 30))
+    await tab.see("topic")
+    assert await tab.evaluate("document.querySelector('textarea').value") == "typed before"
+
+
+async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
+    await tab.open("crews/asking/status", session=daemon.session)
+    await tab.see("Healthy")  # so the page has the crew's token, which is still good afterwards
+    token = await daemon.token_of("asking")
+    await tab.go("crews/asking/run")
+    await tab.type("topic required", "too late")
+    await daemon.end_all_sessions()
+    await tab.click("button", "Run")
+    await tab.see("The session has ended")
+    assert await daemon.executions("asking", token) == []
+
+
+async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    token = await daemon.token_of("endless")
+    await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
+    await tab.see("running", "Now: Waiting")
+    await tab.click("button", "Stop")
+    await tab.see("Stop this run?")
+    await daemon.end_all_sessions()
+    await tab.click_in_dialog("Stop")
+    await tab.see("The session has ended", but_not="Waiting")
+    assert await daemon.executions("endless", token) == ["RUNNING"]
+
+
+@pytest.mark.parametrize("place", ["/{}", ""])
+async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: str) -> None:
+    kickoff_id = await daemon.kick_off("endless", {})
+    await tab.open("crews/endless/executions" + place.format(kickoff_id), session=daemon.session)
+    await tab.see("running")
+    await daemon.end_all_sessions()
+    await tab.see("The session has ended", but_not="running")

@@ -1,0 +1,24 @@
+"""The page's routes in an app of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.serving import GuardedQuart
+from daemon.web import routes
+from daemon.web.bundle import Site
+
+SITE = Site(
+    currency="VND",
+    portal_url="https://portal.example",
+    shop_url="https://shop.example",
+    picture_url="https://pictures.example/file/",
+    needs_cookie=True,
+)
+
+
+@pytest.fixture
+def app() -> GuardedQuart:
+    made = GuardedQuart()
+    routes.register(made, SITE)
+    return made
