@@ -203,6 +203,13 @@ async def _open_tab(url: str) -> AsyncIterator[Tab]:
 
 
 @pytest.fixture
+async def plain_tab(daemon: Daemon) -> AsyncIterator[Tab]:
+    """A tab to which the daemon's address is no loopback, and so no secure context."""
+    async with _open_tab(daemon.url.replace("127.0.0.1", "0.0.0.0")) as tab:
+        yield tab
+
+
+@pytest.fixture
 async def tab(daemon: Daemon) -> AsyncIterator[Tab]:
     """A tab that nobody is logged in with."""
     async with _open_tab(daemon.url) as tab:

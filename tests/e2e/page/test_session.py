@@ -58,3 +58,19 @@ async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: s
     await tab.see("running")
     await daemon.end_all_sessions()
     await tab.see("The session has ended", but_not="running")
+
+
+async def test_login_on_plain_http_outside_loopback_holds_over_reload(
+    daemon: Daemon, plain_tab: Tab
+) -> None:
+    await plain_tab.open("crews")
+    await plain_tab.log_in(daemon.password, daemon.totp.at(time.time() + 30))
+    await plain_tab.see("asking")
+    assert await plain_tab.evaluate("isSecureContext") is False
+    await plain_tab.evaluate("location.reload()")
+    await plain_tab.see("asking")
+    assert await plain_tab.evaluate("document.cookie") == ""
+    await plain_tab.click("button", "Log out")
+    await plain_tab.see("Password")
+    await plain_tab.evaluate("location.reload()")
+    await plain_tab.see("Password")

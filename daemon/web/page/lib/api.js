@@ -35,6 +35,8 @@ export async function send(path, { method, body, headers = {}, signal: abort } =
       signal: abort,
       cache: "no-store",
       credentials: "same-origin",
+      // On plain http it is how the daemon knows that a GET is the page's own.
+      referrerPolicy: "same-origin",
       redirect: "error",
     });
   } catch (fault) {

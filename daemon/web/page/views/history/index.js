@@ -86,7 +86,7 @@ function List({ filters, isFiltered, onDeleted }) {
   if (!entries.length) return html`<${Faint}>${t(isFiltered ? "history.nothing" : "history.none")}<//>`;
   return html`
     <div class="actions">
-      <a class="button quiet" download href=${addressOf(pathOf(filters).replace("history", "history.csv"))}>${t("results.csv")}</a>
+      <a class="button quiet" download referrerpolicy="same-origin" href=${addressOf(pathOf(filters).replace("history", "history.csv"))}>${t("results.csv")}</a>
       <${Action} kind="danger" onAct=${() => removeAll(filters, isFiltered, onDeleted)}>${t(isFiltered ? "history.deleteFound" : "history.deleteAll")}<//>
     </div>
     <h2 class="away">${t("results.title")}</h2>
