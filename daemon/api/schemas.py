@@ -65,7 +65,7 @@ class VerifyMfaRequest(Body):
 
 
 class RevokeRequest(Body):
-    model_config = example({"keys": False})
+    model_config = example({"keys": True})
 
     keys: Annotated[bool | None, Field(description="true: end the API keys, too")] = None
 

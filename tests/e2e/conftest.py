@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -79,7 +80,10 @@ class Account:
 
 
 class Program:
-    """`python -m daemon …` as a process, what it writes in files."""
+    """`python -m daemon …` as a process, what it writes in files.
+
+    One that does not end in time shows its tasks and threads in its log first (`traced.py`).
+    """
 
     def __init__(self, *words: str, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +91,7 @@ class Program:
         with self.log.open("ab") as errors, self.output.open("ab") as output:
             self._begins = {self.log: errors.tell(), self.output: output.tell()}
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "daemon", *words],
+                [sys.executable, "-W", "error", "-m", "tests.e2e.traced", *words],
                 cwd=ROOT,
                 env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
@@ -117,7 +121,12 @@ class Program:
 
     async def ended(self) -> int:
         """Wait for its end; its exit code."""
-        return await trio.to_thread.run_sync(self.process.wait, PATIENCE)
+        try:
+            return await trio.to_thread.run_sync(self.process.wait, PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGUSR2)
+            self.wait_for("Thread 0x|Current thread", self.log)
+            raise AssertionError(self.log.read_text(encoding="utf-8")) from None
 
 
 @dataclass

@@ -1,0 +1,28 @@
+"""`python -m daemon`, which shows on SIGUSR2 what it waits for: its trio tasks and its threads.
+
+A test that has waited in vain sends the signal, so that its failure says where the program hangs.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+import sys
+from types import FrameType
+
+import trio
+
+from daemon.cli import main
+from tests.hygiene.tasks import task_tree
+
+
+def _show(_number: int, _frame: FrameType | None) -> None:
+    root = trio.lowlevel.current_root_task() if trio.lowlevel.in_trio_run() else None
+    sys.stderr.write(f"tasks:\n{'none' if root is None else task_tree(root)}\nthreads:\n")
+    sys.stderr.flush()
+    faulthandler.dump_traceback(all_threads=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGUSR2, _show)
+    sys.exit(main())
