@@ -50,7 +50,7 @@ SessionKind = Annotated[
 
 
 class LoginRequest(Body):
-    model_config = example({"password": "correct horse battery staple"})
+    model_config = example({"password": "your long password"})
 
     password: Annotated[SecretStr, Field(json_schema_extra={"maxLength": MAX_PASSWORD})]
     session: SessionKind = None

@@ -78,8 +78,9 @@ def folder(open_folder: Path) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def daemon(running: Running) -> Iterator[Daemon]:
+    """One of the test's own, in which no cookie is stored."""
     with running(cookie={"open_to": []}, products={"source": "none"}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -264,10 +265,18 @@ async def test_extension_copies_the_affiliate_link_of_a_page(
         )
         tab = await extension.chromium.attach(made["targetId"])
         url = json.dumps(portal.link(item))
-        told = await extension.evaluate(
-            f"""chrome.tabs.query({{}}).then(tabs => chrome.runtime.sendMessage({{
-                act: "copy", url: {url}, tabId: tabs.find(tab => tab.url === {url}).id }}))"""
-        )
+
+        async def tab_id() -> int:
+            found = f"tab.url === {url} && tab.status === 'complete'"
+            return int(
+                await extension.evaluate(
+                    f"chrome.tabs.query({{}}).then(tabs => tabs.find(tab => {found})?.id ?? 0)"
+                )
+            )
+
+        number = await until("the product's page", tab_id)
+        message = f"{{act: 'copy', url: {url}, tabId: {number}}}"
+        told = await extension.evaluate(f"chrome.runtime.sendMessage({message})")
         short = portal.entry(item, account, product=False)["shortLink"]
         assert told["text"] == short
         shown = await tab.call(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hygiene import processes
-from tests.hygiene.processes import Strays, end
+from tests.hygiene.processes import Strays, command_of, end
 
 
 @pytest.fixture
@@ -21,6 +21,8 @@ def orphan() -> Iterator[int]:
         ["sh", "-c", "setsid sleep 1005 >&- & echo $!"], stdout=subprocess.PIPE, cwd="/", check=True
     )
     pid = int(told.stdout)
+    while not command_of(pid).startswith("sleep"):  # within execve(2) it has none to show
+        time.sleep(0.001)
     yield pid
     end(pid)
 
