@@ -33,6 +33,9 @@ from daemon.crews.executor import Executor
 from daemon.crews.reading.catalog import Catalog, longest_look, read_catalog
 from daemon.crews.tools import tools
 from daemon.crews.webhooks.actor import Webhooks
+from daemon.history import model as history
+from daemon.history.actor import FILE as HISTORY_FILE
+from daemon.history.actor import History
 from daemon.journal.actor import Journal
 from daemon.journal.model import Retention
 from daemon.marketplace.markets import Market, host_and_port, market
@@ -103,8 +106,10 @@ def make_desk(
     http: PlainHttp,
     browser: Browser | None,
     pauses: Pauses,
+    *,
+    history: History | None = None,
 ) -> Desk:
-    """The conversion desk over the sources that are configured."""
+    """The conversion desk over the sources that are configured. `history` keeps what it makes."""
     marketplace, sightings = _market(settings), Sightings()
     for pause in pauses.kept:
         tell = notifier.account_was_told if pause.told else notifier.account_changed
@@ -119,10 +124,24 @@ def make_desk(
             account_changed=notifier.account_changed,
             account_replaced=notifier.account_replaced,
             cookie_missing=notifier.cookie_missing,
+            converted=history.keep if history is not None else None,
             paused=pauses.kept,
             keep=pauses.keep,
             sightings=sightings,
         )
+    )
+
+
+def make_history(settings: Settings) -> History:
+    """The history of converted links, in the state directory."""
+    return History(settings.state.directory / HISTORY_FILE, retention=history_retention(settings))
+
+
+def history_retention(settings: Settings) -> history.Retention:
+    """How much of the history is kept."""
+    kept = settings.history
+    return history.Retention(
+        timedelta(days=kept.retention_days), kept.retention_count, kept.max_bytes
     )
 
 

@@ -52,8 +52,9 @@ from daemon.crews.reading.catalog import Catalog, log_broken, read_catalog
 from daemon.doors import Doors
 from daemon.errors import Unavailable
 from daemon.front import Front
+from daemon.history.actor import History
 from daemon.logs import Event
-from daemon.parts import Crews, read_crews, retention
+from daemon.parts import Crews, history_retention, read_crews, retention
 from daemon.processes.memory import memory_allowed
 from daemon.service_manager.link import Link
 from daemon.supervision.actor import ActorGone
@@ -84,6 +85,7 @@ class Takers:
     """The parts that can go by another configuration while they run."""
 
     auth: Auth
+    history: History
     crews: Crews
     front: Front
     link: Link
@@ -180,6 +182,7 @@ class Reloader:
         settings, crews = found.settings, self._takers.crews
         logs.set_level(settings.logging.level)
         crews.journal.take(retention(settings))
+        self._takers.history.take(history_retention(settings))
         if self._password is not None:
             await self._insist(partial(self._takers.auth.take_password, self._password))
             self._password = None  # to take it again would end the new sessions

@@ -5,6 +5,7 @@
     notify        what the owner is told of        pauses; only where it is configured
     auth          tokens, second factor            nobody
     vault         the cookie                       nobody
+    history       converted links on disk          nobody
     browser       a Chromium                       nobody
     conversion    the desk                         browser, or the APIs instead of it
     crew tokens   who may call which crew          nobody
@@ -45,6 +46,7 @@ from daemon.conversion.pauses import Pauses
 from daemon.crews.reading.catalog import Catalog, log_broken
 from daemon.doors import Doors, open_doors
 from daemon.front import Front, rules_of
+from daemon.history.actor import History
 from daemon.late_imports import import_later
 from daemon.logs import Event
 from daemon.marketplace.plain_http import PlainHttp
@@ -59,6 +61,7 @@ from daemon.parts import (
     make_browser,
     make_crews,
     make_desk,
+    make_history,
     make_notifier,
     read_crews,
 )
@@ -198,7 +201,7 @@ def _plant(
         over_crews.allow("executor", _longest_grace(catalog))
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
 
-    takers = Takers(parts.auth, parts.crews, front, link, graces)
+    takers = Takers(parts.auth, parts.history, parts.crews, front, link, graces)
     reloader = Reloader(reread, settings, takers, doors) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",
@@ -234,6 +237,7 @@ class _Parts:
     notifier: Notifier
     browser: Browser | None
     pauses: Pauses
+    history: History
     desk: Desk
     crews: Crews
 
@@ -253,9 +257,10 @@ def _make_parts(
     )
     vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
     browser = make_browser(settings, notifier, own_ports=doors.ports)
-    desk = make_desk(settings, notifier, http, browser, pauses)
+    history = make_history(settings)
+    desk = make_desk(settings, notifier, http, browser, pauses, history=history)
     crews = make_crews(settings, notifier, catalog, desk, vault)
-    return _Parts(auth, vault, notifier, browser, pauses, desk, crews)
+    return _Parts(auth, vault, notifier, browser, pauses, history, desk, crews)
 
 
 def _services(
@@ -273,6 +278,7 @@ def _services(
         auth=parts.auth,
         vault=parts.vault,
         desk=parts.desk,
+        history=parts.history,
         browser=parts.browser,
         operator=Operator(
             auth=parts.auth,
@@ -349,6 +355,8 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
         yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
     yield _actor("auth", parts.auth, stop=parts.auth.stop)
     yield _actor("vault", parts.vault)
+    # Before all who convert: it writes what they made when they have ended.
+    yield _actor("history", parts.history, stop=parts.history.stop, busy=DISK_PATIENCE)
     if parts.browser is not None:
         longest_job = settings.browser.job_timeout + LAST_WRITES
         yield _actor("browser", parts.browser, parts.browser.pulse, busy=longest_job)

@@ -139,6 +139,7 @@ async def test_parts_start_before_those_that_ask_them(
         "pauses",
         "auth",
         "vault",
+        "history",
         "browser",
         "conversion",
         *crews,

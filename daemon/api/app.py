@@ -19,7 +19,7 @@ from daemon.api.errors import Refusal, failure, handle_errors
 from daemon.api.guards import Guards
 from daemon.api.measure import measure
 from daemon.api.openapi import Api
-from daemon.api.routes import auth, convert, cookies, crews, keys, operator, system
+from daemon.api.routes import auth, convert, cookies, crews, history, keys, operator, system
 from daemon.api.schemas import Failure
 from daemon.api.services import Services
 from daemon.serving import GuardedQuart
@@ -45,6 +45,7 @@ def build_app(services: Services) -> GuardedQuart:
     keys.add(api, guards, services.auth, services.operator)
     cookies.add(api, guards, services.vault, services.desk)
     convert.add(api, guards, services.desk, services.vault)
+    history.add(api, guards, services.history)
     operator.add(api, guards, services)
     system.add(api, guards, services)
     crews.add(api, guards, services.crews)

@@ -14,6 +14,7 @@ from daemon.conversion.desk import Desk
 from daemon.crews.access.tokens import CrewTokens
 from daemon.crews.executor import Executor
 from daemon.crews.reading.catalog import Catalog
+from daemon.history.actor import History
 from daemon.metrics import Metrics
 from daemon.monitoring.log_buffer import LogBuffer
 from daemon.monitoring.series import Recorder
@@ -55,6 +56,7 @@ class Services:
     auth: Auth
     vault: Vault
     desk: Desk
+    history: History
     browser: Browser | None
     operator: Operator
     metrics: Metrics

@@ -23,6 +23,7 @@ LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "auth": ("password_hash", "password_hash_file"),
         "cookie": ("open_to", "extension_origins"),
         "journal": ("retention_days", "retention_count"),
+        "history": ("retention_days", "retention_count", "max_bytes"),
         "logging": ("level",),
     }
 )

@@ -162,6 +162,14 @@ class Journal(Section):
     retention_count: int = Field(default=1000, ge=1, le=1_000_000, description="executions")
 
 
+class History(Section):
+    """How much of the history of converted links is kept: until the first of the limits."""
+
+    retention_days: int = Field(default=90, ge=0, le=3650, description="days")
+    retention_count: int = Field(default=100_000, ge=1, le=1_000_000, description="entries")
+    max_bytes: int = Field(default=256 * MIB, ge=MIB, le=64 * GIB, description="bytes")
+
+
 class Webhooks(Section):
     """Whom crews' progress may be told to, and what the telling is signed with."""
 
@@ -222,6 +230,7 @@ class Settings:
     open_api: OpenApi = field(default_factory=OpenApi)
     third_party: ThirdParty = field(default_factory=ThirdParty)
     journal: Journal = field(default_factory=Journal)
+    history: History = field(default_factory=History)
     webhooks: Webhooks = field(default_factory=Webhooks)
     crew_tokens: CrewTokens = field(default_factory=CrewTokens)
     notify: Notify = field(default_factory=Notify)
@@ -248,6 +257,7 @@ SECTIONS: dict[str, type[Section]] = {
     "open_api": OpenApi,
     "third_party": ThirdParty,
     "journal": Journal,
+    "history": History,
     "webhooks": Webhooks,
     "crew_tokens": CrewTokens,
     "notify": Notify,

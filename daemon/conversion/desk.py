@@ -11,7 +11,7 @@ What was converted is never lost: a request fails as a whole only when it has no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -70,6 +70,9 @@ TellReplaced = Callable[[str, str], None]
 TellAccount = Callable[[str, AccountState], None]
 """Called with an account's shown name and its new standing."""
 
+TellConverted = Callable[[Order, Mapping[str, Entry]], None]
+"""Called with each order that was answered, and its answer. It returns at once."""
+
 KeepPauses = Callable[[Sequence[Pause]], None]
 """Called with all pauses that there are now."""
 
@@ -106,9 +109,10 @@ class DeskStatus:
 class DeskSetup:
     """What the desk works with. Without `products` no product data is read. `account_changed` is
     told of every account's trouble, and of its end, `account_replaced` when a cookie of another
-    account is stored, and `cookie_missing` of orders that are refused
-    because none is stored. `paused` are the pauses that were there before this process, and `keep`
-    keeps them for the next one. `sightings` are the human checks that come by themselves."""
+    account is stored, `cookie_missing` of orders that are refused because none is stored, and
+    `converted` of orders that are answered. `paused` are the pauses that were there before this
+    process, and `keep` keeps them for the next one. `sightings` are the human checks that come by
+    themselves."""
 
     market: Market
     links: LinkSource
@@ -118,6 +122,7 @@ class DeskSetup:
     account_changed: TellAccount | None = None
     account_replaced: TellReplaced | None = None
     cookie_missing: TellMissing | None = None
+    converted: TellConverted | None = None
     paused: Sequence[Pause] = ()
     keep: KeepPauses | None = None
     sightings: Sightings = field(default_factory=Sightings)
@@ -187,6 +192,8 @@ class Desk:
         for entry in entries.values():
             code = 0 if isinstance(entry, Converted) else entry.fail_code
             self.answered.labels(code).inc()
+        if self._setup.converted is not None:
+            self._setup.converted(order, entries)
         return entries
 
     async def _converted(self, order: Order) -> dict[str, Entry]:

@@ -40,6 +40,8 @@ class Order:
     whole_or_again: bool = False
     """Who asks would rather ask again than have a part: what passes (`PASSING`) fails the order.
     What was made by then is remembered."""
+    client: str | None = None
+    """Who asks, for the history. An order without a client is not kept there."""
 
     def is_asked_again_after(self, refusal: Refused) -> bool:
         """Whether who asks asks the same again after this."""

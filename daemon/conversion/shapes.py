@@ -43,7 +43,7 @@ class LinksRequest(Body):
     links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS), AsSent()]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
-    def order(self, cookie: Cookie | None, *, whole_or_again: bool = False) -> Order:
+    def order(self, cookie: Cookie | None, *, client: str, whole_or_again: bool = False) -> Order:
         """As an `Order`: a link given twice counts once, and empty sub-ids at the end are dropped,
         so that ('a',) and ('a', '') are merged and remembered as one.
         """
@@ -55,6 +55,7 @@ class LinksRequest(Body):
             sub_ids=tuple(sub_ids),
             cookie=cookie,
             whole_or_again=whole_or_again,
+            client=client,
         )
 
 

@@ -404,7 +404,8 @@ class Run:
                 "it (tools)"
             )
         try:
-            return await self._workplace.tools[call.tool](call.arguments), None
+            tool = self._workplace.tools[call.tool]
+            return await tool(self._crew.name, call.arguments), None
         except Refused as refusal:
             return None, str(refusal)
 

@@ -35,8 +35,9 @@ TOOL_PATIENCE: Final = 60.0
 RETRY: Final = 2
 """Seconds, where the refusal does not say when to try again."""
 
-Tool = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
-"""The arguments of a `tool_call` → its result. Raises `Refused`, whose text is for the crew."""
+Tool = Callable[[str, dict[str, JsonValue]], Awaitable[JsonValue]]
+"""The crew's name and the arguments of a `tool_call` → its result. Raises `Refused`, whose text is
+for the crew."""
 
 _MAPPING = TypeAdapter(dict[str, SuccessEntry | FailureEntry], config=ConfigDict(defer_build=True))
 
@@ -50,7 +51,7 @@ class _Arguments(LinksRequest):
 def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
     """The tools by their names."""
 
-    async def convert_links(arguments: dict[str, JsonValue]) -> JsonValue:
+    async def convert_links(crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
         """{"links": […], "subIds"?: […]} → {"mapping": {link: entry}}, as `/api/convert` has them.
 
         Raises `Invalid` for wrong arguments and when no cookie is stored, and what the desk raises.
@@ -60,14 +61,14 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
         while True:
             is_last = trio.current_time() >= latest
             try:
-                return await convert(wanted, whole_or_again=not is_last)
+                return await convert(crew, wanted, whole_or_again=not is_last)
             except PASSING as passing:
                 if is_last:
                     raise
                 wait = passing.retry_after if isinstance(passing, NotNow) else RETRY
             await trio.sleep(max(0.0, min(wait, latest - trio.current_time())))
 
-    async def convert(wanted: _Arguments, *, whole_or_again: bool) -> JsonValue:
+    async def convert(crew: str, wanted: _Arguments, *, whole_or_again: bool) -> JsonValue:
         with patience():
             record = await vault.current()
         if record is None and desk.needs_cookie:
@@ -76,7 +77,11 @@ def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        order = wanted.order(record.cookie if record else None, whole_or_again=whole_or_again)
+        order = wanted.order(
+            record.cookie if record else None,
+            client=f"crew:{crew}",
+            whole_or_again=whole_or_again,
+        )
         return {"mapping": _MAPPING.dump_python(mapping(await desk.convert(order)), mode="json")}
 
     return {CONVERT_LINKS: convert_links}

@@ -12,6 +12,7 @@ of every test here (`conftest.Conformity`).
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -21,13 +22,20 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from daemon.api import guards
 from daemon.auth.actor import Auth
 from daemon.control import call
+from daemon.conversion.order import Converted
 from daemon.errors import NotFound
-from daemon.serving import Limits
+from daemon.history.actor import FILE
+from daemon.history.model import Limits, Record, milliseconds
+from daemon.history.pending import Pending
+from daemon.history.store import Store
+from daemon.serving import Limits as ServingLimits
 from daemon.serving import app as serving
 from daemon.serving.places import Places
 from daemon.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.api.conftest import Conformity, Daemon, Phone, Start
 
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
@@ -51,6 +59,11 @@ EXTRACT = "POST /api/extract"
 CONVERT_TEXT = "POST /api/convert-text"
 ACCOUNT = "GET /api/account"
 CLEAR = "POST /api/account/clear"
+HISTORY = "GET /api/history"
+HISTORY_CSV = "GET /api/history.csv"
+HISTORY_DAYS = "GET /api/history/days"
+DELETE_HISTORY = "DELETE /api/history"
+DELETE_ENTRY = "DELETE /api/history/{id}"
 LOG = "GET /api/log"
 SERIES = "GET /api/series"
 READY = "GET /readyz"
@@ -106,6 +119,16 @@ def half_sent(operation: str, token: str) -> bytes:
     ).encode()
 
 
+def keep_link(state: Path) -> None:
+    """Put an entry into the history of a daemon."""
+    pending = Pending(1)
+    made = Converted("https://s.shopee.vn/1", "https://shopee.vn/product/1/2?a=b", None)
+    pending.add(
+        Record(milliseconds(datetime.now(UTC)), "owner", (), "https://shopee.vn/product/1/2", made)
+    )
+    Store(state / FILE, pending, Limits()).close()
+
+
 async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     crew = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
     daemon = await start(crews=[crew])
@@ -133,6 +156,9 @@ async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:
     await calls.call(MAKE_KEY, KEY, token=token)
     await calls.call(REVOKE_KEY, token=token, key_id=made["id"])
     await calls.call(REVOKE_OWN_KEY, token=await daemon.make_key(token, "status"))
+    keep_link(daemon.state)
+    entries = (await daemon.get("/api/history", token=token)).json()["entries"]
+    await calls.call(DELETE_ENTRY, token=token, key_id=entries[0]["id"])
     await calls.call(LOGOUT, token=await daemon.login())
     ending = await daemon.login()
     calls.missing.discard(REVOKE)
@@ -147,6 +173,8 @@ async def test_400(daemon: Daemon, token: str, phone: Phone, conformity: Conform
     calls = Calls(daemon, conformity, 400)
     await calls.call(LOG, query="?level=loud", token=token)
     await calls.call(READY, query="?account=yes")
+    for operation in (HISTORY, HISTORY_CSV, HISTORY_DAYS, DELETE_HISTORY):
+        await calls.call(operation, query="?from=yesterday", token=token)
     await calls.call_the_rest(b"{", token=token)  # setup: because it is on
     assert not calls.missing
 
@@ -239,7 +267,7 @@ async def test_429(
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
     async with AsyncExitStack() as opened:
-        for _ in range(Places(Limits().connections).most_of_one_token):
+        for _ in range(Places(ServingLimits().connections).most_of_one_token):
             stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent(CONVERT, token))
@@ -314,5 +342,6 @@ async def test_every_operation_of_the_seed_is_documented(
         SYNC, SYNC_LOCAL, STORED, CONVERT, READY,
         EXTRACT, CONVERT_TEXT, ACCOUNT, CLEAR, LOG, SERIES,
         "GET /api/health", "GET /livez", "GET /api/status", METRICS,
+        HISTORY, HISTORY_CSV, HISTORY_DAYS, DELETE_HISTORY, DELETE_ENTRY,
         CREWS, CREW_TOKEN, ROTATE, MAKE_KEY, REVOKE_KEY, REVOKE_OWN_KEY, "GET /api/keys",
     }  # fmt: skip

@@ -38,6 +38,7 @@ PARTS = [
         "pauses",
         "auth",
         "vault",
+        "history",
         "conversion",
         "crew tokens",
         "crews",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 
 import pytest
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 
 from daemon.conversion.desk import Desk, DeskSetup
 from daemon.conversion.sources import MaySend
-from daemon.crews.tools import TOOL_NAMES, TOOL_PATIENCE, Tool, tools
+from daemon.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
 from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from daemon.logs import Event
 from daemon.marketplace.answers import Row
@@ -28,6 +29,8 @@ from tests.fakes.limits import desk_limits
 LINK = "https://shopee.vn/a-thing-i.7.1"
 OTHER = "https://shopee.vn/a-thing-i.7.2"
 COOKIE = "SPC_U=4711; SPC_EC=first"
+
+Convert = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 
 
 class Source:
@@ -71,7 +74,7 @@ class Source:
 
 
 @asynccontextmanager
-async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncIterator[Tool]:
+async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncIterator[Convert]:
     """`convert_links`, over a desk and a vault that run."""
     desk = Desk(
         DeskSetup(
@@ -88,7 +91,7 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
         await nursery.start(vault.run)
         if cookie is not None:
             await vault.store(cookie, "Test")
-        yield tools(desk, vault)["convert_links"]
+        yield partial(tools(desk, vault)["convert_links"], "deal-post")
         nursery.cancel_scope.cancel()
 
 

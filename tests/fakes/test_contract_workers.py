@@ -63,7 +63,7 @@ class House:
             retention=Retention(timedelta(days=1), 1000),
         )
 
-        async def add(arguments: dict[str, JsonValue]) -> JsonValue:
+        async def add(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
             await trio.lowlevel.checkpoint()
             return len(arguments)
 

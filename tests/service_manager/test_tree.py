@@ -26,12 +26,14 @@ MORE_THAN_ALL_HANDS = 600
 """Of the part that has the most."""
 HANG = 30.0
 """Seconds that a thread hangs at the most, so that a test that fails comes to its end."""
-ACTORS = ["auth", "vault", "browser", "conversion", "crew tokens", "journal", "executor"]
+ACTORS = [
+    *("auth", "vault", "history", "browser", "conversion", "crew tokens", "journal", "executor")
+]
 BY_ITSELF = "browser upkeep"
 """It goes round without being prompted; this one's tests: tests/browser/test_actor.py."""
 LOOPS = [
-    *("smartlinkd", "pauses", "auth", "vault", "browser", BY_ITSELF, "conversion", "crew tokens"),
-    *("crews", "journal", "executor", "webhooks"),
+    *("smartlinkd", "pauses", "auth", "vault", "history", "browser", BY_ITSELF, "conversion"),
+    *("crew tokens", "crews", "journal", "executor", "webhooks"),
 ]
 HASH = hash_password("correct horse")
 
@@ -100,7 +102,7 @@ async def test_those_whose_work_is_long_may_have_all_hands_busy_that_long(daemon
         busy = {each.name: each.busy for each in supervisor.vitals() if each.busy}
     assert busy == {
         **dict.fromkeys(("browser", BY_ITSELF), 77 + 5.0),
-        **dict.fromkeys(("pauses", "journal", "executor", "webhooks"), 60.0),
+        **dict.fromkeys(("pauses", "history", "journal", "executor", "webhooks"), 60.0),
     }
 
 

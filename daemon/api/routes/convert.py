@@ -40,13 +40,14 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         errors=(502, 503),
         seconds=inf,  # the desk keeps the time: it has something to say at the deadline
     )
-    async def convert(_: Client, body: ConvertRequest) -> ConvertResponse:
+    async def convert(client: Client, body: ConvertRequest) -> ConvertResponse:
         """Turn product or short links into affiliate links, with product data.
 
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
         fails does not fail the others.
         """
-        entries = await desk.convert(body.order(await _cookie(body)))
+        order = body.order(await _cookie(body), client=client.name)
+        entries = await desk.convert(order)
         return ConvertResponse(mapping=mapping(entries))
 
     @api.operation(
@@ -74,7 +75,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         errors=(502, 503),
         seconds=inf,  # as for /api/convert
     )
-    async def convert_text(_: Client, body: ConvertTextRequest) -> ConvertTextResponse:
+    async def convert_text(client: Client, body: ConvertTextRequest) -> ConvertTextResponse:
         """Replace each marketplace link of a text by its affiliate short link.
 
         A link that could not be converted stays in the text. `mapping` has an entry for each link,
@@ -91,7 +92,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         entries: dict[str, Entry] = {}
         if links:
             request = LinksRequest(links=links, sub_ids=body.sub_ids)
-            entries = await desk.convert(request.order(cookie))
+            entries = await desk.convert(request.order(cookie, client=client.name))
         text = _replaced(body.text, found, entries)
         return ConvertTextResponse(text=text, mapping=mapping(entries))
 

@@ -407,6 +407,7 @@ async def opened(
         auth=auth,
         vault=nobody,
         desk=nobody,
+        history=nobody,
         browser=None,
         operator=nobody,
         metrics=metrics,

@@ -127,7 +127,7 @@ class Gate:
         self._opened = trio.Event()
         self._news = trio.Event()
 
-    async def use(self, arguments: dict[str, JsonValue]) -> JsonValue:  # noqa: ARG002 - a tool has it
+    async def use(self, _crew: str, _arguments: dict[str, JsonValue]) -> JsonValue:
         self.waiting += 1
         self.most_waiting = max(self.waiting, self.most_waiting)
         self._tell()
@@ -314,15 +314,15 @@ class House:
         self.calls += 1
 
     def _tools(self) -> dict[str, Tool]:
-        async def add(arguments: dict[str, JsonValue]) -> JsonValue:
+        async def add(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
             return {"sum": sum(arguments.values())}  # type: ignore[arg-type]
 
-        async def refuse(arguments: dict[str, JsonValue]) -> JsonValue:
+        async def refuse(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
             if arguments:
                 raise Unavailable("too many links wait; try again shortly", retry_after=5)
             raise Invalid("links: there are none; give one")
 
-        async def bug(arguments: dict[str, JsonValue]) -> JsonValue:
+        async def bug(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
             raise ZeroDivisionError("a secret of the daemon's")
 
         return {"gate": self.gate.use, "add": add, "refuse": refuse, "bug": bug}

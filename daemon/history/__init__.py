@@ -1,0 +1,1 @@
+"""The history: every converted link, in an SQLite file of its own."""

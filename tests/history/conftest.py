@@ -1,0 +1,95 @@
+"""A history on a real file, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trio
+
+from daemon.conversion.order import Converted, Entry, Failed, Order
+from daemon.history.actor import History
+from daemon.history.model import Limits, Retention
+from daemon.marketplace.products import ProductData
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+QUICK = Limits(gather_s=0.0, retry_s=0.02)
+
+
+class Clock:
+    """The wall clock: it stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **units: float) -> None:
+        self.now += timedelta(**units)
+
+
+class House:
+    """A history, and who converts."""
+
+    def __init__(self, history: History, clock: Clock) -> None:
+        self.history = history
+        self.clock = clock
+
+    def retain(
+        self, *, days: float = 90, count: float = 100_000, size_bytes: float = 256 * 1024 * 1024
+    ) -> None:
+        """Have it go by these bounds from now on."""
+        self.history.take(Retention(timedelta(days=days), int(count), int(size_bytes)))
+
+    def convert(
+        self,
+        *links: str,
+        name: str | None = None,
+        sub_ids: tuple[str, ...] = (),
+        client: str | None = "owner",
+        commission: int | None = None,
+    ) -> None:
+        """Say that the desk has converted these. One that begins with `bad` was not."""
+        product = ProductData(name=name, commission=commission) if name is not None else None
+        answer: dict[str, Entry] = {}
+        for link in links:
+            short = f"https://s.shopee.vn/{abs(hash(link)) % 10**9}"
+            is_bad = link.startswith("bad")
+            answer[link] = Failed(10) if is_bad else Converted(short, f"{short}?long", product)
+        self.history.keep(Order(links, sub_ids, None, client=client), answer)
+
+
+Open = Callable[..., AbstractAsyncContextManager[House]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+@pytest.fixture
+def open_house(path: Path) -> Open:
+    """Open the history; when the block ends it is stopped in order."""
+
+    @asynccontextmanager
+    async def open_it(limits: Limits = QUICK, **kept: float) -> AsyncIterator[House]:
+        clock = Clock()
+        history = History(path, retention=Retention(timedelta(), 1, 1), limits=limits, wall=clock)
+        opened = House(history, clock)
+        opened.retain(**kept)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(history.run)
+            yield opened
+            history.stop()
+
+    return open_it
+
+
+@pytest.fixture
+async def house(open_house: Open) -> AsyncIterator[House]:
+    async with open_house() as house:
+        yield house
