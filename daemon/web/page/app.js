@@ -16,6 +16,7 @@ import { Login } from "./views/login/index.js";
 // Views but for the first are loaded when they are shown.
 const VIEWS = {
   convert: { load: async () => ({ default: Convert }) },
+  history: { load: () => import("./views/history/index.js") },
   account: { load: () => import("./views/account/index.js") },
   crews: { load: () => import("./views/crews/index.js") },
   system: { load: () => import("./views/system/index.js") },

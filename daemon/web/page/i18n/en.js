@@ -157,7 +157,6 @@ export default {
   "history.commission": "Estimated commission",
   "history.sum.one": "{count} link, estimated commission {money} for one sale of it",
   "history.sum.other": "{count} links, estimated commission {money} for one sale of each",
-  "history.newestOnly": "(since {date}; there are older ones)",
   "history.none": "No link was converted yet. What you convert is listed here.",
   "history.nothing": "Nothing matches.",
   "history.older": "Show older ones",

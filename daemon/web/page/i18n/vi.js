@@ -157,7 +157,6 @@ export default {
   "history.commission": "Hoa hồng ước tính",
   "history.sum.one": "{count} link, hoa hồng ước tính {money} nếu bán một lần",
   "history.sum.other": "{count} link, hoa hồng ước tính {money} nếu mỗi link bán một lần",
-  "history.newestOnly": "(từ {date}; còn link cũ hơn)",
   "history.none": "Chưa có link nào được chuyển đổi. Link bạn chuyển đổi sẽ hiện ở đây.",
   "history.nothing": "Không có kết quả.",
   "history.older": "Xem cũ hơn",

@@ -71,10 +71,6 @@ export function clock(text) {
   return new Intl.DateTimeFormat(language.value, { timeStyle: "medium" }).format(new Date(text));
 }
 
-export function day(date) {
-  return new Intl.DateTimeFormat(language.value, { dateStyle: "medium" }).format(date);
-}
-
 // "5 minutes ago", in the page's language.
 export function ago(text) {
   const seconds = (new Date(text) - Date.now()) / 1000;

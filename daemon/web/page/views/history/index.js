@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../../lib/ui.js";
 import { addressOf, ask } from "../../lib/api.js";
-import { day, money, moment, number, t } from "../../lib/i18n.js";
+import { money, moment, number, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
 import { go, replace, route } from "../../lib/router.js";
 import { Action } from "../../components/action.js";
@@ -12,7 +12,7 @@ import { Plot } from "../../components/plot.js";
 import { Faint, Section, Title, Waiting } from "../../components/text.js";
 import { LinkCard } from "../convert/cards.js";
 import { draft } from "../convert/job.js";
-import { FILTERS, PAGE, bounds, byDay, newest, pathOf } from "./state.js";
+import { FILTERS, PAGE, bounds, days, pathOf } from "./state.js";
 
 export default function History() {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, route.value.query.get(name) ?? ""]));
@@ -51,18 +51,17 @@ function Filters({ filters }) {
 }
 
 function Days({ filters }) {
-  const { data } = usePolled((abort) => newest(filters, abort), 0);
-  const days = data ? byDay(data.entries) : [];
-  if (days.length < 2) return null;
-  const times = days.map(({ at }) => at / 1000);
-  const total = days.reduce((sum, { commission }) => sum + commission, 0);
-  const links = days.reduce((sum, each) => sum + each.links, 0);
+  const { data } = usePolled((abort) => days(filters, abort), 0);
+  if (!data || data.length < 2) return null;
+  const times = data.map(({ at }) => at / 1000);
+  const total = data.reduce((sum, { commission }) => sum + commission, 0);
+  const links = data.reduce((sum, each) => sum + each.links, 0);
   return html`
     <${Section} title=${t("history.days")}>
-      <p class="faint">${t("history.sum", { count: links, money: money(total) })}${data.isWhole ? "" : ` ${t("history.newestOnly", { date: day(days[0].at) })}`}</p>
+      <p class="faint">${t("history.sum", { count: links, money: money(total) })}</p>
       <div class="plots">
-        <${Plot} name=${t("history.links")} times=${times} series=${[{ label: t("history.links"), values: days.map((each) => each.links), bars: true }]} />
-        <${Plot} name=${t("history.commission")} times=${times} format=${(value) => number(value, { notation: "compact" })} series=${[{ label: t("history.commission"), values: days.map((each) => each.commission), bars: true }]} />
+        <${Plot} name=${t("history.links")} times=${times} series=${[{ label: t("history.links"), values: data.map((each) => each.links), bars: true }]} />
+        <${Plot} name=${t("history.commission")} times=${times} format=${(value) => number(value, { notation: "compact" })} series=${[{ label: t("history.commission"), values: data.map((each) => each.commission), bars: true }]} />
       </div>
     <//>
   `;

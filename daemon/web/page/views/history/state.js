@@ -3,8 +3,6 @@
 import { ask } from "../../lib/api.js";
 
 export const PAGE = 50;
-const MOST_FOR_PLOT = 1000; // entries
-const LARGEST_PAGE = 200;
 
 // The names of the filters, as the address and the API have them.
 export const FILTERS = ["q", "subId", "from", "to"];
@@ -28,32 +26,26 @@ function startOf(day, plus) {
   return Number.isNaN(start.getTime()) ? "" : start.toISOString();
 }
 
-// The newest entries, for the plot of days: { entries, isWhole }.
-export async function newest(filters, abort) {
-  const entries = [];
-  let cursor = "";
-  do {
-    const answer = await ask(pathOf(filters, { limit: LARGEST_PAGE, cursor }), { signal: abort });
-    entries.push(...answer.entries);
-    cursor = answer.nextCursor;
-  } while (cursor && entries.length < MOST_FOR_PLOT);
-  return { entries, isWhole: !cursor };
+// Links and commission by day, oldest first, with the days between that have none.
+export async function days(filters, abort) {
+  const utcOffset = -new Date().getTimezoneOffset();
+  const answer = await ask(pathOf(filters, { utcOffset }).replace("history", "history/days"), { signal: abort });
+  return filled(answer.days);
 }
 
-// Links and commission a day, oldest first, with the days between that have none.
-export function byDay(entries) {
-  const days = new Map();
-  for (const { at, product } of entries) {
-    const moment = new Date(at);
-    const day = new Date(moment.getFullYear(), moment.getMonth(), moment.getDate()).getTime();
-    const { links, commission } = days.get(day) ?? { links: 0, commission: 0 };
-    days.set(day, { links: links + 1, commission: commission + (product?.commission ?? 0) });
-  }
-  if (!days.size) return [];
+function filled(known) {
+  if (!known.length) return [];
+  const byDay = new Map(known.map((each) => [midnight(each.day).getTime(), each]));
   const found = [];
-  const last = Math.max(...days.keys());
-  for (const date = new Date(Math.min(...days.keys())); date.getTime() <= last; date.setDate(date.getDate() + 1)) {
-    found.push({ at: date.getTime(), ...(days.get(date.getTime()) ?? { links: 0, commission: 0 }) });
+  const last = midnight(known.at(-1).day);
+  for (const date = midnight(known[0].day); date <= last; date.setDate(date.getDate() + 1)) {
+    const { links, commission } = byDay.get(date.getTime()) ?? { links: 0, commission: 0 };
+    found.push({ at: date.getTime(), links, commission });
   }
   return found;
+}
+
+function midnight(day) {
+  const [year, month, date] = day.split("-").map(Number);
+  return new Date(year, month - 1, date);
 }
