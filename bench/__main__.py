@@ -37,6 +37,7 @@ ROWS: Final = {
     7: "bench.memory:row_7",
     8: "bench.crews:row_8",
     9: "bench.growth:row_9",
+    10: "bench.history:row_10",
 }
 """Where each row is measured: a function that takes a `Plan` and returns a `Row`. They are imported
 when it is their turn, since some need packages that others do not."""

@@ -19,6 +19,8 @@ TRIGRAM: Final = 3
 _AROUND_SUB_ID: Final = "\x1f"
 """A sign that `fold` lets through in no text. So a whole sub-id can be searched as a phrase."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
+_MARKS: Final = re.compile("[\u0300-\u036f]")  # Unicode's block of combining diacritical marks
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _GLOB_SIGN: Final = re.compile(r"[*?[]")
 
 
@@ -29,9 +31,10 @@ def storable(text: str) -> str:
 
 def fold(text: str) -> str:
     """Return `text` without case and diacritics; each run of spaces and controls is one space."""
-    plain = unicodedata.normalize("NFKD", storable(text).casefold()).replace("đ", "d")
-    kept = (" " if _is_control(sign) else sign for sign in plain if not unicodedata.combining(sign))
-    return " ".join("".join(kept).split())
+    plain = text.casefold()
+    if not plain.isascii():
+        plain = _MARKS.sub("", unicodedata.normalize("NFKD", storable(plain))).replace("đ", "d")
+    return " ".join(_CONTROLS.sub(" ", plain).split())
 
 
 def searchable(texts: Sequence[str], sub_ids: Sequence[str]) -> str:
@@ -80,7 +83,3 @@ def _quoted(phrases: Sequence[str]) -> Iterator[str]:
     for phrase in phrases:
         doubled = phrase.replace('"', '""')
         yield f'"{doubled}"'
-
-
-def _is_control(sign: str) -> bool:
-    return unicodedata.category(sign) == "Cc"
