@@ -161,7 +161,7 @@ async def crews_key(daemon: Daemon) -> str:
 async def test_key_needs_the_scope_to_read_and_none_deletes(keeping: Daemon) -> None:
     reader = await make_key(keeping, "history", name="a reader")
     other = await make_key(keeping, "convert", name="no reader")
-    for path in ("/api/history", "/api/history.csv", "/api/history/days"):
+    for path in ("/api/history", "/api/history.csv", "/api/history-days"):
         assert (await keeping.ask("GET", path, token=reader)).status_code == 200
         assert (await keeping.ask("GET", path, token=other)).status_code == 403
         assert (await keeping.ask("GET", path)).status_code == 403
@@ -246,13 +246,13 @@ async def test_days_sum_links_and_commission(
     pair = [portal.link(portal.item()), portal.link(portal.item())]
     made = await convert(keeping, account, *pair, sub_ids=["summed"])
     (entry, _) = await entries(keeping, subId="summed")
-    answer = (await get(keeping, "/api/history/days?subId=summed")).json()
+    answer = (await get(keeping, "/api/history-days?subId=summed")).json()
     commission = sum(each["product"]["commission"] for each in made.values())
     day = {"day": entry["at"][:10], "links": 2, "commission": commission}
     assert answer == {"ok": True, "days": [day]}
-    far = (await get(keeping, "/api/history/days?subId=summed&utcOffset=840")).json()["days"]
+    far = (await get(keeping, "/api/history-days?subId=summed&utcOffset=840")).json()["days"]
     assert [each["links"] for each in far] == [2]
-    wrong = await keeping.ask("GET", "/api/history/days?utcOffset=841", token=await keeping.login())
+    wrong = await keeping.ask("GET", "/api/history-days?utcOffset=841", token=await keeping.login())
     assert wrong.status_code == 400
 
 

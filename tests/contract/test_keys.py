@@ -53,7 +53,7 @@ OPENED_BY = {
     "POST /api/convert-text": "convert",
     "GET /api/history": "history",
     "GET /api/history.csv": "history",
-    "GET /api/history/days": "history",
+    "GET /api/history-days": "history",
     "DELETE /api/history": SESSION,
     "DELETE /api/history/{id}": SESSION,
     "GET /api/account": "status",

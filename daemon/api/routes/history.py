@@ -217,7 +217,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
 
     @api.operation(
         "GET",
-        "/api/history/days",
+        "/api/history-days",
         access=may_read,
         asks=DaysAsked,
         ok=DaysResponse,

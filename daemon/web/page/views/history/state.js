@@ -29,7 +29,7 @@ function startOf(day, plus) {
 // Links and commission by day, oldest first, with the days between that have none.
 export async function days(filters, abort) {
   const utcOffset = -new Date().getTimezoneOffset();
-  const answer = await ask(pathOf(filters, { utcOffset }).replace("history", "history/days"), { signal: abort });
+  const answer = await ask(pathOf(filters, { utcOffset }).replace("history", "history-days"), { signal: abort });
   return filled(answer.days);
 }
 
