@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from daemon import logs, tree
 from daemon.auth.passwords import hash_password
 from daemon.browser.chromium import LaunchSettings, launch
 from daemon.browser.errors import LaunchFailed
+from daemon.commands import demo_history
 from daemon.commands.codes import FAILED, GOOD
 from daemon.commands.tour import CREW, CREW_PATIENCE, Say, StepFailed, Tour
 from daemon.config import Settings, load
@@ -61,6 +63,8 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
             password = secrets.token_urlsafe(9)
             settings = await configure(Path(folder), sandbox, password, port, say)
             listening = await nursery.start(tree.serve, settings)
+            state, now = settings.state.directory, datetime.now(UTC)
+            await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now)
             await Tour(listening.urls[0], password, sandbox, say).run()
             if once:
                 nursery.cancel_scope.cancel()

@@ -71,4 +71,11 @@ def test_the_commands_that_it_prints_do_it_again(run_program: RunProgram) -> Non
     assert httpx.get(page, trust_env=False).status_code == 200
     login = {"password": password.partition(")")[0]}
     origin = page.removesuffix("/app/")
-    assert httpx.post(f"{origin}/api/auth/login", json=login, trust_env=False).json()["ok"] is True
+    session = httpx.post(f"{origin}/api/auth/login", json=login, trust_env=False).json()
+    bearer = {"Authorization": f"Bearer {session['token']}"}
+    days = httpx.get(f"{origin}/api/history-days", headers=bearer, trust_env=False).json()["days"]
+    assert len(days) == 10, "nine of the days before, and today"
+    listed = httpx.get(f"{origin}/api/history?limit=200", headers=bearer, trust_env=False).json()
+    oldest = listed["entries"][-1]
+    opened = httpx.get(oldest["shortLink"], trust_env=False)
+    assert (opened.status_code, opened.headers["Location"]) == (302, oldest["longLink"])

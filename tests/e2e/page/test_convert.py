@@ -231,7 +231,7 @@ async def test_no_view_is_wider_than_a_small_phone(
     await shop.click("button", "Convert")
     await shop.see("1 failed")
     await shop.choose(".language select", language)
-    for place in ("convert", "account", "crews", "system", "security"):
+    for place in ("convert", "history", "account", "crews", "system", "security"):
         await shop.go(place)
         await shop.until(f"document.querySelector('nav [aria-current]').hash === '#/{place}'")
         await shop.until(

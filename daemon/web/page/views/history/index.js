@@ -60,10 +60,19 @@ function Days({ filters }) {
     <${Section} title=${t("history.days")}>
       <p class="faint">${t("history.sum", { count: links, money: money(total) })}</p>
       <div class="plots">
-        <${Plot} name=${t("history.links")} times=${times} series=${[{ label: t("history.links"), values: data.map((each) => each.links), bars: true }]} />
-        <${Plot} name=${t("history.commission")} times=${times} format=${(value) => number(value, { notation: "compact" })} series=${[{ label: t("history.commission"), values: data.map((each) => each.commission), bars: true }]} />
+        <${DaysPlot} title=${t("history.links")} times=${times} values=${data.map((each) => each.links)} />
+        <${DaysPlot} title=${t("history.commission")} times=${times} values=${data.map((each) => each.commission)} format=${(value) => number(value, { notation: "compact" })} />
       </div>
     <//>
+  `;
+}
+
+function DaysPlot({ title, times, values, format }) {
+  return html`
+    <figure>
+      <figcaption>${title}</figcaption>
+      <${Plot} name=${title} times=${times} format=${format} series=${[{ label: title, values, bars: true }]} />
+    </figure>
   `;
 }
 
