@@ -24,5 +24,7 @@ def _show(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    # Under nohup(1) the test run ignores it, and would hand that down.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGUSR2, _show)
     sys.exit(main())
