@@ -14,8 +14,8 @@ from bench.peers.playwright_kept import CHUNK, QUERY
 from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
 from bench.scripted import Order, Script
 from bench.stage import NAMES, Method, Stage, ask_daemon, daemon_client, set_up, teller, timed
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import cookie_header, cookies_of
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import cookie_header, cookies_of
 
 METHODS: Final[tuple[Method, ...]] = ("form", "fetch")
 SIZES: Final = (1, 5, 15)

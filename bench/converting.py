@@ -22,7 +22,7 @@ from typing import Final
 from bench.asking import Asking
 from bench.daemons import PATIENCE, link
 from bench.stage import ask_daemon
-from daemon.sandbox.batch import Origins
+from smartlinkd.sandbox.batch import Origins
 from tests.programs import ROOT
 
 BEGUN: Final = "converting"

@@ -15,8 +15,8 @@ from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interlea
 from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
 from bench.scripted import Done, Order, Script
 from bench.stage import NAMES, SUB_ID, Stage, ask_daemon, daemon_client, set_up, teller, timed
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import DEFAULT_ACCOUNT
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
 PORTAL_MS: Final = 100
 """How long the portal thinks about a submit."""

@@ -22,15 +22,15 @@ from typing import Any, Final
 import httpx
 import trio
 
-from daemon.auth.passwords import hash_password
-from daemon.browser import executable
-from daemon.sandbox.answers import product_link
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.products import product_of
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.browser import executable
+from smartlinkd.sandbox.answers import product_link
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.products import product_of
 from tests.config_file import Tables, write_config
 from tests.programs import PASSWORD, Program, needs_no_sandbox
 
-RUNNER: Final = ("daemon",)
+RUNNER: Final = ("smartlinkd",)
 PATIENCE: Final = 60.0
 """Seconds for whatever a program is waited for to do."""
 LOOK_EVERY: Final = 0.02

@@ -21,13 +21,13 @@ from bench.asking import Asking
 from bench.daemons import Daemon, configure, daemon, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.stage import Links, ask_daemon, daemon_client, teller
-from daemon.conversion.order import Converted
-from daemon.history.model import Filters, Limits, Record
-from daemon.history.pending import Pending
-from daemon.history.store import Store
-from daemon.marketplace.products import ProductData
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from smartlinkd.conversion.order import Converted
+from smartlinkd.history.model import Filters, Limits, Record
+from smartlinkd.history.pending import Pending
+from smartlinkd.history.store import Store
+from smartlinkd.marketplace.products import ProductData
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from tests.config_file import Tables
 from tests.programs import sandbox
 

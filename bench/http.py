@@ -25,8 +25,8 @@ from bench.daemons import PATIENCE, Daemon, daemon, until
 from bench.load import Answered, LoadFailed, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import cookie_header
 from tests.programs import Program, sandbox
 
 OURS, QUART, FASTAPI, BUSY = "smartlinkd", "Quart-Trio as shipped", "FastAPI on uvicorn", "at work"

@@ -27,7 +27,7 @@ from bench.daemons import Daemon, chromium, daemon, link
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import Order, Scripted, scripted
 from bench.stage import ask_daemon, daemon_client
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from tests.programs import sandbox
 from tests.soak.memory import fields
 from tests.soak.samples import children

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from daemon import cli, parts
-from daemon.supervision.policy import Backoff
+from smartlinkd import cli, parts
+from smartlinkd.supervision.policy import Backoff
 
 HEALTHY = 0.5
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from typing import TypeVar, cast
 
-from daemon import cli
-from daemon.conversion import desk
-from daemon.conversion.sharing import Remembered
+from smartlinkd import cli
+from smartlinkd.conversion import desk
+from smartlinkd.conversion.sharing import Remembered
 
 K = TypeVar("K")
 V = TypeVar("V")

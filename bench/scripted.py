@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from bench.daemons import chromium, unsandboxed
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import cookies_of
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import cookies_of
 from tests.programs import ROOT, NotStarted
 
 ACCOUNT: Final = "100200301"

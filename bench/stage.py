@@ -21,9 +21,9 @@ from bench.bare import bare
 from bench.daemons import Daemon, daemon, link
 from bench.measure import Plan
 from bench.scripted import Order, Script, Scripted, scripted
-from daemon.browser.chromium import FLAGS
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from smartlinkd.browser.chromium import FLAGS
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from tests.config_file import Tables
 from tests.programs import sandbox
 

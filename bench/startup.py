@@ -24,8 +24,8 @@ from bench.daemons import configure, daemon, free_port, start, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.recovering import HEALTHY
 from bench.stage import daemon_client
-from daemon.browser.chromium import FLAGS as DAEMONS_FLAGS
-from daemon.sandbox.batch import Origins
+from smartlinkd.browser.chromium import FLAGS as DAEMONS_FLAGS
+from smartlinkd.sandbox.batch import Origins
 from tests.config_file import Tables
 from tests.programs import sandbox
 

@@ -16,16 +16,16 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes, SecretStr
 
-from daemon import late_imports
-from daemon.auth.second_factor import SecondFactor, new_setup
-from daemon.auth.tokens import Tokens
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
-from daemon.journal.sealing import Seal
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.notify.ways import ByRequest
-from daemon.posting.addresses import check_url
+from smartlinkd import late_imports
+from smartlinkd.auth.second_factor import SecondFactor, new_setup
+from smartlinkd.auth.tokens import Tokens
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
+from smartlinkd.journal.sealing import Seal
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.notify.ways import ByRequest
+from smartlinkd.posting.addresses import check_url
 from tests.shortage import without_descriptors
 
 KEYS = [

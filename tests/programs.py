@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from daemon.commands.demo import sandbox_unusable
-from daemon.sandbox.batch import Origins
+from smartlinkd.commands.demo import sandbox_unusable
+from smartlinkd.sandbox.batch import Origins
 
 ROOT: Final = Path(__file__).parents[1]
 PASSWORD: Final = "correct horse battery staple"
@@ -93,7 +93,7 @@ def ending_signals() -> list[signal.Signals]:
 def sandbox(folder: Path) -> Iterator[Origins]:
     """A sandbox; where its three listeners are."""
     folder.mkdir()
-    program = Program("daemon", "sandbox", "--port", "0", folder=folder, log=folder / "log")
+    program = Program("smartlinkd", "sandbox", "--port", "0", folder=folder, log=folder / "log")
     try:
         pattern = r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
         yield Origins(*program.wait_for(pattern, program.output).groups())

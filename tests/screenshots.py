@@ -15,8 +15,8 @@ from pathlib import Path
 
 import trio
 
-from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.page.tab import Tab
 from tests.programs import Program, needs_no_sandbox
 
@@ -48,7 +48,9 @@ async def take_pictures(folder: Path) -> None:
     settings = LaunchSettings(no_sandbox=await needs_no_sandbox())
     with tempfile.TemporaryDirectory(prefix="screenshots-") as place:
         os.chmod(place, 0o755)  # noqa: PTH101 - Chromium's user looks into it
-        demo = Program("daemon", "demo", "--port", "0", folder=Path(place), log=Path(place) / "log")
+        demo = Program(
+            "smartlinkd", "demo", "--port", "0", folder=Path(place), log=Path(place) / "log"
+        )
         try:
             pattern = r"browser: (http://\S+)/app/ +\(password: (\S+)\)"
             url, password = await trio.to_thread.run_sync(

@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.accepting import TRY_EVERY, WELL_AFTER, PatientListener
-from daemon.control import SOCKET_NAME, Control
-from daemon.serving import GuardedQuart, Served, bind, serve
+from smartlinkd.accepting import TRY_EVERY, WELL_AFTER, PatientListener
+from smartlinkd.control import SOCKET_NAME, Control
+from smartlinkd.serving import GuardedQuart, Served, bind, serve
 from tests.shortage import Shortage
 
 PATIENCE = 5.0  # seconds; what takes that long hangs

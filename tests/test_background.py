@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.background import background
+from smartlinkd.background import background
 
 
 async def test_tasks_run_beside_the_block_and_end_with_it() -> None:

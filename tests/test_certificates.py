@@ -13,11 +13,11 @@ import httpx
 import pytest
 import trio
 
-from daemon.certificates import Trust
-from daemon.marketplace.plain_client import open_client
-from daemon.marketplace.plain_http import NoAnswer, PlainHttp
-from daemon.posting.outcomes import Answered, Silence
-from daemon.posting.sending import open_sender
+from smartlinkd.certificates import Trust
+from smartlinkd.marketplace.plain_client import open_client
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp
+from smartlinkd.posting.outcomes import Answered, Silence
+from smartlinkd.posting.sending import open_sender
 from tests.fakes.certificate import certificate_for, serve_behind
 
 HOST = "localhost"

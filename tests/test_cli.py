@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-import daemon
-from daemon.auth.passwords import hash_password
-from daemon.cli import main
-from daemon.errors import Invalid
+import smartlinkd
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.cli import main
+from smartlinkd.errors import Invalid
 
 StandIn = Callable[..., None]
 
@@ -35,11 +35,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Put a module of functions in the place of one of the daemon's parts."""
 
     def put(name: str, **functions: object) -> None:
-        module = ModuleType(f"daemon.{name}")
+        module = ModuleType(f"smartlinkd.{name}")
         vars(module).update(functions)
-        parent, _, last = f"daemon.{name}".rpartition(".")
-        monkeypatch.setitem(sys.modules, f"daemon.{name}", module)
-        monkeypatch.setattr(sys.modules.get(parent, daemon), last, module, raising=False)
+        parent, _, last = f"smartlinkd.{name}".rpartition(".")
+        monkeypatch.setitem(sys.modules, f"smartlinkd.{name}", module)
+        monkeypatch.setattr(sys.modules.get(parent, smartlinkd), last, module, raising=False)
 
     return put
 
@@ -48,7 +48,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"smartlinkd {daemon.__version__}\n"
+    assert capsys.readouterr().out == f"smartlinkd {smartlinkd.__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import build
-from daemon.doors import Doors, open_doors
-from daemon.networks import Bind
-from daemon.service_manager.given import Descriptor
-from daemon.service_manager.sockets import Sockets
-from daemon.serving import bind
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import build
+from smartlinkd.doors import Doors, open_doors
+from smartlinkd.networks import Bind
+from smartlinkd.service_manager.given import Descriptor
+from smartlinkd.service_manager.sockets import Sockets
+from smartlinkd.serving import bind
 from tests.fakes.lent import lent
 
 HASH = hash_password("correct horse")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemon.errors import leaves
+from smartlinkd.errors import leaves
 
 
 def test_the_leaves_of_a_group_come_in_order() -> None:

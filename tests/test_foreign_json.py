@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from daemon.foreign_json import load_json, without_halves
+from smartlinkd.foreign_json import load_json, without_halves
 
 
 @pytest.mark.parametrize(

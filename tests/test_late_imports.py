@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
-from daemon import late_imports
-from daemon.late_imports import AFTER, AGAIN, MODULES, import_later
+from smartlinkd import late_imports
+from smartlinkd.late_imports import AFTER, AGAIN, MODULES, import_later
 from tests.fakes.threads import threads_in_place
 from tests.test_tree import HASH, PATIENCE, serving, settings
 
@@ -43,8 +43,8 @@ def test_and_it_is_all_imported_together() -> None:
 
 
 ALL_MODELS = """
-from daemon import cli, late_imports, tree
-from daemon.config import build
+from smartlinkd import cli, late_imports, tree
+from smartlinkd.config import build
 
 def below(model):
     for each in model.__subclasses__():
@@ -55,8 +55,8 @@ build({"auth": {"password_hash": HASH}})
 late_imports._import()
 before = set(sys.modules)
 from pydantic import BaseModel
-from daemon.crews.protocol import parse
-ours = [each for each in below(BaseModel) if each.__module__.startswith("daemon.")]
+from smartlinkd.crews.protocol import parse
+ours = [each for each in below(BaseModel) if each.__module__.startswith("smartlinkd.")]
 assert len(ours) > 100
 for each in ours:
     each.model_rebuild(force=True)
@@ -112,7 +112,7 @@ async def test_a_daemon_that_serves_imports_it(
     async def note() -> None:
         done.set()
 
-    monkeypatch.setattr("daemon.tree.import_later", note)
+    monkeypatch.setattr("smartlinkd.tree.import_later", note)
     async with serving(settings(tmp_path)):
         with trio.fail_after(PATIENCE):
             await done.wait()

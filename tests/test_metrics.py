@@ -11,19 +11,19 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretBytes
 
-from daemon.browser.actor import Browser
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.generation import GenerationSettings
-from daemon.conversion.desk import Timings
-from daemon.crews.crew import CrewLoad
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.webhooks.actor import Timings as WebhookTimings
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention, Status
-from daemon.metrics import Metrics
-from daemon.supervision.child import ChildSnapshot, State
-from daemon.supervision.policy import Backoff
+from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.conversion.desk import Timings
+from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention, Status
+from smartlinkd.metrics import Metrics
+from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.policy import Backoff
 
 RETENTION = Retention(timedelta(days=1), 1)
 

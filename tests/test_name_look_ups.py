@@ -13,11 +13,11 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.marketplace.plain_http import NoAnswer, PlainHttp
-from daemon.name_look_ups import LOOK_UPS, look_up_apart
-from daemon.posting.connecting import look_up as webhooks_look_up
-from daemon.posting.outcomes import Silence
-from daemon.posting.sending import open_sender
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp
+from smartlinkd.name_look_ups import LOOK_UPS, look_up_apart
+from smartlinkd.posting.connecting import look_up as webhooks_look_up
+from smartlinkd.posting.outcomes import Silence
+from smartlinkd.posting.sending import open_sender
 
 HANG = 10.0
 """Real seconds; whatever takes longer hangs."""

@@ -7,9 +7,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from daemon import networks
-from daemon.bad_value import BadValue
-from daemon.networks import Bind
+from smartlinkd import networks
+from smartlinkd.bad_value import BadValue
+from smartlinkd.networks import Bind
 
 LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.api.bodies import parse
-from daemon.api.schemas import ConvertRequest, LoginRequest
-from daemon.auth.tokens import Tokens
-from daemon.crews import protocol
-from daemon.journal import columns
+from smartlinkd.api.bodies import parse
+from smartlinkd.api.schemas import ConvertRequest, LoginRequest
+from smartlinkd.auth.tokens import Tokens
+from smartlinkd.crews import protocol
+from smartlinkd.journal import columns
 
 BEFORE = 500
 TIMES = 2000

@@ -12,28 +12,28 @@ import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
 from trio.testing import MockClock
 
-from daemon.auth.actor import Auth
-from daemon.auth.passwords import hash_password
-from daemon.conversion.desk import Desk, DeskSetup
-from daemon.conversion.order import Order
-from daemon.conversion.sources import MaySend
-from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.crew import BrokenCrew, Crew
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.worker import WorkerSettings
-from daemon.errors import Invalid, NotFound, Refused, WrongCredential
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.marketplace.links import Product, Short
-from daemon.marketplace.markets import market
-from daemon.operator import Operator
-from daemon.supervision.child import ChildSnapshot, State
-from daemon.vault.actor import Vault
-from daemon.vault.cookie import Cookie, parse_cookie
+from smartlinkd.auth.actor import Auth
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.order import Order
+from smartlinkd.conversion.sources import MaySend
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.crew import BrokenCrew, Crew
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.operator import Operator
+from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import desk_limits
 
 HASH = SecretStr(hash_password("correct horse"))

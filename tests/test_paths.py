@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.paths import hidden_above, mode_of
+from smartlinkd.paths import hidden_above, mode_of
 
 
 def test_what_a_path_leads_to_has_a_mode(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.printable import LONGEST_LINE, blanked, escaped, first_line
+from smartlinkd.printable import LONGEST_LINE, blanked, escaped, first_line
 
 
 @pytest.mark.parametrize(

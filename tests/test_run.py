@@ -110,8 +110,10 @@ def clone(tmp_path: Path) -> Clone:
     for path in ROOT.glob("requirements*.txt"):
         shutil.copy(path, made.folder)
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
-    (made.folder / "daemon").mkdir()
-    shutil.copytree(ROOT / "daemon/installation", made.folder / "daemon/installation")
+    (made.folder / "daemon/smartlinkd").mkdir(parents=True)
+    shutil.copytree(
+        ROOT / "daemon/smartlinkd/installation", made.folder / "daemon/smartlinkd/installation"
+    )
     for name in ("tests/systemd/container.sh", "tests/debian/debian.sh"):
         (made.folder / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, made.folder / name)
@@ -295,7 +297,7 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     names = ("config.example.toml", "extension", "extension/manifest.json")
     paths = " ".join(f'"{shared}/{name}"' for name in names)
     modes = f"echo $(stat -c %a {paths})"
-    clone.put("in-venv", f'case "$*" in *daemon.installation*) note "$({modes})" ;; esac')
+    clone.put("in-venv", f'case "$*" in *smartlinkd.installation*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
 
@@ -421,7 +423,8 @@ def test_coverage_of_tests_that_fail_is_not_judged(clone: Clone) -> None:
 def test_mutants_are_made_afresh_in_an_environment_of_their_own_and_counted(clone: Clone) -> None:
     clone.put("nice", 'shift 2; exec "$@"')
     (clone.folder / "mutants").mkdir()
-    clone.environment["LEFT"] = "mutants"
+    (clone.folder / "mutants/of-the-last-run").touch()
+    clone.environment["LEFT"] = "of-the-last-run"
     clone.put("in-venv", IN_VENV + '[ "$name" != mutmut ] || [ ! -e "$LEFT" ] || note left')
     code, _, _ = clone.run("mutate", "--max-children", "1")
     assert code == 0
@@ -444,6 +447,7 @@ def test_a_soak_has_an_environment_of_its_own_and_a_chromium(clone: Clone) -> No
         *SET_UP,
         "venv-measure",
         f"{PIP} install -r requirements-measure.txt",
+        SET_UP[-1],
         "tests.soak --minutes 1",
     ]
     assert clone.run("soak")[0] == 0

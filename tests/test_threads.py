@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from daemon.threads import on_thread
+from smartlinkd.threads import on_thread
 
 AT_THE_LIMIT = """
 import os, resource, trio
-from daemon.threads import NoThread, on_thread
+from smartlinkd.threads import NoThread, on_thread
 
 if os.geteuid() == 0:  # whom the limit does not hold
     os.setresuid(65534, 65534, 65534)

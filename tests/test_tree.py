@@ -18,18 +18,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon import tree
-from daemon.auth.doorkeeper import Doorkeeper
-from daemon.auth.passwords import hash_password
-from daemon.config import Settings, build
-from daemon.control import Control, NotRunning, call
-from daemon.errors import Invalid
-from daemon.sandbox.open_api import APP_ID, SECRET
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.state import StateUnusable
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.supervisor import Escalated
+from smartlinkd import tree
+from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import Settings, build
+from smartlinkd.control import Control, NotRunning, call
+from smartlinkd.errors import Invalid
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.state import StateUnusable
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.supervisor import Escalated
 from tests.config_file import write_config
 
 HASH = hash_password("correct horse")
@@ -306,7 +306,7 @@ async def start(tmp_path: Path, nursery: trio.Nursery) -> Start:
     async def start(wanted: Tables) -> Process:
         config = tmp_path / "config.toml"
         write_config(config, wanted)
-        command = [sys.executable, "-m", "daemon", "serve", "--config", str(config)]
+        command = [sys.executable, "-m", "smartlinkd", "serve", "--config", str(config)]
         root = Path(__file__).parents[1]
         run = partial(trio.run_process, command, stderr=PIPE, check=False, cwd=root)
         return Process(await nursery.start(run))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from daemon.wire import Body, Timestamp, timestamp
+from smartlinkd.wire import Body, Timestamp, timestamp
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123_999, tzinfo=UTC)
 

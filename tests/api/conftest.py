@@ -20,17 +20,17 @@ import httpx
 import pytest
 import trio
 
-from daemon import tree
-from daemon.auth import passwords
-from daemon.auth.actor import Auth
-from daemon.auth.passwords import hash_password
-from daemon.config import Settings, build
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.sandbox.open_api import APP_ID, SECRET
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd import tree
+from smartlinkd.auth import passwords
+from smartlinkd.auth.actor import Auth
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import Settings, build
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Supervisor
 from tests.api.client import PATIENCE, Client
 
 PASSWORD = "correct horse battery staple"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from werkzeug.datastructures import Headers
 
-from daemon.api.access import MAX_HOPS, Neighbourhood, came_over_https, identify
+from smartlinkd.api.access import MAX_HOPS, Neighbourhood, came_over_https, identify
 
 HOST = ("Host", "127.0.0.1:8787")
 PROXY = "10.0.0.1"

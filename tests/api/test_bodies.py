@@ -9,10 +9,10 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from daemon.api import bodies
-from daemon.errors import Invalid
-from daemon.serving import GuardedQuart
-from daemon.wire import AsSent, Body
+from smartlinkd.api import bodies
+from smartlinkd.errors import Invalid
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.wire import AsSent, Body
 
 
 def even(value: int) -> int:

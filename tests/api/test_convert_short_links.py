@@ -19,10 +19,10 @@ import trio
 from httpx import Response
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion import through_http
-from daemon.conversion.desk import GATHER
-from daemon.marketplace.shortlinks import resolve
-from daemon.sandbox.running import Sandbox
+from smartlinkd.conversion import through_http
+from smartlinkd.conversion.desk import GATHER
+from smartlinkd.marketplace.shortlinks import resolve
+from smartlinkd.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon

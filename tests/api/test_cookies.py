@@ -25,9 +25,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.conversion.desk import Desk
-from daemon.vault.actor import _Vault
-from daemon.vault.cookie import Cookie, parse_cookie
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.vault.actor import _Vault
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon

@@ -11,22 +11,22 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.api.errors import failure, handle_errors
-from daemon.api.guards import Guards
-from daemon.api.openapi import Access, Api, bearer
-from daemon.api.routes import crews
-from daemon.api.schemas import Failure
-from daemon.api.services import CrewServices
-from daemon.config.problems import Problem
-from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.crew import BrokenCrew, Crew, CrewLoad, Input
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.worker import WorkerSettings
-from daemon.errors import NotAllowed
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
-from daemon.serving import GuardedQuart
+from smartlinkd.api.errors import failure, handle_errors
+from smartlinkd.api.guards import Guards
+from smartlinkd.api.openapi import Access, Api, bearer
+from smartlinkd.api.routes import crews
+from smartlinkd.api.schemas import Failure
+from smartlinkd.api.services import CrewServices
+from smartlinkd.config.problems import Problem
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad, Input
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import NotAllowed
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
+from smartlinkd.serving import GuardedQuart
 
 if TYPE_CHECKING:
     from quart.typing import TestClientProtocol

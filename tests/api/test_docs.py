@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from pydantic import BaseModel
 
-from daemon.api import docs
-from daemon.api.document import document
-from daemon.api.openapi import Access, Api
-from daemon.serving import GuardedQuart
+from smartlinkd.api import docs
+from smartlinkd.api.document import document
+from smartlinkd.api.openapi import Access, Api
+from smartlinkd.serving import GuardedQuart
 
 
 class Nothing(BaseModel):

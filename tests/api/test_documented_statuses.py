@@ -19,19 +19,19 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.api import guards
-from daemon.auth.actor import Auth
-from daemon.control import call
-from daemon.conversion.order import Converted
-from daemon.errors import NotFound
-from daemon.history.actor import FILE
-from daemon.history.model import Limits, Record, milliseconds
-from daemon.history.pending import Pending
-from daemon.history.store import Store
-from daemon.serving import Limits as ServingLimits
-from daemon.serving import app as serving
-from daemon.serving.places import Places
-from daemon.supervision.actor import Mailbox, Overloaded, Queue
+from smartlinkd.api import guards
+from smartlinkd.auth.actor import Auth
+from smartlinkd.control import call
+from smartlinkd.conversion.order import Converted
+from smartlinkd.errors import NotFound
+from smartlinkd.history.actor import FILE
+from smartlinkd.history.model import Limits, Record, milliseconds
+from smartlinkd.history.pending import Pending
+from smartlinkd.history.store import Store
+from smartlinkd.serving import Limits as ServingLimits
+from smartlinkd.serving import app as serving
+from smartlinkd.serving.places import Places
+from smartlinkd.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
     from pathlib import Path

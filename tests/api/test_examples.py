@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from daemon.api import schemas
-from daemon.api.crews import schemas as crew_schemas
-from daemon.wire import Body
+from smartlinkd.api import schemas
+from smartlinkd.api.crews import schemas as crew_schemas
+from smartlinkd.wire import Body
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon

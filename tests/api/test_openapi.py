@@ -10,11 +10,11 @@ from quart import Response, request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from daemon.api.document import document as document_of
-from daemon.api.openapi import Access, Api
-from daemon.api.parameters import In, Parameters
-from daemon.errors import Invalid, NotAllowed
-from daemon.serving import GuardedQuart
+from smartlinkd.api.document import document as document_of
+from smartlinkd.api.openapi import Access, Api
+from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.errors import Invalid, NotAllowed
+from smartlinkd.serving import GuardedQuart
 
 JSON = "application/json"
 

@@ -23,11 +23,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from daemon import __version__, operator
-from daemon.browser.actor import Browser
-from daemon.conversion.desk import _Desk
-from daemon.sandbox.running import Sandbox
-from daemon.vault.actor import _Vault
+from smartlinkd import __version__, operator
+from smartlinkd.browser.actor import Browser
+from smartlinkd.conversion.desk import _Desk
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.vault.actor import _Vault
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

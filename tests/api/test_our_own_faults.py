@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.api.routes import convert as convert_route
-from daemon.auth.doorkeeper import Doorkeeper
-from daemon.conversion.desk import Desk, _Desk
-from daemon.errors import Invalid, Unavailable
-from daemon.logs import JsonLines
-from daemon.patience import PATIENCE, patience
-from daemon.vault.actor import _Vault
+from smartlinkd.api.routes import convert as convert_route
+from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.conversion.desk import Desk, _Desk
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.logs import JsonLines
+from smartlinkd.patience import PATIENCE, patience
+from smartlinkd.vault.actor import _Vault
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Phone, Start
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PASSWORD = "correct horse battery staple"
 COOKIE = "SPC_U=4711; SPC_EC=.secret-ec; SPC_ST=.secret-st; csrftoken=secret-csrf"
 SYNC_KEY = "key-for-the-extension-0123456789"
-OWN = ("daemon", "quart", "hypercorn")
+OWN = ("smartlinkd", "quart", "hypercorn")
 
 
 def fault(error: BaseException) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
         return patience(0.05 if seconds == PATIENCE else seconds)
 
     for module in ("openapi", "routes.convert", "routes.cookies"):
-        monkeypatch.setattr(f"daemon.api.{module}.patience", little)
+        monkeypatch.setattr(f"smartlinkd.api.{module}.patience", little)
 
 
 @pytest.mark.usefixtures("slow_restarts")

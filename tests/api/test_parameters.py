@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from daemon.api import parameters
-from daemon.api.parameters import In, Parameters
-from daemon.errors import Invalid
-from daemon.serving import GuardedQuart
+from smartlinkd.api import parameters
+from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.errors import Invalid
+from smartlinkd.serving import GuardedQuart
 
 
 class Asked(Parameters):

@@ -13,10 +13,10 @@ import httpx
 import pytest
 import trio
 
-from daemon import logs
-from daemon.control import call
-from daemon.logs.context import InContext
-from daemon.sandbox.running import Sandbox
+from smartlinkd import logs
+from smartlinkd.control import call
+from smartlinkd.logs.context import InContext
+from smartlinkd.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
@@ -40,7 +40,7 @@ def lines() -> Iterator[Lines]:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.JsonLines())
     handler.addFilter(InContext())
-    ours = logging.getLogger("daemon")
+    ours = logging.getLogger("smartlinkd")
     before = ours.level
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
@@ -121,7 +121,7 @@ async def test_a_bug_is_told_with_the_id_that_the_client_got(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("daemon.metrics.Metrics.text", fail)
+    monkeypatch.setattr("smartlinkd.metrics.Metrics.text", fail)
     answer = await whole.get("/metrics")
     assert answer.status_code == 500
     assert set(answer.json()) == {"ok", "error"}

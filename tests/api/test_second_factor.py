@@ -29,7 +29,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.control import call
+from smartlinkd.control import call
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Phone, Start

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from daemon.control import call
+from smartlinkd.control import call
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity, Daemon, Phone, Start

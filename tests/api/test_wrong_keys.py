@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock
 
-from daemon.api.wrong_keys import MAX_ADDRESSES, NOTICED, WINDOW, WrongKeys
-from daemon.logs import Event
+from smartlinkd.api.wrong_keys import MAX_ADDRESSES, NOTICED, WINDOW, WrongKeys
+from smartlinkd.logs import Event
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

@@ -14,9 +14,9 @@ import pytest
 import trio
 from pydantic import SecretStr
 
-from daemon.auth import passwords
-from daemon.auth.actor import Auth, LoggedIn, SecondStep
-from daemon.auth.passwords import hash_password
+from smartlinkd.auth import passwords
+from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
+from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("the right one")
 

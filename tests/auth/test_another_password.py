@@ -15,13 +15,13 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.auth import doorkeeper, passwords
-from daemon.auth.actor import Auth, LoggedIn
-from daemon.auth.passwords import hash_password
-from daemon.auth.state import Saved, load, save
-from daemon.errors import NotAllowed, Unavailable, WrongCredential
-from daemon.state import NotSaved
-from daemon.threads import NoThread
+from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth.actor import Auth, LoggedIn
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.auth.state import Saved, load, save
+from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
+from smartlinkd.state import NotSaved
+from smartlinkd.threads import NoThread
 from tests.shortage import Shortage
 
 HERE = "192.0.2.1"

@@ -11,11 +11,11 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.auth import doorkeeper, passwords
-from daemon.auth.actor import QUEUE, Auth
-from daemon.auth.state import Saved, save
-from daemon.errors import Unavailable
-from daemon.supervision.actor import Overloaded
+from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth.actor import QUEUE, Auth
+from smartlinkd.auth.state import Saved, save
+from smartlinkd.errors import Unavailable
+from smartlinkd.supervision.actor import Overloaded
 
 Log_in = Callable[[Auth], Awaitable[str]]
 

@@ -12,13 +12,13 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.auth import doorkeeper
-from daemon.auth.actor import Auth
-from daemon.auth.state import Saved, load, save
-from daemon.errors import Invalid, NotAllowed, Unavailable, WrongCredential
-from daemon.state import NotSaved, StateUnusable
-from daemon.supervision.actor import ActorRestarting
-from daemon.threads import NoThread
+from smartlinkd.auth import doorkeeper
+from smartlinkd.auth.actor import Auth
+from smartlinkd.auth.state import Saved, load, save
+from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.supervision.actor import ActorRestarting
+from smartlinkd.threads import NoThread
 from tests.fakes.files import lose_names
 from tests.shortage import Shortage
 

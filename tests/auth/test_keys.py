@@ -14,9 +14,9 @@ import trio
 from pydantic import SecretStr, TypeAdapter, ValidationError
 from trio.testing import MockClock
 
-from daemon.auth import keys
-from daemon.auth.actor import ApiKey, Auth, WantedKey
-from daemon.auth.keys import (
+from smartlinkd.auth import keys
+from smartlinkd.auth.actor import ApiKey, Auth, WantedKey
+from smartlinkd.auth.keys import (
     HINT,
     KEYS_FILE,
     MAX_KEYS,
@@ -27,8 +27,8 @@ from daemon.auth.keys import (
     load_keys,
     save_keys,
 )
-from daemon.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
-from daemon.state import NotSaved, StateUnusable
+from smartlinkd.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
+from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"

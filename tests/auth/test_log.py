@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.actor import Auth, LoggedIn, SecondStep
-from daemon.auth.doorkeeper import Doorkeeper
-from daemon.auth.throttle import FREE_FAILURES
-from daemon.errors import Refused, TooManyTries, WrongCredential
-from daemon.logs import Event
+from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
+from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.auth.throttle import FREE_FAILURES
+from smartlinkd.errors import Refused, TooManyTries, WrongCredential
+from smartlinkd.logs import Event
 
 HERE = "192.0.2.1"
 

@@ -14,13 +14,13 @@ import trio
 from pydantic import SecretStr
 from trio.testing import MockClock
 
-from daemon.auth import passwords
-from daemon.auth.actor import Auth, LoggedIn, SecondStep, Session
-from daemon.auth.doorkeeper import LOGINS_AT_ONCE, Doorkeeper
-from daemon.auth.passwords import hash_password
-from daemon.auth.throttle import FREE_FAILURES
-from daemon.auth.tokens import Claims
-from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from smartlinkd.auth import passwords
+from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
+from smartlinkd.auth.doorkeeper import LOGINS_AT_ONCE, Doorkeeper
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.auth.throttle import FREE_FAILURES
+from smartlinkd.auth.tokens import Claims
+from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
 WEEK = 7 * 24 * 3600
 HERE, THERE = "192.0.2.1", "192.0.2.2"

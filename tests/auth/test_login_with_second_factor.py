@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from trio.testing import MockClock
 
-from daemon.auth import doorkeeper
-from daemon.auth.actor import Auth
-from daemon.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from smartlinkd.auth import doorkeeper
+from smartlinkd.auth.actor import Auth
+from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 DAY = 24 * 3600

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from daemon.auth import doorkeeper
-from daemon.auth.actor import Auth, WantedKey
-from daemon.auth.logouts import LOGOUTS_FILE, MOST_ENDED, Logouts, load_logouts, save_logouts
-from daemon.errors import NotAllowed, Unavailable
-from daemon.state import NotSaved, StateUnusable
+from smartlinkd.auth import doorkeeper
+from smartlinkd.auth.actor import Auth, WantedKey
+from smartlinkd.auth.logouts import LOGOUTS_FILE, MOST_ENDED, Logouts, load_logouts, save_logouts
+from smartlinkd.errors import NotAllowed, Unavailable
+from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"

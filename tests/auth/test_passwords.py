@@ -12,9 +12,9 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.auth import passwords
-from daemon.auth.passwords import Passwords, check_hash, hash_password
-from daemon.errors import Invalid, Unavailable
+from smartlinkd.auth import passwords
+from smartlinkd.auth.passwords import Passwords, check_hash, hash_password
+from smartlinkd.errors import Invalid, Unavailable
 
 PASSWORD = "correct horse battery staple"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from daemon.auth.second_factor import (
+from smartlinkd.auth.second_factor import (
     REMEMBERED_STEPS,
     SecondFactor,
     Setup,
@@ -20,8 +20,8 @@ from daemon.auth.second_factor import (
     read_code,
     read_secret,
 )
-from daemon.auth.state import MAX_FILE
-from daemon.errors import Invalid
+from smartlinkd.auth.state import MAX_FILE
+from smartlinkd.errors import Invalid
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # of RFC 6238, appendix B
 STEP = 37_037_036

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from daemon.auth import state
-from daemon.auth.second_factor import SecondFactor
-from daemon.auth.state import (
+from smartlinkd.auth import state
+from smartlinkd.auth.second_factor import SecondFactor
+from smartlinkd.auth.state import (
     Saved,
     begin_with_password,
     load,
@@ -23,7 +23,7 @@ from daemon.auth.state import (
     save,
     save_password,
 )
-from daemon.state import NotSaved, StateUnusable
+from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
@@ -73,7 +73,7 @@ def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
     assert load(tmp_path) == made
     assert caplog.record_tuples == [
         (
-            "daemon.auth.state",
+            "smartlinkd.auth.state",
             level,
             f"{tmp_path}/auth.json was not there: made one, with the second factor off",
         )

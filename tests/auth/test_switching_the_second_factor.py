@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from trio.testing import MockClock
 
-from daemon.auth.actor import Auth, LoggedIn, SecondStep, Session
-from daemon.errors import Invalid, NotAllowed, TooManyTries, Unavailable, WrongCredential
+from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
+from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, Unavailable, WrongCredential
 from tests.shortage import Shortage
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"

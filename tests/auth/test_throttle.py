@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from daemon.auth import throttle
-from daemon.auth.throttle import Throttle, network_of
-from daemon.errors import TooManyTries, WrongCredential
+from smartlinkd.auth import throttle
+from smartlinkd.auth.throttle import Throttle, network_of
+from smartlinkd.errors import TooManyTries, WrongCredential
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 

@@ -10,8 +10,8 @@ import jwt
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.auth.tokens import MOST_KNOWN, Claims, Purpose, Tokens, refusal
-from daemon.errors import NotAllowed
+from smartlinkd.auth.tokens import MOST_KNOWN, Claims, Purpose, Tokens, refusal
+from smartlinkd.errors import NotAllowed
 
 SECRET = bytes(range(32))
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.converting import NotConverted, converting
-from daemon.sandbox.batch import Origins
+from smartlinkd.sandbox.batch import Origins
 
 PORTAL = Origins("http://portal.example", "http://shop.example", "http://s.example")
 

@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretBytes
 
 from bench.kept import EVENTS, execution_id, keep
-from daemon.journal.model import State
-from daemon.journal.recent import Recent
-from daemon.journal.store import Store
+from smartlinkd.journal.model import State
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.store import Store
 
 NUMBER = 3
 

@@ -13,7 +13,7 @@ from bench.__main__ import ROWS
 from bench.bare import Bare, bare
 from bench.daemons import new_folder
 from bench.measure import Plan
-from daemon.browser.chromium import FLAGS
+from smartlinkd.browser.chromium import FLAGS
 
 
 @pytest.fixture

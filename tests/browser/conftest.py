@@ -19,13 +19,13 @@ import trio
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
-from daemon.browser import contexts as contexts_module
-from daemon.browser import generation
-from daemon.browser.cdp import Connection, Session, connect, converse
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.contexts import Contexts
-from daemon.browser.events import JsonObject
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser import contexts as contexts_module
+from smartlinkd.browser import generation
+from smartlinkd.browser.cdp import Connection, Session, connect, converse
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.contexts import Contexts
+from smartlinkd.browser.events import JsonObject
+from smartlinkd.browser.page import BrowserContext, Page
 from tests.browser.errands import IDLE, LIMIT, Desk
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.hygiene.at_once import check_held, held

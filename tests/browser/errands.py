@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.browser.contexts import Contexts, Place
-from daemon.errors import Refused
+from smartlinkd.browser.contexts import Contexts, Place
+from smartlinkd.errors import Refused
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedPage

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import trio
 
-from daemon.browser.chromium import LaunchSettings, SandboxState
-from daemon.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
-from daemon.browser.page import Watch
+from smartlinkd.browser.chromium import LaunchSettings, SandboxState
+from smartlinkd.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
+from smartlinkd.browser.page import Watch
 
 
 class PlayedChromium:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser.actor import (
+from smartlinkd.browser.actor import (
     FIRST_STEPS,
     JOBS_AT_ONCE,
     LEAST_QUEUE,
@@ -20,13 +20,13 @@ from daemon.browser.actor import (
     BrowserState,
     BrowserStatus,
 )
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.contexts import Place
-from daemon.browser.errors import Disconnected
-from daemon.browser.generation import MEASURE_EVERY, Generation, GenerationSettings
-from daemon.errors import Refused
-from daemon.supervision.actor import Overloaded
-from daemon.supervision.policy import Backoff
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.contexts import Place
+from smartlinkd.browser.errors import Disconnected
+from smartlinkd.browser.generation import MEASURE_EVERY, Generation, GenerationSettings
+from smartlinkd.errors import Refused
+from smartlinkd.supervision.actor import Overloaded
+from smartlinkd.supervision.policy import Backoff
 from tests.browser.errands import goes_anywhere
 from tests.fakes.scrape import observed
 

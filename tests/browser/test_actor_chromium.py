@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.browser import contexts, generation
-from daemon.browser.actor import Browser, BrowserNotReady, BrowserState
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.contexts import DISPOSE_PATIENCE, Place
-from daemon.browser.errors import NavigationFailed, SessionGone
-from daemon.browser.generation import GenerationSettings
-from daemon.browser.page import Page
-from daemon.supervision.policy import Backoff
+from smartlinkd.browser import contexts, generation
+from smartlinkd.browser.actor import Browser, BrowserNotReady, BrowserState
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
+from smartlinkd.browser.errors import NavigationFailed, SessionGone
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.page import Page
+from smartlinkd.supervision.policy import Backoff
 from tests.browser.errands import goes_anywhere
 
 pytestmark = pytest.mark.chromium

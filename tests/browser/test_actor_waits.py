@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser.actor import JOBS_AT_ONCE, LOOK_EVERY, Browser, BrowserNotReady
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.generation import GenerationSettings
-from daemon.supervision.policy import Backoff
+from smartlinkd.browser.actor import JOBS_AT_ONCE, LOOK_EVERY, Browser, BrowserNotReady
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.supervision.policy import Backoff
 from tests.browser.test_actor import begin, overdue, ready_browser, running
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.browser.capture import BODY_LIMIT, Response
-from daemon.browser.errors import SessionGone
-from daemon.browser.page import Page
+from smartlinkd.browser.capture import BODY_LIMIT, Response
+from smartlinkd.browser.errors import SessionGone
+from smartlinkd.browser.page import Page
 
 pytestmark = pytest.mark.chromium
 

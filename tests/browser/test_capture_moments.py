@@ -11,9 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser import capture as module
-from daemon.browser.capture import Response, capture
-from daemon.browser.cdp import CALL_DEADLINE, Connection, Session
+from smartlinkd.browser import capture as module
+from smartlinkd.browser.capture import Response, capture
+from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, Session
 from tests.browser.test_cdp import attached
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from daemon.browser.cdp import OUTGOING, Connection, Session, converse
-from daemon.browser.errors import (
+from smartlinkd.browser.cdp import OUTGOING, Connection, Session, converse
+from smartlinkd.browser.errors import (
     BrowserFailed,
     CallTimedOut,
     Disconnected,

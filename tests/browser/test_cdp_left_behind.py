@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser import cdp as module
-from daemon.browser.cdp import Connection
-from daemon.browser.errors import CallTimedOut, Disconnected, SessionGone
+from smartlinkd.browser import cdp as module
+from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
 from tests.browser.test_cdp import ask, attached, crowd
 
 if TYPE_CHECKING:

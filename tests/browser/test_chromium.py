@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import trio
 
-import daemon
-from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import (
+import smartlinkd
+from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.chromium import (
     Chromium,
     LaunchSettings,
     SandboxState,
@@ -28,10 +28,10 @@ from daemon.browser.chromium import (
     product,
     sandbox_state,
 )
-from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from daemon.browser.executable import CANDIDATES
-from daemon.browser.generation import Generation, GenerationSettings
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from smartlinkd.browser.executable import CANDIDATES
+from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.page import BrowserContext, Page
 from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
@@ -242,7 +242,7 @@ async def test_a_launch_that_is_cancelled_leaves_nothing(
 DAEMON = """
 import sys, trio
 from pathlib import Path
-from daemon.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.chromium import LaunchSettings, launch
 
 async def main():
     async with launch(LaunchSettings(profiles=Path(sys.argv[1]))) as chromium:
@@ -257,7 +257,7 @@ trio.run(main)
 async def test_a_killed_daemon_leaves_no_browser_and_no_profile(profiles: Path) -> None:
     with subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
         [sys.executable, "-c", DAEMON, str(profiles)],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         stdout=subprocess.PIPE,
         text=True,
     ) as victim:
@@ -371,10 +371,10 @@ import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 import trio
-from daemon import tree
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.errors import LaunchFailed
-from daemon.commands import doctor
+from smartlinkd import tree
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.commands import doctor
 
 async def main():
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.browser.errors import LaunchFailed, NavigationFailed
-from daemon.errors import Unavailable
+from smartlinkd.browser.errors import LaunchFailed, NavigationFailed
+from smartlinkd.errors import Unavailable
 
 
 @pytest.mark.parametrize(

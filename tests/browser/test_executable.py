@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from daemon.browser import executable
-from daemon.browser.errors import LaunchFailed
-from daemon.browser.executable import find
+from smartlinkd.browser import executable
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.browser.executable import find
 
 LOOK = """
 import os, sys
 from pathlib import Path
-from daemon.browser.errors import LaunchFailed
-from daemon.browser.executable import find
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.browser.executable import find
 
 os.setuid(65534)
 try:

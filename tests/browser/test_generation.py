@@ -12,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser import generation as module
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.contexts import DISPOSE_PATIENCE, Place
-from daemon.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from daemon.browser.generation import (
+from smartlinkd.browser import generation as module
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
+from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from smartlinkd.browser.generation import (
     BEAT_DEADLINE,
     BEAT_EVERY,
     EXIT_PATIENCE,
@@ -29,8 +29,8 @@ from daemon.browser.generation import (
     Generation,
     GenerationSettings,
 )
-from daemon.errors import Refused
-from daemon.threads import NoThread
+from smartlinkd.errors import Refused
+from smartlinkd.threads import NoThread
 from tests.browser.errands import goes_anywhere
 
 if TYPE_CHECKING:

@@ -16,20 +16,20 @@ from pathlib import Path
 import pytest
 import trio
 
-import daemon
-from daemon.browser import generation
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.errors import LaunchFailed
-from daemon.browser.executable import find
-from daemon.browser.generation import Generation, GenerationSettings
-from daemon.browser.page import Page
+import smartlinkd
+from smartlinkd.browser import generation
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.browser.executable import find
+from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.page import Page
 
 pytestmark = pytest.mark.chromium
 
 LOOK = """
 import os, sys, trio
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import _memory_of_session, sandbox_state
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import _memory_of_session, sandbox_state
 
 endpoint, user = sys.argv[1], int(sys.argv[2])
 
@@ -66,7 +66,7 @@ async def test_every_daemon_sees_it(
 ) -> None:
     looked = await trio.run_process(
         [*before, sys.executable, "-c", LOOK, shared_endpoint, user],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         capture_stdout=True,
     )
     assert looked.stdout == b"True\nTrue\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.testing import MockClock
 
-from daemon.browser.generation import BEAT_DEADLINE
+from smartlinkd.browser.generation import BEAT_DEADLINE
 from tests.browser.test_generation import PLACE, SETTINGS, born, nothing
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.browser.actor import Browser
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.generation import GenerationSettings
-from daemon.browser.upkeep import TOO_MANY
-from daemon.logs import Event
-from daemon.supervision.policy import Backoff
+from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.upkeep import TOO_MANY
+from smartlinkd.logs import Event
+from smartlinkd.supervision.policy import Backoff
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
@@ -96,7 +96,7 @@ async def test_one_that_ends_now_and_then_is_nothing_to_tell(
         await trio.sleep(HEALTHY + 5)
         chromiums.launched[-1].exit()
     assert browser.told == []
-    caplog.set_level(logging.INFO, "daemon")
+    caplog.set_level(logging.INFO, "smartlinkd")
     caplog.clear()
     await trio.sleep(5)
     events = [record.event for record in caplog.records if hasattr(record, "event")]

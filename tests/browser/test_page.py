@@ -10,8 +10,8 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.cdp import Connection
-from daemon.browser.errors import (
+from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
     NavigationFailed,
@@ -20,7 +20,7 @@ from daemon.browser.errors import (
     ScriptFailed,
     SessionGone,
 )
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser.page import BrowserContext, Page
 
 pytestmark = pytest.mark.chromium
 

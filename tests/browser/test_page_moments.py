@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser.cdp import CALL_DEADLINE, Connection, _Call
-from daemon.browser.errors import CallTimedOut, PageGone, ProtocolError
-from daemon.browser.page import MOST_BESIDE, BrowserContext, Page
+from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, _Call
+from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
+from smartlinkd.browser.page import MOST_BESIDE, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask, attached
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.errors import NavigationFailed
-from daemon.browser.executable import CANDIDATES
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.browser.executable import CANDIDATES
+from smartlinkd.browser.page import BrowserContext, Page
 from tests.browser.test_chromium import only_one
 
 pytestmark = pytest.mark.chromium

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.browser.upkeep import TOO_MANY, Upkeep
-from daemon.logs import Event
+from smartlinkd.browser.upkeep import TOO_MANY, Upkeep
+from smartlinkd.logs import Event
 
 
 @pytest.fixture

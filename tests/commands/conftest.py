@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
+from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("correct horse")
 

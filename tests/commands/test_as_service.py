@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 LOOK = """
 import os, sys
 from pathlib import Path
-from daemon.commands import as_service
-from daemon.bad_value import BadValue
-from daemon.crews.reading.programs import check_folder, check_program
+from smartlinkd.commands import as_service
+from smartlinkd.bad_value import BadValue
+from smartlinkd.crews.reading.programs import check_folder, check_program
 
 as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:

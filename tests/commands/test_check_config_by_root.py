@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
+from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("correct horse")
 NOBODY = 65534
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 DYNAMIC = """
 import sys
 from pathlib import Path
-from daemon.cli import main
-from daemon.commands import as_service
+from smartlinkd.cli import main
+from smartlinkd.commands import as_service
 as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
 sys.exit(main(["check-config", sys.argv[3]]))
 """
@@ -31,7 +31,7 @@ Write = Callable[[str], Path]
 
 
 def by_root(
-    path: Path, how: tuple[str, ...] = ("-m", "daemon", "check-config")
+    path: Path, how: tuple[str, ...] = ("-m", "smartlinkd", "check-config")
 ) -> subprocess.CompletedProcess[str]:
     """In a process of its own, which does not become root again."""
     return subprocess.run(

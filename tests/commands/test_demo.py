@@ -11,14 +11,14 @@ from typing import NoReturn
 import pytest
 import trio
 
-from daemon import logs
-from daemon.browser import executable
-from daemon.browser.errors import LaunchFailed
-from daemon.commands import demo
-from daemon.commands.tour import StepFailed
-from daemon.errors import Invalid
-from daemon.networks import Bind
-from daemon.sandbox.server import open_sandbox
+from smartlinkd import logs
+from smartlinkd.browser import executable
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.commands import demo
+from smartlinkd.commands.tour import StepFailed
+from smartlinkd.errors import Invalid
+from smartlinkd.networks import Bind
+from smartlinkd.sandbox.server import open_sandbox
 
 
 @pytest.mark.parametrize("failure", [StepFailed("no"), Invalid("no")], ids=["step", "refusal"])

@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.browser.executable import find
-from daemon.commands import doctor
-from daemon.config import Settings, build
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.browser.executable import find
+from smartlinkd.commands import doctor
+from smartlinkd.config import Settings, build
 
 HASH = hash_password("correct horse")
 
@@ -136,7 +136,7 @@ def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
 def test_a_wrong_configuration_ends_no_other_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("daemon.browser.executable.CANDIDATES", ())
+    monkeypatch.setattr("smartlinkd.browser.executable.CANDIDATES", ())
     assert doctor.main(partial(build, {"server": {"bind": "8787"}})) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("FAIL  configuration  server.bind: ")
@@ -147,7 +147,7 @@ def test_a_wrong_configuration_ends_no_other_point(
 def test_without_a_configuration_the_machine_alone_is_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("daemon.browser.executable.CANDIDATES", ())
+    monkeypatch.setattr("smartlinkd.browser.executable.CANDIDATES", ())
     assert doctor.main(None) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("ok    configuration  none given, so its password and state")

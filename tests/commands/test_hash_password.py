@@ -8,7 +8,7 @@ import io
 import argon2
 import pytest
 
-from daemon.cli import main
+from smartlinkd.cli import main
 from tests.fakes.terminal import Terminal
 
 

@@ -8,8 +8,8 @@ import os
 import httpx
 import pytest
 
-from daemon.commands.tour import StepFailed, Tour, ask, progress
-from daemon.sandbox.server import open_sandbox
+from smartlinkd.commands.tour import StepFailed, Tour, ask, progress
+from smartlinkd.sandbox.server import open_sandbox
 
 
 async def test_the_proxy_of_the_owners_shell_is_not_for_this_client(

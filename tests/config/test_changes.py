@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import Settings, build
-from daemon.config.changes import LIVE, changes
-from daemon.config.settings import SECTIONS
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import Settings, build
+from smartlinkd.config.changes import LIVE, changes
+from smartlinkd.config.settings import SECTIONS
 
 HASH = hash_password("correct horse")
 CREW = {"name": "post", "command": ["/bin/true"]}

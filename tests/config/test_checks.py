@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import build
-from daemon.config.checks import out_of_reach
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import build
+from smartlinkd.config.checks import out_of_reach
 
 HASH = hash_password("correct horse")
 MIB = 1024 * 1024

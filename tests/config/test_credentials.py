@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, Settings, credentials, load, state_directory
-from daemon.config.draft import secret_keys
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, Settings, credentials, load, state_directory
+from smartlinkd.config.draft import secret_keys
 
 HASH = hash_password("correct horse")
 KEY = "0123456789abcdef" * 4

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import JsonValue, SecretStr
 
-from daemon.bad_value import BadValue
-from daemon.config import crew_values
-from daemon.config.crew_values import InputTable
+from smartlinkd.bad_value import BadValue
+from smartlinkd.config import crew_values
+from smartlinkd.config.crew_values import InputTable
 
 
 def nested(levels: int) -> JsonValue:

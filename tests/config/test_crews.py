@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, build, load
-from daemon.config.crews import CrewTable
-from daemon.networks import Bind
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, build, load
+from smartlinkd.config.crews import CrewTable
+from smartlinkd.networks import Bind
 
 HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.bad_value import BadValue
-from daemon.config.env_file import parse
+from smartlinkd.bad_value import BadValue
+from smartlinkd.config.env_file import parse
 
 
 def read(content: str) -> dict[str, str]:

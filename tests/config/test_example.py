@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from annotated_types import Ge, Le
 
-from daemon.auth.passwords import hash_password
-from daemon.config import load
-from daemon.config.crews import CrewSection
-from daemon.config.problems import heading
-from daemon.config.section import DAY, GIB, KIB, MIB, Section
-from daemon.config.settings import SECTIONS, TABLES
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import load
+from smartlinkd.config.crews import CrewSection
+from smartlinkd.config.problems import heading
+from smartlinkd.config.section import DAY, GIB, KIB, MIB, Section
+from smartlinkd.config.settings import SECTIONS, TABLES
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 HASH = hash_password("correct horse")

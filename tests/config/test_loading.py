@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, build, load
-from daemon.networks import Bind
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, build, load
+from smartlinkd.networks import Bind
 
 HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, Settings, build, load
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, Settings, build, load
 
 HASH = hash_password("correct horse")
 KEY = "bot123456:secret-of-the-owner"
@@ -100,7 +100,7 @@ def test_a_program_that_cannot_be_run_is_warned_of(
     )
     config.chmod(0o600)
     checked = subprocess.run(
-        [sys.executable, "-m", "daemon", "check-config", str(config)],
+        [sys.executable, "-m", "smartlinkd", "check-config", str(config)],
         capture_output=True,
         text=True,
         timeout=30,

@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import ConfigError, Problem, build
-from daemon.config.problems import written
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, Problem, build
+from smartlinkd.config.problems import written
 
 HASH = hash_password("correct horse")
 

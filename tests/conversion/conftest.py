@@ -15,21 +15,21 @@ from typing import Any, Generic, TypeVar
 import pytest
 import trio
 
-from daemon.conversion.account import Account
-from daemon.conversion.desk import Desk, DeskSetup
-from daemon.conversion.line import Line, Submit, Ticket
-from daemon.conversion.order import Converted, Entry, Order
-from daemon.conversion.pauses import Pauses
-from daemon.conversion.sightings import Sightings
-from daemon.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
-from daemon.errors import Refused
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import PortalSilent
-from daemon.marketplace.links import Product, Short
-from daemon.marketplace.markets import market
-from daemon.marketplace.products import ProductData
-from daemon.vault.cookie import Cookie, parse_cookie
+from smartlinkd.conversion.account import Account
+from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.line import Line, Submit, Ticket
+from smartlinkd.conversion.order import Converted, Entry, Order
+from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.sightings import Sightings
+from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
+from smartlinkd.errors import Refused
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import PortalSilent
+from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.products import ProductData
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import desk_limits
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
-from daemon.conversion.pauses import MOST_COOKIES
-from daemon.logs import Event
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
+from smartlinkd.conversion.pauses import MOST_COOKIES
+from smartlinkd.logs import Event
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.vault.cookie import parse_cookie
 
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")

@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.desk import Desk
-from daemon.conversion.order import Entry, Failed, Order
-from daemon.errors import Refused, Unavailable, UpstreamFailed
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.order import Entry, Failed, Order
+from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.vault.cookie import parse_cookie
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.order import Converted, Failed
-from daemon.errors import Invalid
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.vault import memory
-from daemon.vault.actor import Vault
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.order import Converted, Failed
+from smartlinkd.errors import Invalid
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.vault import memory
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Bench

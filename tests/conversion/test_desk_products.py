@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.order import Converted
-from daemon.conversion.product_data import SILENCE_REST
-from daemon.conversion.sources import READ_WITHIN
-from daemon.errors import Refused, Unavailable
-from daemon.marketplace.errors import (
+from smartlinkd.conversion.order import Converted
+from smartlinkd.conversion.product_data import SILENCE_REST
+from smartlinkd.conversion.sources import READ_WITHIN
+from smartlinkd.errors import Refused, Unavailable
+from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
     OpenApiBusy,
@@ -23,7 +23,7 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Bench, FakeProducts

@@ -8,15 +8,15 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Standing
-from daemon.conversion.desk import AT_ONCE
-from daemon.conversion.order import Converted, Failed, Order
-from daemon.errors import Refused, Unavailable, UpstreamFailed
-from daemon.logs import Event
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.account import Standing
+from smartlinkd.conversion.desk import AT_ONCE
+from smartlinkd.conversion.order import Converted, Failed, Order
+from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
+from smartlinkd.logs import Event
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Bench

@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.account import Account
-from daemon.conversion.earners import MOST_EARNERS, Earners
-from daemon.marketplace.answers import UNKNOWN_ROW, Row
-from daemon.marketplace.codes import FailCode
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.account import Account
+from smartlinkd.conversion.earners import MOST_EARNERS, Earners
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Bench

@@ -11,14 +11,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.line import Line, Ticket
-from daemon.errors import UpstreamFailed
-from daemon.marketplace.answers import Row
-from daemon.vault.cookie import Cookie
+from smartlinkd.conversion.line import Line, Ticket
+from smartlinkd.errors import UpstreamFailed
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.vault.cookie import Cookie
 from tests.conversion.conftest import COOKIE, RENEWED, line_of, ticket_of, waiting
 
 if TYPE_CHECKING:
-    from daemon.conversion.sources import MaySend
+    from smartlinkd.conversion.sources import MaySend
     from tests.conversion.conftest import Ask, FakeLinks
 
 Take = Callable[..., Any]

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.line import LEAST_TIME, Line
-from daemon.errors import Unavailable, UpstreamFailed
+from smartlinkd.conversion.line import LEAST_TIME, Line
+from smartlinkd.errors import Unavailable, UpstreamFailed
 from tests.conversion.conftest import ticket_of
 
 if TYPE_CHECKING:

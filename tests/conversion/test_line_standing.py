@@ -10,14 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.conversion.account import Account, Standing
-from daemon.conversion.line import Line
-from daemon.conversion.pauses import MOST_COOKIES, Pause
-from daemon.conversion.sources import READS_AT_ONCE
-from daemon.errors import UpstreamFailed
-from daemon.marketplace.answers import UNKNOWN_ROW, Row
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.vault.cookie import Cookie, parse_cookie
+from smartlinkd.conversion.account import Account, Standing
+from smartlinkd.conversion.line import Line
+from smartlinkd.conversion.pauses import MOST_COOKIES, Pause
+from smartlinkd.conversion.sources import READS_AT_ONCE
+from smartlinkd.errors import UpstreamFailed
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.conversion.conftest import COOKIE, RENEWED, line_of, ticket_of, waiting
 
 if TYPE_CHECKING:

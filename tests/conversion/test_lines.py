@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Account, Standing
-from daemon.conversion.line import Line, Lines
-from daemon.errors import Unavailable
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.account import Account, Standing
+from smartlinkd.conversion.line import Line, Lines
+from smartlinkd.errors import Unavailable
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.vault.cookie import parse_cookie
 from tests.conversion.conftest import COOKIE, line_of, waiting
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.errors import Invalid
-from daemon.logs import Event
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.errors import Invalid
+from smartlinkd.logs import Event
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Bench

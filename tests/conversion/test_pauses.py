@@ -16,12 +16,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion import pauses as module
-from daemon.conversion.account import Account, Standing
-from daemon.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
-from daemon.marketplace.errors import HumanCheck
-from daemon.state import NotSaved, StateUnusable, replace_file
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion import pauses as module
+from smartlinkd.conversion.account import Account, Standing
+from smartlinkd.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
+from smartlinkd.marketplace.errors import HumanCheck
+from smartlinkd.state import NotSaved, StateUnusable, replace_file
+from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.threads import threads_in_place
 from tests.shortage import Shortage
 

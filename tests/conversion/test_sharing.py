@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.sharing import Remembered, Shared
-from daemon.errors import Invalid, Refused, UpstreamFailed
+from smartlinkd.conversion.sharing import Remembered, Shared
+from smartlinkd.errors import Invalid, Refused, UpstreamFailed
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.account import Standing
-from daemon.logs import Event
-from daemon.marketplace.errors import HumanCheck
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.conversion.account import Standing
+from smartlinkd.logs import Event
+from smartlinkd.marketplace.errors import HumanCheck
+from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Bench

@@ -8,14 +8,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from daemon.conversion.through_apis import ApiProducts, OpenApiLinks
-from daemon.marketplace.answers import UNKNOWN_ROW
-from daemon.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.open_api import OpenApi
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.products import ProductData
+from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
+from smartlinkd.marketplace.answers import UNKNOWN_ROW
+from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.open_api import OpenApi
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.products import ProductData
 
 VN = market("vn")
 BUSY = {"errors": [{"message": "no", "extensions": {"code": 10030}}]}

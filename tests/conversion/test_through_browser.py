@@ -10,19 +10,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.browser.contexts import Place
-from daemon.browser.errors import NavigationFailed
-from daemon.conversion import through_browser
-from daemon.conversion.product_data import PRODUCT_PATIENCE
-from daemon.conversion.sources import READ_WITHIN
-from daemon.conversion.through_browser import BrowserLinks, BrowserProducts
-from daemon.errors import Unavailable
-from daemon.marketplace import open_api, portal, third_party
-from daemon.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.portal_page import PageResponse
-from daemon.vault.cookie import Cookie, parse_cookie
+from smartlinkd.browser.contexts import Place
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.conversion import through_browser
+from smartlinkd.conversion.product_data import PRODUCT_PATIENCE
+from smartlinkd.conversion.sources import READ_WITHIN
+from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts
+from smartlinkd.errors import Unavailable
+from smartlinkd.marketplace import open_api, portal, third_party
+from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.portal_page import PageResponse
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 

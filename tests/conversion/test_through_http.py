@@ -8,12 +8,12 @@ import httpx
 import trio
 import trio.testing
 
-from daemon.conversion.through_http import HttpResolver
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.links import Short
-from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.shortlinks import HOPS_AT_ONCE
+from smartlinkd.conversion.through_http import HttpResolver
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.links import Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE
 
 
 async def test_all_links_of_a_silent_host_wait_for_each_other(

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.order import Order
-from daemon.errors import BrowserEnded, Refused, UpstreamFailed
-from daemon.marketplace.errors import HumanCheck, SessionLost
-from daemon.timing import histogram, timed
+from smartlinkd.conversion.order import Order
+from smartlinkd.errors import BrowserEnded, Refused, UpstreamFailed
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.timing import histogram, timed
 from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:

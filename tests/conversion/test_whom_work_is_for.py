@@ -9,18 +9,18 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.conversion.sharing import Shared
-from daemon.errors import UpstreamFailed
-from daemon.logs import Work, working_for, works
-from daemon.marketplace.links import Product
+from smartlinkd.conversion.sharing import Shared
+from smartlinkd.errors import UpstreamFailed
+from smartlinkd.logs import Work, working_for, works
+from smartlinkd.marketplace.links import Product
 from tests.conversion.conftest import line_of, ticket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from daemon.conversion.sources import MaySend
-    from daemon.marketplace.answers import Row
-    from daemon.vault.cookie import Cookie
+    from smartlinkd.conversion.sources import MaySend
+    from smartlinkd.marketplace.answers import Row
+    from smartlinkd.vault.cookie import Cookie
     from tests.conversion.conftest import FakeLinks
 
 
@@ -49,7 +49,7 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
             try:
                 await line.row(ticket_of(line, number))
             except UpstreamFailed:
-                logging.getLogger("daemon.test").info("%s was refused", request_id)
+                logging.getLogger("smartlinkd.test").info("%s was refused", request_id)
 
     line = line_of(submit, nursery, chunk=2)
     for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):

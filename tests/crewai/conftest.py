@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.protocol import FromWorker, Inputs
-from daemon.crews.reading.catalog import ADAPTER
-from daemon.crews.worker import Worker, WorkerSettings, start_worker
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.protocol import FromWorker, Inputs
+from smartlinkd.crews.reading.catalog import ADAPTER
+from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")
 collect_ignore_glob = [] if PYTHON else ["*"]

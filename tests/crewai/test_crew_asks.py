@@ -12,8 +12,8 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.protocol import (
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
     HumanFeedback,
@@ -25,7 +25,7 @@ from daemon.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from daemon.crews.worker import Stopped, Worker
+from smartlinkd.crews.worker import Stopped, Worker
 
 Start = Callable[..., AbstractAsyncContextManager[Worker]]
 Run = Callable[..., Awaitable[tuple[list[FromWorker], WorkerEnd]]]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.protocol import (
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.protocol import (
     FromWorker,
     Result,
     Started,

@@ -11,9 +11,9 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.protocol import MAX_OUTPUT, Inputs
-from daemon.crews.worker import Worker, WorkerSettings, start_worker
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.protocol import MAX_OUTPUT, Inputs
+from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 from tests.hygiene.at_once import nothing_left, until
 
 __all__ = ["nothing_left", "until"]  # fixtures

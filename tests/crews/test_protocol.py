@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.protocol import (
+from smartlinkd.crews.protocol import (
     MAX_ERROR,
     MAX_ID,
     MAX_LINE,

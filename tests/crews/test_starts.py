@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews import starts
-from daemon.crews.starts import LOOK_EVERY, SILENCE, ComingUp, Starts
-from daemon.processes.activity import Activity
+from smartlinkd.crews import starts
+from smartlinkd.crews.starts import LOOK_EVERY, SILENCE, ComingUp, Starts
+from smartlinkd.processes.activity import Activity
 
 
 class Process(Activity):

@@ -12,18 +12,18 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.conversion.desk import Desk, DeskSetup
-from daemon.conversion.sources import MaySend
-from daemon.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
-from daemon.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
-from daemon.logs import Event
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.links import Product, Short
-from daemon.marketplace.markets import market
-from daemon.marketplace.products import FIELD_NAMES, ProductData
-from daemon.vault.actor import Vault
-from daemon.vault.cookie import Cookie
+from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.sources import MaySend
+from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
+from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
+from smartlinkd.logs import Event
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import Cookie
 from tests.fakes.limits import desk_limits
 
 LINK = "https://shopee.vn/a-thing-i.7.1"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from daemon.crews.protocol import (
+from smartlinkd.crews.protocol import (
     MAX_LINE,
     HumanFeedback,
     HumanInput,
@@ -25,7 +25,7 @@ from daemon.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from daemon.crews.worker import CannotStart, Worker, WorkerSettings, start_worker
+from smartlinkd.crews.worker import CannotStart, Worker, WorkerSettings, start_worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

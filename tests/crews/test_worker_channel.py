@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews.channel import CATCH_UP_WITHIN, Channel
-from daemon.crews.protocol import (
+from smartlinkd.crews.channel import CATCH_UP_WITHIN, Channel
+from smartlinkd.crews.protocol import (
     MAX_LINE,
     MAX_OUTPUT,
     Inputs,
@@ -196,7 +196,7 @@ async def test_the_inputs_go_first_whoever_sends(channel: Channel, theirs: socke
 async def test_one_that_does_not_read_is_given_up_and_its_hearer_told(
     channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.crews.channel.SEND_LIMIT", 0.02)
+    monkeypatch.setattr("smartlinkd.crews.channel.SEND_LIMIT", 0.02)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.send, Stop())
         assert [message async for message in channel] == []

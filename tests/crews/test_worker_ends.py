@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from daemon.crews.ends import (
+from smartlinkd.crews.ends import (
     ExitedWithoutResult,
     KilledBySignal,
     OutOfMemory,
@@ -20,9 +20,9 @@ from daemon.crews.ends import (
     WorkerEnd,
     silent_end,
 )
-from daemon.crews.protocol import MAX_LINE, Failed, Result
-from daemon.crews.worker import Worker
-from daemon.processes.guarded import ExitStatus
+from smartlinkd.crews.protocol import MAX_LINE, Failed, Result
+from smartlinkd.crews.worker import Worker
+from smartlinkd.processes.guarded import ExitStatus
 from tests.processes.family import parent, stat
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]

@@ -12,9 +12,9 @@ from typing import get_args
 import pytest
 import trio
 
-import daemon
-from daemon.crews.ends import ExitedWithoutResult
-from daemon.crews.protocol import (
+import smartlinkd
+from smartlinkd.crews.ends import ExitedWithoutResult
+from smartlinkd.crews.protocol import (
     MAX_ERROR,
     MAX_ID,
     MAX_LINE,
@@ -34,14 +34,14 @@ from daemon.crews.protocol import (
     TaskStarted,
     ToWorker,
 )
-from daemon.crews.worker import Stopped, Worker
+from smartlinkd.crews.worker import Stopped, Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-PAGE = (Path(daemon.__file__).parents[1] / "docs/crew-workers.md").read_text(encoding="utf-8")
+PAGE = (Path(smartlinkd.__file__).parents[2] / "docs/crew-workers.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

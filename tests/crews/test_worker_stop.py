@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from daemon.crews.protocol import MAX_LINE, Inputs
-from daemon.crews.worker import Stopped, Worker
+from smartlinkd.crews.protocol import MAX_LINE, Inputs
+from smartlinkd.crews.worker import Stopped, Worker
 from tests.processes.family import alive, parent
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -93,7 +93,7 @@ async def test_one_whose_guardian_is_killed_is_not_said_to_have_ended(
 async def test_one_whose_guardian_does_not_kill_it_is_not_said_to_be(
     begin: Begin, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.crews.worker.KILL_LIMIT", 0.1)
+    monkeypatch.setattr("smartlinkd.crews.worker.KILL_LIMIT", 0.1)
     async with begin(*shell(FAMILY), grace=0.3) as worker:
         await until(lambda: len(family(worker)) == 3)
         guardian = parent(worker.pid)

@@ -35,11 +35,11 @@ import httpx
 import pytest
 import trio
 
-from daemon.auth.passwords import hash_password
-from daemon.sandbox.answers import image_url, product_link
-from daemon.sandbox.batch import Origins, long_link, short_code
-from daemon.sandbox.products import FULL_RATE, Product, product_of
-from daemon.sandbox.session import cookies_of
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.sandbox.answers import image_url, product_link
+from smartlinkd.sandbox.batch import Origins, long_link, short_code
+from smartlinkd.sandbox.products import FULL_RATE, Product, product_of
+from smartlinkd.sandbox.session import cookies_of
 from tests.config_file import Table, Tables, write_config
 from tests.hygiene.doors import doors
 
@@ -80,7 +80,7 @@ class Account:
 
 
 class Program:
-    """`python -m daemon …` as a process, what it writes in files.
+    """`python -m smartlinkd …` as a process, what it writes in files.
 
     One that does not end in time shows its tasks and threads in its log first (`traced.py`).
     """
@@ -351,7 +351,7 @@ class Daemon:
 
     async def run(self, *words: str) -> str:
         """A command of the owner's shell, at this daemon; what it prints."""
-        command = [sys.executable, "-m", "daemon", *words, "--config", str(self.config)]
+        command = [sys.executable, "-m", "smartlinkd", *words, "--config", str(self.config)]
         done = await trio.run_process(command, cwd=ROOT, capture_stdout=True)
         return done.stdout.decode()
 

@@ -26,7 +26,7 @@ import pyotp
 import pytest
 import trio
 
-from daemon.auth.passwords import hash_password
+from smartlinkd.auth.passwords import hash_password
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from daemon.browser.cdp import Session, connect
-from daemon.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.cdp import Session, connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Running

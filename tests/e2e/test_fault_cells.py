@@ -18,7 +18,7 @@ import httpx
 import pytest
 import trio
 
-from daemon.browser.executable import find
+from smartlinkd.browser.executable import find
 from tests.e2e.conftest import until_met
 
 if TYPE_CHECKING:

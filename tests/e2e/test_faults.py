@@ -18,7 +18,7 @@ import httpx
 import pytest
 import trio
 
-from daemon.sandbox.faults import FAULTS, Fault, Point
+from smartlinkd.sandbox.faults import FAULTS, Fault, Point
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Json, Portal

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.sandbox.products import PRODUCTS
+from smartlinkd.sandbox.products import PRODUCTS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Portal

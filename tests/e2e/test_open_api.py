@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.sandbox.faults import FAULTS, Fault, Point
-from daemon.sandbox.open_api import APP_ID, SECRET
+from smartlinkd.sandbox.faults import FAULTS, Fault, Point
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Portal, Running

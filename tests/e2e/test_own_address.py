@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.browser.cdp import connect
-from daemon.browser.errors import NavigationFailed
-from daemon.browser.page import BrowserContext
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.browser.page import BrowserContext
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Portal

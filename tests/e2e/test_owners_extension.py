@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from daemon.browser.cdp import Connection, Session, connect
-from daemon.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.cdp import Connection, Session, connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.conftest import until
 
 if TYPE_CHECKING:

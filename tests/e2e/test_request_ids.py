@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.sandbox.faults import FAULTS
+from smartlinkd.sandbox.faults import FAULTS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import PORT_FILE, sandbox_state
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import PORT_FILE, sandbox_state
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon

@@ -19,7 +19,7 @@ import pyotp
 import pytest
 import trio
 
-from daemon.sandbox.faults import BY_NAME
+from smartlinkd.sandbox.faults import BY_NAME
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running

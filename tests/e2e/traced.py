@@ -1,4 +1,4 @@
-"""`python -m daemon`, which shows on SIGUSR2 what it waits for: its trio tasks and its threads.
+"""`python -m smartlinkd`, which shows on SIGUSR2 what it waits for: its trio tasks and its threads.
 
 A test that has waited in vain sends the signal, so that its failure says where the program hangs.
 """
@@ -12,7 +12,7 @@ from types import FrameType
 
 import trio
 
-from daemon.cli import main
+from smartlinkd.cli import main
 from tests.hygiene.tasks import task_tree
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trio
 
-from daemon import tree
-from daemon.supervision.child import ChildSpec, StartFunction
-from daemon.supervision.policy import Backoff, Intensity
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd import tree
+from smartlinkd.supervision.child import ChildSpec, StartFunction
+from smartlinkd.supervision.policy import Backoff, Intensity
+from smartlinkd.supervision.supervisor import Supervisor
 from tests.faults import stage
 
 RESTARTED = 0.5

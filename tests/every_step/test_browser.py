@@ -15,10 +15,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.browser import generation
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.contexts import Contexts, Place
-from daemon.browser.page import Page
+from smartlinkd.browser import generation
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.contexts import Contexts, Place
+from smartlinkd.browser.page import Page
 from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.auth import doorkeeper, throttle
-from daemon.auth.passwords import CHECKS_AT_ONCE
-from daemon.auth.second_factor import SecondFactor
-from daemon.auth.throttle import FREE_FAILURES
+from smartlinkd.auth import doorkeeper, throttle
+from smartlinkd.auth.passwords import CHECKS_AT_ONCE
+from smartlinkd.auth.second_factor import SecondFactor
+from smartlinkd.auth.throttle import FREE_FAILURES
 from tests.every_step.owner import Owner, answered, status
 from tests.every_step.strike import Strike
 from tests.every_step.world import World, was_told

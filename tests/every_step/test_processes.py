@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.contexts import Place
-from daemon.browser.generation import Generation, GenerationSettings
-from daemon.browser.page import Page
-from daemon.crews.protocol import Inputs
-from daemon.crews.worker import Stopped, WorkerSettings, start_worker
-from daemon.processes.guarded import guarded
-from daemon.processes.guardians import shared_guardians
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.contexts import Place
+from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.page import Page
+from smartlinkd.crews.protocol import Inputs
+from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
+from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.guardians import shared_guardians
 from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike

@@ -18,10 +18,10 @@ import httpx
 import pytest
 import trio
 
-from daemon import tree
-from daemon.config import Settings, build
-from daemon.control import SOCKET_NAME, call
-from daemon.state import claim
+from smartlinkd import tree
+from smartlinkd.config import Settings, build
+from smartlinkd.control import SOCKET_NAME, call
+from smartlinkd.state import claim
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.fakes import machine as machine_module

@@ -19,9 +19,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.auth import passwords
-from daemon.crews.workplace import LAST_ENTRY
-from daemon.sandbox.session import affiliate_id
+from smartlinkd.auth import passwords
+from smartlinkd.crews.workplace import LAST_ENTRY
+from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.faults.door import Asked
 from tests.faults.stage import LOOK_EVERY, Stage
@@ -161,7 +161,7 @@ def _errors(found: list[str]) -> Iterator[None]:
             if not record.getMessage().endswith(" failed"):
                 found.append(self.format(record))
 
-    log, handler = logging.getLogger("daemon"), Handler(logging.ERROR)
+    log, handler = logging.getLogger("smartlinkd"), Handler(logging.ERROR)
     log.addHandler(handler)
     log.propagate, before = False, log.propagate
     try:

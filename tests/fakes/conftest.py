@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import Chromium, LaunchSettings, launch
-from daemon.browser.page import BrowserContext, Page
-from daemon.marketplace.jar import jar
-from daemon.marketplace.markets import Market, market
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.session import cookie_header
-from daemon.sandbox.state import State
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.chromium import Chromium, LaunchSettings, launch
+from smartlinkd.browser.page import BrowserContext, Page
+from smartlinkd.marketplace.jar import jar
+from smartlinkd.marketplace.markets import Market, market
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.state import State
+from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.machine import Machine, Process
 from tests.fakes.network import ORIGINS, sandbox_network
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.service_manager.given import Descriptor
+from smartlinkd.service_manager.given import Descriptor
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.background import background
-from daemon.browser import chromium as chromium_module
-from daemon.browser import generation
-from daemon.browser.cdp import Connection, converse
-from daemon.browser.chromium import PORT_FILE, Chromium, SandboxState
-from daemon.browser.errors import Disconnected
-from daemon.processes.guarded import ExitStatus
+from smartlinkd.background import background
+from smartlinkd.browser import chromium as chromium_module
+from smartlinkd.browser import generation
+from smartlinkd.browser.cdp import Connection, converse
+from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
+from smartlinkd.browser.errors import Disconnected
+from smartlinkd.processes.guarded import ExitStatus
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.network import Network
@@ -36,7 +36,7 @@ LAUNCH_TAKES = 0.1
 
 
 class Process:
-    """A main process. It has the shape of `daemon.processes.guarded.Guarded`."""
+    """A main process. It has the shape of `smartlinkd.processes.guarded.Guarded`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -19,15 +19,15 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from daemon.background import background
-from daemon.sandbox import spoil
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.portal import portal_app
-from daemon.sandbox.shop import shop_app
-from daemon.sandbox.shorts import shorts_app
-from daemon.sandbox.state import State
-from daemon.serving import GuardedQuart
-from daemon.serving.app import Messages
+from smartlinkd.background import background
+from smartlinkd.sandbox import spoil
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.portal import portal_app
+from smartlinkd.sandbox.shop import shop_app
+from smartlinkd.sandbox.shorts import shorts_app
+from smartlinkd.sandbox.state import State
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.serving.app import Messages
 from tests.fakes.gate import Gate
 
 ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")

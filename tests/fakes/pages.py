@@ -1,4 +1,4 @@
-"""What the portal's pages do in a played tab, as their own scripts in `daemon/sandbox/pages` do it;
+"""What the portal's pages do in a played tab, as their own scripts in `sandbox/pages` do it;
 and what the daemon's two scripts see and do there."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import trio
 
-from daemon.marketplace import looking, portal
-from daemon.sandbox.graphql import parse
+from smartlinkd.marketplace import looking, portal
+from smartlinkd.sandbox.graphql import parse
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
@@ -60,7 +60,7 @@ def open_page(tab: Tab) -> None:
 
 @script(looking.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
-    """`daemon/marketplace/links_form.js`."""
+    """`smartlinkd/marketplace/links_form.js`."""
     task, links, sub_ids, _ = arguments
     document = tab.document
     await trio.lowlevel.checkpoint()
@@ -122,7 +122,7 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
 
 @script(portal._CALL)
 async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
-    """`daemon/marketplace/portal_call.js`."""
+    """`smartlinkd/marketplace/portal_call.js`."""
     method, url, body, milliseconds, longest, sign_paths = arguments
     path = urlsplit(tab.document.url).path
     if any(path == root or path.startswith(f"{root}/") for root in sign_paths):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.browser.errors import (
+from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
     Disconnected,
@@ -21,7 +21,7 @@ from daemon.browser.errors import (
     ScriptFailed,
     SessionGone,
 )
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser.page import BrowserContext, Page
 from tests.fakes.tab import Tab, Threw, script
 
 if TYPE_CHECKING:

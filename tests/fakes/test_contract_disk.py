@@ -19,14 +19,14 @@ import trio
 from pydantic import SecretBytes
 from trio.testing import MockClock
 
-from daemon.errors import Unavailable
-from daemon.journal import schema
-from daemon.journal import store as store_module
-from daemon.journal.actor import Journal
-from daemon.journal.errors import UnusableJournal
-from daemon.journal.model import NewExecution, Retention
-from daemon.journal.recent import Recent
-from daemon.journal.store import Store
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import schema
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.errors import UnusableJournal
+from smartlinkd.journal.model import NewExecution, Retention
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.store import Store
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 

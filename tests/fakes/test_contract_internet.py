@@ -13,9 +13,9 @@ from ipaddress import ip_network
 import pytest
 import trio
 
-from daemon.posting import sending
-from daemon.posting.outcomes import Answered, Silence
-from daemon.posting.sending import Sender, open_sender
+from smartlinkd.posting import sending
+from smartlinkd.posting.outcomes import Answered, Silence
+from smartlinkd.posting.sending import Sender, open_sender
 from tests.fakes.internet import (
     NETWORK,
     Behaviour,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.browser.errors import NavigationFailed
-from daemon.marketplace import portal
-from daemon.marketplace.errors import (
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.errors import (
     HumanCheck,
     MarketplaceFailed,
     PortalChanged,
@@ -17,9 +17,9 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from daemon.marketplace.links import Product
-from daemon.sandbox.products import product_of
-from daemon.sandbox.session import affiliate_id
+from smartlinkd.marketplace.links import Product
+from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.session import affiliate_id
 
 if TYPE_CHECKING:
     from tests.fakes.conftest import Subject

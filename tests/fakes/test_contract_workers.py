@@ -21,13 +21,13 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
-from daemon.crews.crew import Caller, Crew, Feedback, Kickoff
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.worker import WorkerSettings
-from daemon.journal import schema
-from daemon.journal.actor import Journal
-from daemon.journal.model import Execution, Retention, Status
+from smartlinkd.crews.crew import Caller, Crew, Feedback, Kickoff
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.journal import schema
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Execution, Retention, Status
 from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place

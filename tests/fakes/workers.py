@@ -4,7 +4,7 @@ The seam is as low as it can be without a process: `Guardians.start`, by which a
 What a guardian is given, it is really given: its order as it is written, and the status pipe, the
 lifeline, the connection to the worker and the ends of standard output and error, which are the
 daemon's own descriptors, duplicated as on the way to another process; the kernel's rules hold for
-them. So above it all is the daemon's own, `daemon/processes/guarded.py` included. Nothing is ever
+them. So above it all is the daemon's own, `processes/guarded.py` included. Nothing is ever
 on its way in the kernel when all tasks wait, so a mock clock can be used.
 
 What a guardian does with its tree is played here, and what a worker does in `puppets.py`.
@@ -26,11 +26,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from daemon.background import background
-from daemon.crews import worker as worker_module
-from daemon.processes import guarded as guarded_module
-from daemon.processes.guardian import Order
-from daemon.processes.tail import Tails
+from smartlinkd.background import background
+from smartlinkd.crews import worker as worker_module
+from smartlinkd.processes import guarded as guarded_module
+from smartlinkd.processes.guardian import Order
+from smartlinkd.processes.tail import Tails
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
 
@@ -151,7 +151,7 @@ class Workers:
 
 
 class Guardian:
-    """See `daemon/processes/guardian.py`."""
+    """See `smartlinkd/processes/guardian.py`."""
 
     def __init__(
         self,

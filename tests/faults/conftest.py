@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.auth import passwords
+from smartlinkd.auth import passwords
 from tests.faults.phases import SOON, started, warm
 from tests.faults.stage import Stage
 

@@ -25,32 +25,32 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon import front, parts, tree
-from daemon.auth.actor import Auth
-from daemon.auth.state import Saved, save
-from daemon.auth.tokens import Tokens
-from daemon.browser.actor import Browser
-from daemon.browser.chromium import LaunchSettings
-from daemon.browser.generation import GenerationSettings
-from daemon.config import build
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import read_catalog
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.errors import Unavailable
-from daemon.journal.actor import Journal
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.monitoring.log_buffer import LogBuffer
-from daemon.parts import Crews
-from daemon.sandbox.answers import product_link
-from daemon.sandbox.products import product_of
-from daemon.sandbox.session import cookie_header
-from daemon.sandbox.state import State
-from daemon.service_manager.given import NOTHING
-from daemon.service_manager.link import Link
-from daemon.supervision.child import ChildSnapshot
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Escalated, Supervisor
-from daemon.vault.actor import Vault
+from smartlinkd import front, parts, tree
+from smartlinkd.auth.actor import Auth
+from smartlinkd.auth.state import Saved, save
+from smartlinkd.auth.tokens import Tokens
+from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.config import build
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import read_catalog
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.actor import Journal
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.parts import Crews
+from smartlinkd.sandbox.answers import product_link
+from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.state import State
+from smartlinkd.service_manager.given import NOTHING
+from smartlinkd.service_manager.link import Link
+from smartlinkd.supervision.child import ChildSnapshot
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Escalated, Supervisor
+from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
 from tests.fakes.machine import Machine

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from daemon.conversion.order import Converted, Entry, Failed, Order
-from daemon.history.actor import History
-from daemon.history.model import Limits, Retention
-from daemon.marketplace.products import ProductData
+from smartlinkd.conversion.order import Converted, Entry, Failed, Order
+from smartlinkd.history.actor import History
+from smartlinkd.history.model import Limits, Retention
+from smartlinkd.marketplace.products import ProductData
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 QUICK = Limits(gather_s=0.0, retry_s=0.02)

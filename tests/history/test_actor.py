@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import NotFound
-from daemon.history.model import ALL, Filters, Limits, milliseconds
-from daemon.marketplace.products import ProductData
+from smartlinkd.errors import NotFound
+from smartlinkd.history.model import ALL, Filters, Limits, milliseconds
+from smartlinkd.marketplace.products import ProductData
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import Unavailable
-from daemon.history.model import ALL, Limits, Retention
+from smartlinkd.errors import Unavailable
+from smartlinkd.history.model import ALL, Limits, Retention
 from tests.fakes.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHIRT = "https://shopee.vn/product/7/41"
 LAMP = "https://shopee.vn/product/7/42"
-LOGGER = "daemon.history.store"
+LOGGER = "smartlinkd.history.store"
 
 
 @pytest.fixture

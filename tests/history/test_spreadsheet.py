@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.history.model import Entry
-from daemon.history.spreadsheet import COLUMNS, head, lines
-from daemon.marketplace.products import FIELD_NAMES, ProductData
+from smartlinkd.history.model import Entry
+from smartlinkd.history.spreadsheet import COLUMNS, head, lines
+from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
 
 
 def entry(**different: object) -> Entry:

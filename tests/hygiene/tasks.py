@@ -23,7 +23,7 @@ def all_tasks() -> list[trio.lowlevel.Task]:
 
 def daemon_tasks() -> Counter[str]:
     """The tasks that run code of the daemon's, by name."""
-    return Counter(task.name for task in all_tasks() if task.name.startswith("daemon."))
+    return Counter(task.name for task in all_tasks() if task.name.startswith("smartlinkd."))
 
 
 def task_tree(main: trio.lowlevel.Task) -> str:

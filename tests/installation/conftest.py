@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.installation import __main__ as installation
-from daemon.installation import service
-from daemon.installation.service_paths import ServicePaths
+from smartlinkd.installation import __main__ as installation
+from smartlinkd.installation import service
+from smartlinkd.installation.service_paths import ServicePaths
 from tests.installation.machine import NEW, OLD, Machine
 
 

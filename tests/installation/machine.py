@@ -6,9 +6,9 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from daemon.installation import __main__ as installation
-from daemon.installation.service_paths import ServicePaths
-from daemon.networks import Bind
+from smartlinkd.installation import __main__ as installation
+from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from daemon import __version__
-from daemon.auth.passwords import hash_password
-from daemon.config import Settings, build
-from daemon.installation import __main__ as installation
-from daemon.installation import service
-from daemon.installation.service import NotInstalled
-from daemon.installation.service_paths import paths_of
-from daemon.networks import Bind
+from smartlinkd import __version__
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import Settings, build
+from smartlinkd.installation import __main__ as installation
+from smartlinkd.installation import service
+from smartlinkd.installation.service import NotInstalled
+from smartlinkd.installation.service_paths import paths_of
+from smartlinkd.networks import Bind
 from tests.fakes.terminal import Terminal
 from tests.installation.machine import BIND, NEW, SOURCE, Machine
 

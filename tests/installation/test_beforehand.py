@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.installation import beforehand
+from smartlinkd.installation import beforehand
 
 SCRIPT = Path(beforehand.__file__)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import argon2
 import pytest
 
-from daemon.config import ConfigError, load
-from daemon.installation import configuration
-from daemon.installation.service_paths import ServicePaths
-from daemon.networks import Bind
+from smartlinkd.config import ConfigError, load
+from smartlinkd.installation import configuration
+from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.networks import Bind
 
 BIND = Bind("127.0.0.1", 8787)
 PASSWORD = "correct horse"

@@ -23,8 +23,8 @@ DOCUMENT = (ROOT / "docs/operating.md").read_text()
 SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "daemon/web/page").rglob("*.js")),
-    ROOT / "daemon/commands/tour.py",
+    *sorted((ROOT / "daemon/smartlinkd/web/page").rglob("*.js")),
+    ROOT / "daemon/smartlinkd/commands/tour.py",
 ]
 """What has commands for the owner's shell."""
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import ConfigError
-from daemon.installation import __main__ as installation
-from daemon.installation import service, units
-from daemon.installation.service import NotInstalled
-from daemon.installation.service_paths import ServicePaths
-from daemon.networks import Bind
+from smartlinkd.config import ConfigError
+from smartlinkd.installation import __main__ as installation
+from smartlinkd.installation import service, units
+from smartlinkd.installation.service import NotInstalled
+from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.networks import Bind
 from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
 
 

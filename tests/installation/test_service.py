@@ -12,10 +12,10 @@ from threading import Thread
 
 import pytest
 
-from daemon.installation import service
-from daemon.installation.service import NotInstalled
-from daemon.installation.service_paths import ServicePaths
-from daemon.networks import Bind
+from smartlinkd.installation import service
+from smartlinkd.installation.service import NotInstalled
+from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.networks import Bind
 
 Systemctl = Callable[[str], Path]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from daemon.installation import units
-from daemon.installation.service_paths import ServicePaths, paths_of
-from daemon.networks import Bind
+from smartlinkd.installation import units
+from smartlinkd.installation.service_paths import ServicePaths, paths_of
+from smartlinkd.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)

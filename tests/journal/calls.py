@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
-from daemon.journal.store import Store
+from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
+from smartlinkd.journal.store import Store
 
 TASK = WebhookTarget("task", "https://a.example/task")
 CREW = WebhookTarget("crew", "https://a.example/crew")

@@ -13,11 +13,11 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.journal import schema
-from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
-from daemon.journal.recent import Recent
-from daemon.journal.store import Store
+from smartlinkd.journal import schema
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.store import Store
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from daemon.errors import Unavailable
-from daemon.journal import actor as actor_module
-from daemon.journal.actor import Journal
-from daemon.journal.errors import UnusableJournal
-from daemon.journal.model import (
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import actor as actor_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.errors import UnusableJournal
+from smartlinkd.journal.model import (
     Change,
     Entry,
     IdempotencyKey,
@@ -28,7 +28,7 @@ from daemon.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from daemon.supervision.actor import ActorRestarting
+from smartlinkd.supervision.actor import ActorRestarting
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.journal.errors import UnusableJournal
-from daemon.journal.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
-from daemon.journal.sealing import NotSealed, Seal
-from daemon.journal.store import Store
+from smartlinkd.journal.errors import UnusableJournal
+from smartlinkd.journal.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
+from smartlinkd.journal.sealing import NotSealed, Seal
+from smartlinkd.journal.store import Store
 from tests.journal.test_actor import open_files
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

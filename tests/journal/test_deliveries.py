@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.journal import deliveries, executions, schema
-from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.model import (
+from smartlinkd.journal import deliveries, executions, schema
+from smartlinkd.journal.errors import AlreadyFinished, TooLarge
+from smartlinkd.journal.model import (
     Change,
     Delivery,
     Entry,
@@ -21,7 +21,7 @@ from daemon.journal.model import (
     Status,
     WebhookTarget,
 )
-from daemon.journal.store import Store
+from smartlinkd.journal.store import Store
 from tests.journal.calls import CREW, SECOND, STREAM, TASK, bodies, queue
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from daemon.errors import Unavailable
-from daemon.journal import schema
-from daemon.journal import store as store_module
-from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
-from daemon.journal.schema import open_database
-from daemon.journal.store import Store
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import schema
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -160,10 +160,10 @@ import resource, sys, uuid
 from datetime import datetime, timezone
 from pathlib import Path
 from pydantic import SecretBytes
-from daemon.errors import Unavailable
-from daemon.journal.model import NewExecution
-from daemon.journal.recent import Recent
-from daemon.journal.store import Store
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import NewExecution
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.store import Store
 
 def new():
     now = datetime.now(timezone.utc)

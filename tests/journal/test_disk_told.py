@@ -15,12 +15,12 @@ import trio
 from pydantic import SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.journal import actor as actor_module
-from daemon.journal import executions, faults
-from daemon.journal.actor import Journal
-from daemon.journal.disk import ROOM, has_room
-from daemon.journal.errors import DiskFull
-from daemon.journal.model import (
+from smartlinkd.journal import actor as actor_module
+from smartlinkd.journal import executions, faults
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.disk import ROOM, has_room
+from smartlinkd.journal.errors import DiskFull
+from smartlinkd.journal.model import (
     Change,
     Created,
     Entry,
@@ -29,8 +29,8 @@ from daemon.journal.model import (
     Retention,
     Status,
 )
-from daemon.journal.store import Store
-from daemon.logs import Event
+from smartlinkd.journal.store import Store
+from smartlinkd.logs import Event
 
 New = Callable[..., NewExecution]
 PATIENCE = 10.0

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 import pytest
 from pydantic import JsonValue
 
-from daemon.errors import Invalid
-from daemon.journal import executions
-from daemon.journal.errors import AlreadyFinished, TooLarge
-from daemon.journal.executions import MAX_EVENT_BYTES_AT_ONCE
-from daemon.journal.model import (
+from smartlinkd.errors import Invalid
+from smartlinkd.journal import executions
+from smartlinkd.journal.errors import AlreadyFinished, TooLarge
+from smartlinkd.journal.executions import MAX_EVENT_BYTES_AT_ONCE
+from smartlinkd.journal.model import (
     Change,
     Entry,
     Event,
@@ -26,7 +26,7 @@ from daemon.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from daemon.journal.store import Store
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

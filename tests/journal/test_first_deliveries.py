@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes
 
-from daemon.journal import deliveries, schema
-from daemon.journal.model import NewDelivery, NewExecution, WebhookKind, WebhookTarget
-from daemon.journal.schema import open_database
-from daemon.journal.sealing import Seal
-from daemon.journal.store import Store
+from smartlinkd.journal import deliveries, schema
+from smartlinkd.journal.model import NewDelivery, NewExecution, WebhookKind, WebhookTarget
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.sealing import Seal
+from smartlinkd.journal.store import Store
 from tests.journal.calls import CREW, SECOND, TASK, bodies, queue
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.journal import retention, schema
-from daemon.journal import store as store_module
-from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Entry, Execution, NewExecution, Retention, Status
-from daemon.journal.store import Store
+from smartlinkd.journal import retention, schema
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Change, Entry, Execution, NewExecution, Retention, Status
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

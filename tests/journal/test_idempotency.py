@@ -12,12 +12,12 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.errors import Invalid
-from daemon.journal.actor import Journal
-from daemon.journal.columns import digest
-from daemon.journal.errors import KeyReused
-from daemon.journal.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
-from daemon.journal.store import Store
+from smartlinkd.errors import Invalid
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.columns import digest
+from smartlinkd.journal.errors import KeyReused
+from smartlinkd.journal.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

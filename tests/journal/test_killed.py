@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.journal.schema import open_database
-from daemon.journal.store import Store
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.store import Store
 
 # Creates, then records a start with as many events as tasks, for ever; reports what has returned.
 WRITER = """
@@ -19,8 +19,8 @@ import sys, uuid, trio
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from pydantic import SecretBytes
-from daemon.journal.actor import Journal
-from daemon.journal.model import *
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import *
 
 now = datetime.now(timezone.utc)
 kept = Retention(age=timedelta(days=1), count=1000)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.journal import store as store_module
-from daemon.journal.model import (
+from smartlinkd.errors import Invalid
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.model import (
     Change,
     Entry,
     IdempotencyKey,
@@ -24,9 +24,9 @@ from daemon.journal.model import (
     Status,
     WebhookTarget,
 )
-from daemon.journal.retention import START
-from daemon.journal.schema import open_database
-from daemon.journal.store import Store
+from smartlinkd.journal.retention import START
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

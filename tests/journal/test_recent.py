@@ -12,10 +12,10 @@ import pytest
 import trio
 from pydantic import JsonValue, SecretStr
 
-from daemon.journal import columns, deliveries, executions
-from daemon.journal import recent as recent_module
-from daemon.journal.actor import Journal
-from daemon.journal.model import (
+from smartlinkd.journal import columns, deliveries, executions
+from smartlinkd.journal import recent as recent_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import (
     Change,
     Entry,
     Execution,
@@ -25,8 +25,8 @@ from daemon.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from daemon.journal.store import Store
-from daemon.supervision.actor import ActorGone
+from smartlinkd.journal.store import Store
+from smartlinkd.supervision.actor import ActorGone
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -112,7 +112,7 @@ async def test_nothing_is_made_of_a_large_one_that_has_ended(
         made.append(content)
         return columns.decode(content)
 
-    monkeypatch.setattr("daemon.journal.executions.decode", noting)
+    monkeypatch.setattr("smartlinkd.journal.executions.decode", noting)
     text = "y" * recent_module.LARGEST
     id_ = await created(journal, new(inputs={"x": text if large == "inputs" else ""}))
     if large == "task":

@@ -18,18 +18,18 @@ import trio
 from pydantic import SecretBytes
 from trio.testing import MockClock
 
-from daemon.journal import actor as actor_module
-from daemon.journal import retention
-from daemon.journal import store as store_module
-from daemon.journal.actor import Journal
-from daemon.journal.disk import LOOK_EVERY, ROOM
-from daemon.journal.errors import DiskFull, NoRoomToOpen
-from daemon.journal.model import Change, Entry, NewExecution, Retention, Status
-from daemon.journal.recent import Recent
-from daemon.journal.reserve import SIZE, Reserve
-from daemon.journal.schema import open_database
-from daemon.journal.store import Store
-from daemon.logs import Event
+from smartlinkd.journal import actor as actor_module
+from smartlinkd.journal import retention
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.disk import LOOK_EVERY, ROOM
+from smartlinkd.journal.errors import DiskFull, NoRoomToOpen
+from smartlinkd.journal.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.reserve import SIZE, Reserve
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.store import Store
+from smartlinkd.logs import Event
 from tests.fakes.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.journal import retention
-from daemon.journal.actor import CLOCK_SET_WITHIN, Journal
-from daemon.journal.model import (
+from smartlinkd.journal import retention
+from smartlinkd.journal.actor import CLOCK_SET_WITHIN, Journal
+from smartlinkd.journal.model import (
     Change,
     Entry,
     IdempotencyKey,
@@ -26,7 +26,7 @@ from daemon.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from daemon.journal.store import Store
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from daemon.journal import schema
-from daemon.journal.errors import NoRoomToOpen, UnusableJournal
-from daemon.journal.model import NewExecution
-from daemon.journal.schema import ADDITIONS, MIGRATIONS, open_database
-from daemon.journal.store import Store
+from smartlinkd.journal import schema
+from smartlinkd.journal.errors import NoRoomToOpen, UnusableJournal
+from smartlinkd.journal.model import NewExecution
+from smartlinkd.journal.schema import ADDITIONS, MIGRATIONS, open_database
+from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -13,14 +13,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.errors import Unavailable
-from daemon.journal import store as store_module
-from daemon.journal.actor import Journal
-from daemon.journal.errors import AlreadyFinished
-from daemon.journal.model import Change, Entry, Execution, NewExecution, Status
-from daemon.journal.recent import Recent
-from daemon.journal.schema import open_database
-from daemon.journal.store import Store
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import store as store_module
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.errors import AlreadyFinished
+from smartlinkd.journal.model import Change, Entry, Execution, NewExecution, Status
+from smartlinkd.journal.recent import Recent
+from smartlinkd.journal.schema import open_database
+from smartlinkd.journal.store import Store
 from tests.journal.conftest import KEY
 from tests.supervision.test_mailbox import note
 

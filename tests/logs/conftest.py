@@ -23,13 +23,13 @@ Entry = dict[str, list[bytes]]
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level, ours = root.handlers[:], root.level, logging.getLogger("daemon").level
+    handlers, level, ours = root.handlers[:], root.level, logging.getLogger("smartlinkd").level
     yield
     for added in [each for each in root.handlers if each not in handlers]:
         added.close()
     root.handlers[:] = handlers
     root.setLevel(level)
-    logging.getLogger("daemon").setLevel(ours)
+    logging.getLogger("smartlinkd").setLevel(ours)
     logging.captureWarnings(False)
 
 

@@ -11,17 +11,17 @@ import pytest
 import trio
 import trio.testing
 
-from daemon import logs
-from daemon.conversion.sharing import Shared
-from daemon.errors import Invalid
-from daemon.logs import Together, Work, acting_as, new_request_id, working_for, works
-from daemon.logs.context import MOST
-from daemon.supervision.actor import ActorRestarting, Mailbox
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd import logs
+from smartlinkd.conversion.sharing import Shared
+from smartlinkd.errors import Invalid
+from smartlinkd.logs import Together, Work, acting_as, new_request_id, working_for, works
+from smartlinkd.logs.context import MOST
+from smartlinkd.supervision.actor import ActorRestarting, Mailbox
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Supervisor
 
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 ONE, TWO = Work(request_id="one"), Work(request_id="two")
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from uuid import UUID
 
-from daemon.logs import Event
+from smartlinkd.logs import Event
 
 ALL = "ff581c9a07a5b1d82cac6b1f29c42e36c6cba25ec4df23ab7876913769ce4ad2"
 

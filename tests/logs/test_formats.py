@@ -8,11 +8,11 @@ import logging
 
 import pytest
 
-from daemon import logs
-from daemon.logs import Event, Work, acting_as, working_for
+from smartlinkd import logs
+from smartlinkd.logs import Event, Work, acting_as, working_for
 from tests.fakes.terminal import Terminal
 
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 
 def fail(error: Exception) -> None:
@@ -35,7 +35,7 @@ def test_a_pipe_gets_one_object_a_line() -> None:
     logs.set_up("info", stream)
     record = logging.makeLogRecord(
         {
-            "name": "daemon.test",
+            "name": "smartlinkd.test",
             "levelname": "INFO",
             "levelno": logging.INFO,
             "msg": "ready after %d ms\n%s",
@@ -48,7 +48,7 @@ def test_a_pipe_gets_one_object_a_line() -> None:
         {
             "time": "1970-01-01T00:00:00.250Z",
             "level": "info",
-            "logger": "daemon.test",
+            "logger": "smartlinkd.test",
             "message": "ready after 46 ms\ngiá",
             "code_file": "",
             "code_line": "0",
@@ -133,7 +133,7 @@ def test_a_line_says_what_where_and_for_whom() -> None:
     del line["time"], line["code_line"]
     assert line == {
         "level": "warning",
-        "logger": "daemon.test",
+        "logger": "smartlinkd.test",
         "message": "account 7 is paused",
         "event": "account_paused",
         "message_id": Event.ACCOUNT_PAUSED.message_id,

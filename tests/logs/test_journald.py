@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
-from daemon import logs
-from daemon.logs import Event, Work, acting_as, journald, working_for
+from smartlinkd import logs
+from smartlinkd.logs import Event, Work, acting_as, journald, working_for
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Entry, Journal
 
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 FORGED = "x\nPRIORITY=0\nMESSAGE=forged\n\n\x00\x1b[2J\r\udcff"
 
@@ -95,7 +95,7 @@ def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> 
         "MESSAGE": ["account 7, giá".encode()],
         "PRIORITY": [b"4"],
         "SYSLOG_IDENTIFIER": [b"smartlinkd"],
-        "LOGGER": [b"daemon.test"],
+        "LOGGER": [b"smartlinkd.test"],
         "EVENT": [b"account_paused"],
         "MESSAGE_ID": [Event.ACCOUNT_PAUSED.message_id.encode()],
         "ACTOR": [b"conversion"],
@@ -165,7 +165,7 @@ def test_an_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
 def test_what_is_too_large_for_a_datagram_goes_as_a_sealed_file(
     logging_to: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.logs.formats.LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr("smartlinkd.logs.formats.LONGEST_MESSAGE", 1 << 20)
     logger.info("<" + 600_000 * "y" + "\n>")
     logger.info("small")
     large, small = logging_to.read()
@@ -175,7 +175,7 @@ def test_what_is_too_large_for_a_datagram_goes_as_a_sealed_file(
 
 
 def test_nothing_is_left_open(logging_to: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.logs.formats.LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr("smartlinkd.logs.formats.LONGEST_MESSAGE", 1 << 20)
     before = descriptors()
     for _ in range(5):
         logger.info("x" * 600_000)

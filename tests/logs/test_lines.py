@@ -14,11 +14,11 @@ from typing import TextIO
 
 import pytest
 
-from daemon import logs
-from daemon.logs import Event
-from daemon.logs.lines import Lines
+from smartlinkd import logs
+from smartlinkd.logs import Event
+from smartlinkd.logs.lines import Lines
 
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 MORE_THAN_IT_HOLDS = 2000
 PAGE = 4096

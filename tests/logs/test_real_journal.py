@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.logs import Event
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.logs import Event
 
 JOURNALD = "/lib/systemd/systemd-journald"
 ROOT = Path(__file__).parents[2]
@@ -92,12 +92,12 @@ def journalctl(how: str, script: str, *arguments: str, timeout: float = 30) -> s
 def test_the_journal_has_our_records_with_their_fields() -> None:
     script = """
 import logging
-from daemon import logs
-from daemon.logs import Event, Work, acting_as, working_for
+from smartlinkd import logs
+from smartlinkd.logs import Event, Work, acting_as, working_for
 
 logs.formats.LONGEST_MESSAGE = 1 << 20
 logs.set_up("info")
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 with acting_as("conversion"), working_for((Work("r1", "post", "k1"), Work("r2"))):
     logger.warning("account 7 is paused", extra=Event.ACCOUNT_PAUSED(account="7"))
 try:
@@ -113,7 +113,7 @@ print("by hand", file=sys.stderr)
         "MESSAGE": "account 7 is paused",
         "PRIORITY": "4",
         "SYSLOG_IDENTIFIER": "smartlinkd",
-        "LOGGER": "daemon.test",
+        "LOGGER": "smartlinkd.test",
         "EVENT": "account_paused",
         "MESSAGE_ID": Event.ACCOUNT_PAUSED.message_id,
         "ACTOR": "conversion",
@@ -135,10 +135,11 @@ print("by hand", file=sys.stderr)
 def test_journalctl_shows_a_text_with_control_characters() -> None:
     script = """
 import logging
-from daemon import logs
+from smartlinkd import logs
 
 logs.set_up("info")
-logging.getLogger("daemon.test").warning("standard error: 10%\\r20%\\x1b[2K\\uffff\\n\\tlast words")
+log = logging.getLogger("smartlinkd.test")
+log.warning("standard error: 10%\\r20%\\x1b[2K\\uffff\\n\\tlast words")
 """
     printed = journalctl("", script)
     assert "blob data" not in printed
@@ -149,11 +150,11 @@ logging.getLogger("daemon.test").warning("standard error: 10%\\r20%\\x1b[2K\\uff
 def test_without_the_socket_the_journal_has_lines_with_their_priority() -> None:
     script = """
 import logging
-from daemon import logs
+from smartlinkd import logs
 
 logs.set_up("info")
 os.unlink("/run/systemd/journal/socket")
-logging.getLogger("daemon.test").error("one\\ntwo")
+logging.getLogger("smartlinkd.test").error("one\\ntwo")
 """
     (entry,) = run(script)
     assert (entry["_TRANSPORT"], entry["PRIORITY"]) == ("stdout", "3")
@@ -185,13 +186,13 @@ url = "http://127.0.0.1:1/"
 import signal, subprocess, time
 from pathlib import Path
 
-daemon = subprocess.Popen([sys.executable, "-m", "daemon", "serve", "--config", sys.argv[1]])
+daemon = subprocess.Popen([sys.executable, "-m", "smartlinkd", "serve", "--config", sys.argv[1]])
 control = Path(sys.argv[2], "control.sock")
 for _ in range(400):
     if control.exists():
         break
     time.sleep(0.05)
-ask = [sys.executable, "-m", "daemon", "account", "clear", "--config", sys.argv[1]]
+ask = [sys.executable, "-m", "smartlinkd", "account", "clear", "--config", sys.argv[1]]
 subprocess.run(ask, check=True, stdout=subprocess.DEVNULL)
 daemon.send_signal(signal.SIGTERM)
 sys.exit(daemon.wait())

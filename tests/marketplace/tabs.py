@@ -12,12 +12,12 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut
-from daemon.errors import UpstreamFailed
-from daemon.marketplace import looking, portal
-from daemon.marketplace.answers import Row
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
+from smartlinkd.browser.errors import CallTimedOut
+from smartlinkd.errors import UpstreamFailed
+from smartlinkd.marketplace import looking, portal
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
 
 VN = market("vn")
 PAGE = "https://affiliate.shopee.vn/offer/custom_link"

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 import pytest
 from pydantic import SecretStr
 
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
-from daemon.marketplace.links import NotALink, Product, Short, parse
-from daemon.marketplace.markets import Market, market
-from daemon.marketplace.open_api import OpenApi
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
-from daemon.marketplace.third_party import ThirdParty
-from daemon.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.shortlinks import CODES
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
+from smartlinkd.marketplace.links import NotALink, Product, Short, parse
+from smartlinkd.marketplace.markets import Market, market
+from smartlinkd.marketplace.open_api import OpenApi
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
+from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.shortlinks import CODES
 
 LIPSTICK = Product(88201679, 23456789012)
 HEADPHONES = Product(55104422, 21334455667)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from daemon.marketplace.answers import UNKNOWN_ROW, Row, clean_short_link, parse_links_answer
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import (
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row, clean_short_link, parse_links_answer
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import (
     HumanCheck,
     PortalChanged,
     PortalDown,
     PortalError,
     SessionLost,
 )
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.portal_page import Answer
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.portal_page import Answer
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.marketplace.codes import FailCode, from_portal
+from smartlinkd.marketplace.codes import FailCode, from_portal
 
 
 @pytest.mark.parametrize(

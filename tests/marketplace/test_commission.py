@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from daemon.marketplace.commission import Rates, commission
+from smartlinkd.marketplace.commission import Rates, commission
 
 
 def rates(platform: str, seller: str) -> Rates:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.errors import Invalid
-from daemon.marketplace.cookie_text import has_session, header_value
-from daemon.marketplace.markets import Market, market
-from daemon.vault.cookie import MAX_BYTES, MAX_PAIRS, parse_cookie
+from smartlinkd.errors import Invalid
+from smartlinkd.marketplace.cookie_text import has_session, header_value
+from smartlinkd.marketplace.markets import Market, market
+from smartlinkd.vault.cookie import MAX_BYTES, MAX_PAIRS, parse_cookie
 
 VN = market("vn")
 SANDBOX = market("vn", portal_url="http://127.0.0.1:9001", shop_url="http://127.0.0.1:9002")

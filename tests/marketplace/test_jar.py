@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.marketplace.jar import JarCookie, jar
-from daemon.marketplace.markets import MARKET_CODES, Market, market
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.marketplace.jar import JarCookie, jar
+from smartlinkd.marketplace.markets import MARKET_CODES, Market, market
+from smartlinkd.vault.cookie import parse_cookie
 
 VN = market("vn")
 

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from daemon.marketplace import markets
-from daemon.marketplace.links import (
+from smartlinkd.marketplace import markets
+from smartlinkd.marketplace.links import (
     MAX_ID,
     MAX_LINK,
     NotALink,
@@ -18,7 +18,7 @@ from daemon.marketplace.links import (
     follow,
     parse,
 )
-from daemon.marketplace.markets import MARKET_CODES, host_and_port, market
+from smartlinkd.marketplace.markets import MARKET_CODES, host_and_port, market
 
 VN = market("vn")
 LOCAL = market(

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.page import BrowserContext, Page
-from daemon.marketplace import looking
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.page import BrowserContext, Page
+from smartlinkd.marketplace import looking
 
 pytestmark = pytest.mark.chromium
 

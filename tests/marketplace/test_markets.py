@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.marketplace.markets import MARKET_CODES, covers, market, origin
+from smartlinkd.marketplace.markets import MARKET_CODES, covers, market, origin
 
 SHOPS = {
     "vn": ("shopee.vn", "VND"),

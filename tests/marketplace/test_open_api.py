@@ -13,9 +13,9 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import (
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import (
     AccountFrozen,
     NotThere,
     OpenApiBusy,
@@ -24,11 +24,11 @@ from daemon.marketplace.errors import (
     PortalError,
     PortalSilent,
 )
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.open_api import OpenApi, signature
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.products import ProductData
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.open_api import OpenApi, signature
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.products import ProductData
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)

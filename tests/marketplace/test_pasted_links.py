@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.marketplace.links import (
+from smartlinkd.marketplace.links import (
     MAX_TEXT,
     NotALink,
     Product,
@@ -16,7 +16,7 @@ from daemon.marketplace.links import (
     find_links,
     parse,
 )
-from daemon.marketplace.markets import MARKET_CODES, Market, market
+from smartlinkd.marketplace.markets import MARKET_CODES, Market, market
 
 VN = market("vn")
 ITEM = Product(111, 222)

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from daemon import __version__
-from daemon.marketplace.plain_http import NoAnswer, PlainHttp, Reply
+from smartlinkd import __version__
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 
 URL = "https://shop.example/secret-path?secret=1"
 MANY = 150

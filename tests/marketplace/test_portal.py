@@ -10,11 +10,11 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from daemon.browser.errors import CallTimedOut, ContextLost
-from daemon.marketplace import portal
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import (
+from smartlinkd.browser.errors import CallTimedOut, ContextLost
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
     PortalChanged,
@@ -23,7 +23,7 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from daemon.printable import LONGEST_LINE
+from smartlinkd.printable import LONGEST_LINE
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from daemon.browser.cdp import Connection, connect
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
-from daemon.marketplace import portal
-from daemon.marketplace.answers import Row
-from daemon.marketplace.codes import FailCode
-from daemon.marketplace.errors import (
+from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
     MarketplaceFailed,
@@ -26,13 +26,13 @@ from daemon.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from daemon.marketplace.jar import jar
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import Market, market
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.session import DEFAULT_ACCOUNT, cookie_header
-from daemon.vault.cookie import parse_cookie
+from smartlinkd.marketplace.jar import jar
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import Market, market
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from smartlinkd.vault.cookie import parse_cookie
 
 pytestmark = pytest.mark.chromium
 

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.browser.errors import NavigationFailed
-from daemon.marketplace import portal
-from daemon.marketplace.errors import (
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.errors import (
     HumanCheck,
     NotThere,
     PortalDown,

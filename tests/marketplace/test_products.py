@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from daemon.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.portal_page import Answer
-from daemon.marketplace.products import ProductData, parse_portal_product
+from smartlinkd.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.portal_page import Answer
+from smartlinkd.marketplace.products import ProductData, parse_portal_product
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"

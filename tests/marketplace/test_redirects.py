@@ -8,16 +8,16 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.browser.errors import CallTimedOut, ContextLost, NavigationFailed
-from daemon.conversion.sources import READ_WITHIN
-from daemon.marketplace import portal
-from daemon.marketplace.errors import (
+from smartlinkd.browser.errors import CallTimedOut, ContextLost, NavigationFailed
+from smartlinkd.conversion.sources import READ_WITHIN
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.errors import (
     HumanCheck,
     PortalDown,
     ProductsRefused,
     SessionLost,
 )
-from daemon.marketplace.redirects import LEADS_ON_WITHIN
+from smartlinkd.marketplace.redirects import LEADS_ON_WITHIN
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,

@@ -6,10 +6,16 @@ import json
 
 import pytest
 
-from daemon.marketplace.errors import HumanCheck, PortalDown, SessionLost
-from daemon.marketplace.markets import market
-from daemon.marketplace.portal_page import Answer
-from daemon.marketplace.session import Sign, is_check_beside, raise_gravest, read_json, sign_of_url
+from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.portal_page import Answer
+from smartlinkd.marketplace.session import (
+    Sign,
+    is_check_beside,
+    raise_gravest,
+    read_json,
+    sign_of_url,
+)
 
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
 JSON = "application/json"

@@ -6,8 +6,8 @@ from time import process_time
 
 import pytest
 
-from daemon.marketplace.short_pages import read_short_page, refresh_target
-from daemon.marketplace.shortlinks import MAX_BODY
+from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
+from smartlinkd.marketplace.shortlinks import MAX_BODY
 
 URL = "https://shopee.vn/universal-link/product/88201679/23456789012?a=1&b=2"
 

@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.marketplace.links import NotALink, Product, Short
-from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.shortlinks import (
+from smartlinkd.marketplace.links import NotALink, Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.shortlinks import (
     DEADLINE,
     HOPS_AT_ONCE,
     MAX_BODY,

@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
-from daemon.marketplace.links import Product
-from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.products import FIELD_NAMES, ProductData
-from daemon.marketplace.third_party import ThirdParty
+from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
+from smartlinkd.marketplace.third_party import ThirdParty
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from daemon.marketplace.values import (
+from smartlinkd.marketplace.values import (
     as_text,
     half_up,
     json_object,

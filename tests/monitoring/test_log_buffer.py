@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from daemon.monitoring.log_buffer import LONGEST_MESSAGE, MAX_RECORDS, LogBuffer
+from smartlinkd.monitoring.log_buffer import LONGEST_MESSAGE, MAX_RECORDS, LogBuffer
 
-logger = logging.getLogger("daemon.tests.log_buffer")
+logger = logging.getLogger("smartlinkd.tests.log_buffer")
 
 
 def test_buffer_finds_newest_records_by_level_and_text() -> None:

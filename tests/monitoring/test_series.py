@@ -9,7 +9,7 @@ import trio
 from prometheus_client import Counter, Histogram
 from trio.testing import MockClock
 
-from daemon.monitoring.series import (
+from smartlinkd.monitoring.series import (
     EVERY,
     HOURS,
     Recorder,

@@ -13,15 +13,15 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from daemon.auth.keys import ApiKey
-from daemon.conversion.account import MOST_ACCOUNTS, AccountState, Standing
-from daemon.logs import Event
-from daemon.notify.actor import ATTEMPTS, Notifier
-from daemon.notify.notice import DISTANCE, DaemonIdentity
-from daemon.notify.ways import NotTold, Way
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.auth.keys import ApiKey
+from smartlinkd.conversion.account import MOST_ACCOUNTS, AccountState, Standing
+from smartlinkd.logs import Event
+from smartlinkd.notify.actor import ATTEMPTS, Notifier
+from smartlinkd.notify.notice import DISTANCE, DaemonIdentity
+from smartlinkd.notify.ways import NotTold, Way
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Supervisor
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = AccountState(Standing.PAUSED, NOON, "a human check")

@@ -10,9 +10,9 @@ from math import inf
 
 import pytest
 
-from daemon.conversion.account import MOST_ACCOUNTS
-from daemon.logs import Event
-from daemon.notify.notice import (
+from smartlinkd.conversion.account import MOST_ACCOUNTS
+from smartlinkd.logs import Event
+from smartlinkd.notify.notice import (
     DISTANCE,
     LONGEST_TEXT,
     MOST_OCCURRENCES,

@@ -10,15 +10,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.auth.passwords import hash_password
-from daemon.config import Settings, build
-from daemon.conversion.pauses import Pauses
-from daemon.marketplace.errors import HumanCheck
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.notify.actor import Notifier
-from daemon.notify.notice import DaemonIdentity
-from daemon.notify.ways import NotTold
-from daemon.parts import make_desk
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import Settings, build
+from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.marketplace.errors import HumanCheck
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.notify.actor import Notifier
+from smartlinkd.notify.notice import DaemonIdentity
+from smartlinkd.notify.ways import NotTold
+from smartlinkd.parts import make_desk
 from tests.fakes.threads import threads_in_place
 
 

@@ -13,8 +13,8 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.notify import ways
-from daemon.notify.ways import ByCommand, ByRequest, NotTold
+from smartlinkd.notify import ways
+from smartlinkd.notify.ways import ByCommand, ByRequest, NotTold
 
 if TYPE_CHECKING:
     from tests.notify.conftest import Program, Receiver, Report
@@ -62,7 +62,7 @@ async def test_an_answer_that_is_no_success(receiver: Receiver, answer: bytes, f
 async def test_a_receiver_that_hangs_is_left(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.posting.sending.DEADLINE", 0.2)
+    monkeypatch.setattr("smartlinkd.posting.sending.DEADLINE", 0.2)
     receiver.hangs = True
     with trio.fail_after(5), pytest.raises(NotTold, match="no answer within"):
         await to(receiver).tell(BODY)

@@ -6,8 +6,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.posting.addresses import LONGEST_URL, check_url, may_call, on_one_link, origin
+from smartlinkd.errors import Invalid
+from smartlinkd.posting.addresses import LONGEST_URL, check_url, may_call, on_one_link, origin
 
 HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
 

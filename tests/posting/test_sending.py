@@ -14,12 +14,12 @@ import pytest
 import trio
 import trio.testing
 
-from daemon import __version__
-from daemon.name_look_ups import look_up_apart
-from daemon.posting import sending
-from daemon.posting.connecting import NoWay, is_near, look_up
-from daemon.posting.outcomes import Answered, Silence
-from daemon.posting.sending import open_sender
+from smartlinkd import __version__
+from smartlinkd.name_look_ups import look_up_apart
+from smartlinkd.posting import sending
+from smartlinkd.posting.connecting import NoWay, is_near, look_up
+from smartlinkd.posting.outcomes import Answered, Silence
+from smartlinkd.posting.sending import open_sender
 from tests.fakes.certificate import certificate_for, serve_behind
 from tests.shortage import Shortage
 
@@ -274,7 +274,7 @@ def test_nor_is_another_ones_where_anything_can_be_bound_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on a machine with net.ipv4.ip_nonlocal_bind."""
-    monkeypatch.setattr("daemon.posting.connecting._can_bind", lambda _: True)
+    monkeypatch.setattr("smartlinkd.posting.connecting._can_bind", lambda _: True)
     assert not is_near(ip_address("192.0.2.7"))
     assert is_near(ip_address("127.0.0.1"))
 
@@ -286,7 +286,7 @@ async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patch:
-        patch.setattr("daemon.posting.connecting.socket.socket", none_left)
+        patch.setattr("smartlinkd.posting.connecting.socket.socket", none_left)
         with pytest.raises(NoWay, match="Too many open files"):
             is_near(ip_address("51.15.20.30"))
 

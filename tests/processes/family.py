@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from daemon.processes.guarded import Guarded, Limits, User, guarded
+from smartlinkd.processes.guarded import Guarded, Limits, User, guarded
 from tests.hygiene.folder import FOLDER
 
 SLEEP = ("/bin/sleep", "1000")

@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.processes import activity
-from daemon.processes.activity import Activity
-from daemon.processes.guarded import Guarded, guarded
-from daemon.processes.usage import threads
+from smartlinkd.processes import activity
+from smartlinkd.processes.activity import Activity
+from smartlinkd.processes.guarded import Guarded, guarded
+from smartlinkd.processes.usage import threads
 from tests.hygiene.folder import FOLDER
 
 PATIENCE = 20.0

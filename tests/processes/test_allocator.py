@@ -14,8 +14,8 @@ THREADS = 3
 CHECK = f"""
 import re, threading
 from pathlib import Path
-from daemon.auth.passwords import hash_password
-from daemon.processes.allocator import return_large_blocks
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.processes.allocator import return_large_blocks
 
 def anonymous() -> int:
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

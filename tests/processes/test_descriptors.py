@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from daemon.processes.descriptors import ENOUGH
+from smartlinkd.processes.descriptors import ENOUGH
 
 UNIT = Path(__file__).parents[2] / "systemd" / "smartlinkd.service"
 PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from daemon.processes.descriptors import allow_enough
+from smartlinkd.processes.descriptors import allow_enough
 allow_enough()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """

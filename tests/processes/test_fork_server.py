@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from daemon.processes import guarded as guarded_module
-from daemon.processes.guarded import ExitStatus
-from daemon.processes.guardians import shared_guardians
+from smartlinkd.processes import guarded as guarded_module
+from smartlinkd.processes.guarded import ExitStatus
+from smartlinkd.processes.guardians import shared_guardians
 from tests.processes.family import alive, running, server_of, sleeping
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from daemon.processes.guarded import ExitStatus, Guarded, guarded, user_named
-from daemon.processes.tail import CUT, KEPT
+from smartlinkd.processes.guarded import ExitStatus, Guarded, guarded, user_named
+from smartlinkd.processes.tail import CUT, KEPT
 from tests.processes.family import alive, parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import trio
 
-import daemon
-from daemon.processes.guarded import ExitStatus, Limits, guarded
-from daemon.processes.guardian import FIRST_CHOICE
-from daemon.processes.tail import CUT, KEPT
-from daemon.processes.usage import until_full
+import smartlinkd
+from smartlinkd.processes.guarded import ExitStatus, Limits, guarded
+from smartlinkd.processes.guardian import FIRST_CHOICE
+from smartlinkd.processes.tail import CUT, KEPT
+from smartlinkd.processes.usage import until_full
 from tests.processes.family import parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -129,7 +129,7 @@ async def test_a_channel_that_the_command_closes_is_closed() -> None:
 LOW_NUMBERS = """
 import os, socket, sys, trio
 from pathlib import Path
-from daemon.processes.guarded import guarded
+from smartlinkd.processes.guarded import guarded
 
 os.closerange(3, 10)
 ends = sorted(socket.socketpair(), key=socket.socket.fileno)
@@ -152,7 +152,7 @@ trio.run(main)
 def test_a_channel_may_have_any_number_on_our_side(number: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", LOW_NUMBERS, number],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         stdout=subprocess.PIPE,
         check=True,
         text=True,
@@ -272,7 +272,7 @@ def core_limits(table: str) -> list[str]:
 NO_CORES = """
 import resource, trio
 from pathlib import Path
-from daemon.processes.guarded import guarded
+from smartlinkd.processes.guarded import guarded
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -290,7 +290,7 @@ trio.run(main)
 def test_where_no_other_limit_can_be_set_it_stays_at_0() -> None:
     told = subprocess.run(
         [sys.executable, "-c", NO_CORES],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         stdout=subprocess.PIPE,
         check=True,
         text=True,

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 
-import daemon
+import smartlinkd
 from tests.processes.family import parent, running
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
@@ -19,7 +19,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 DAEMON = """
 import sys, trio
 from pathlib import Path
-from daemon.processes.guarded import guarded
+from smartlinkd.processes.guarded import guarded
 
 async def main():
     folder = Path(sys.argv[1])
@@ -40,7 +40,7 @@ def running_daemon(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     folder.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", DAEMON, str(folder)],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         stdout=subprocess.PIPE,
         text=True,
     ) as victim:

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 import trio
 
-import daemon
-from daemon.processes import guarded as guarded_module
-from daemon.processes import guardians as guardians_module
-from daemon.processes.guarded import guarded
-from daemon.processes.guardian import Order
-from daemon.processes.guardians import (
+import smartlinkd
+from smartlinkd.processes import guarded as guarded_module
+from smartlinkd.processes import guardians as guardians_module
+from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.guardian import Order
+from smartlinkd.processes.guardians import (
     PACKAGES,
     Guardian,
     Kind,
@@ -37,7 +37,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 AT_ONCE = 30
-ROOT = Path(daemon.__file__).parents[1]
+ROOT = Path(smartlinkd.__file__).parents[1]
 KILLED = "sleep: something may be left over: its guardian was killed"
 
 
@@ -257,7 +257,7 @@ def test_who_has_the_number_of_a_guardian_that_has_ended_is_not_killed() -> None
 WITHOUT_STREAMS = """
 import os, sys, trio
 from pathlib import Path
-from daemon.processes.guarded import guarded
+from smartlinkd.processes.guarded import guarded
 
 async def main():
     command = ["/bin/sh", "-c", "echo it ran"]

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from daemon.processes.hiding import Hiding
-from daemon.processes.tail import CUT, KEPT, Tail
+from smartlinkd.processes.hiding import Hiding
+from smartlinkd.processes.tail import CUT, KEPT, Tail
 
 SECRETS = {
     "PLAIN": "PLAINSECRETVALUE0123456789",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.processes import memory
-from daemon.processes.memory import memory_allowed
+from smartlinkd.processes import memory
+from smartlinkd.processes.memory import memory_allowed
 
 MIB = 1024 * 1024
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

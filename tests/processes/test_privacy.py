@@ -26,10 +26,10 @@ import os, subprocess, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 import trio
-from daemon.control import Control, call, plain
-from daemon.processes.guardian import prctl
-from daemon.processes.privacy import PR_SET_DUMPABLE, keep_private
-from daemon.vault.memory import Record, RecordMemory
+from smartlinkd.control import Control, call, plain
+from smartlinkd.processes.guardian import prctl
+from smartlinkd.processes.privacy import PR_SET_DUMPABLE, keep_private
+from smartlinkd.vault.memory import Record, RecordMemory
 Record.model_rebuild()
 if os.geteuid() == 0:
     os.setgroups([])

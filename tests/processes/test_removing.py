@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-import daemon
-from daemon.processes import guarded as guarded_module
-from daemon.processes.guarded import Guarded, _see_removed, guarded, user_named
-from daemon.processes.removing import remove_folder
+import smartlinkd
+from smartlinkd.processes import guarded as guarded_module
+from smartlinkd.processes.guarded import Guarded, _see_removed, guarded, user_named
+from smartlinkd.processes.removing import remove_folder
 from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
 
@@ -23,7 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a u
 
 AS_NOBODY = """
 import os, sys
-from daemon.processes.removing import remove_folder
+from smartlinkd.processes.removing import remove_folder
 
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
@@ -33,7 +33,7 @@ GUARDED_AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import trio
-from daemon.processes.guarded import guarded
+from smartlinkd.processes.guarded import guarded
 
 async def main():
     async with guarded([""], environment={}, working_folder=Path("/"), remove=Path(sys.argv[1])):
@@ -71,7 +71,7 @@ def as_nobody(code: str, folder: Path) -> str:
     """Run this with that folder. What it says of what is left."""
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder), str(user_named("nobody").uid)],
-        cwd=Path(daemon.__file__).parents[1],
+        cwd=Path(smartlinkd.__file__).parents[1],
         capture_output=True,
         text=True,
         check=False,

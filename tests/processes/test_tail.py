@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.background import background
-from daemon.processes.tail import Tail, Tails
+from smartlinkd.background import background
+from smartlinkd.processes.tail import Tail, Tails
 
 
 class Pipe(AbstractContextManager["Pipe"]):

@@ -14,11 +14,11 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.processes import fork_server
-from daemon.processes import guarded as guarded_module
-from daemon.processes import guardians as guardians_module
-from daemon.processes.guarded import ExitStatus, Limits, User, guarded, user_named
-from daemon.processes.guardians import MOST_IDLE, shared_guardians
+from smartlinkd.processes import fork_server
+from smartlinkd.processes import guarded as guarded_module
+from smartlinkd.processes import guardians as guardians_module
+from smartlinkd.processes.guarded import ExitStatus, Limits, User, guarded, user_named
+from smartlinkd.processes.guardians import MOST_IDLE, shared_guardians
 from tests.hygiene.processes import children
 from tests.processes.family import SLEEP, alive, parent, running, server_of, sleeping
 

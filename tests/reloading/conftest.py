@@ -14,7 +14,7 @@ from tests.reloading.played import Daemon
 @pytest.fixture
 def daemon(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Daemon]:
     """Of the log's levels, which a reload sets, nothing stays."""
-    loggers = logging.getLogger(), logging.getLogger("daemon")
+    loggers = logging.getLogger(), logging.getLogger("smartlinkd")
     levels = [each.level for each in loggers]
     caplog.set_level(logging.INFO)
     yield Daemon(tmp_path, caplog)

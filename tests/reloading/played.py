@@ -14,12 +14,12 @@ import httpx
 import pytest
 import trio
 
-from daemon import tree
-from daemon.auth.passwords import hash_password
-from daemon.config import load
-from daemon.control import call
-from daemon.logs import Event
-from daemon.service_manager.given import Given
+from smartlinkd import tree
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import load
+from smartlinkd.control import call
+from smartlinkd.logs import Event
+from smartlinkd.service_manager.given import Given
 from tests.config_file import Tables, write_config
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs

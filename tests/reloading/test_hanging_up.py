@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon import reloading
-from daemon.errors import Unavailable
-from daemon.service_manager.given import Given
-from daemon.supervision.actor import ActorGone
+from smartlinkd import reloading
+from smartlinkd.errors import Unavailable
+from smartlinkd.service_manager.given import Given
+from smartlinkd.supervision.actor import ActorGone
 from tests.reloading.played import PATIENCE, Daemon, running
 
 
@@ -49,7 +49,7 @@ async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:
 
 HANGING_UP = """
 import os, signal, subprocess
-from daemon.reloading import never_ended_by_hangup
+from smartlinkd.reloading import never_ended_by_hangup
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 try:
     with never_ended_by_hangup():

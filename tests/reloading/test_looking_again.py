@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon import reloading
-from daemon.crews.reading import programs
-from daemon.reloading import LOOK_AGAIN_AFTER
+from smartlinkd import reloading
+from smartlinkd.crews.reading import programs
+from smartlinkd.reloading import LOOK_AGAIN_AFTER
 from tests.reloading.played import DONE, PATIENCE, WAIT, Daemon, crew, running
 from tests.shortage import Shortage
 

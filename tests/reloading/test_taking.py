@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import trio
 
-from daemon import reloading, tree
-from daemon.auth.actor import Auth
-from daemon.control import call
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.errors import Unavailable
-from daemon.journal import actor as journal
-from daemon.service_manager.given import Descriptor, Given
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd import reloading, tree
+from smartlinkd.auth.actor import Auth
+from smartlinkd.control import call
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import actor as journal
+from smartlinkd.service_manager.given import Descriptor, Given
+from smartlinkd.supervision.supervisor import Supervisor
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -290,7 +290,7 @@ async def test_what_needs_a_restart_is_named_each_time(daemon: Daemon) -> None:
             assert "WARNING: server.trusted_proxies: believes the forwarding headers" in said
             assert "k" * 43 not in said
         assert "nothing else has changed in it" in said  # it was taken up the first time
-        assert logging.getLogger("daemon").level == logging.DEBUG
+        assert logging.getLogger("smartlinkd").level == logging.DEBUG
 
 
 async def test_what_lets_nobody_in_waits_for_nothing(
@@ -391,7 +391,7 @@ def is_written(path: Path) -> bool:
 async def test_an_interpreter_that_hangs_does_not_hold_up_the_end(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.crews.reading.programs.PROBE_LIMIT", PATIENCE * 10)
+    monkeypatch.setattr("smartlinkd.crews.reading.programs.PROBE_LIMIT", PATIENCE * 10)
     begun, python = daemon.folder / "begun", daemon.folder / "python"
     python.write_text(f"#!/bin/sh\necho $$ >{begun}; exec sleep 1000\n")
     python.chmod(0o755)

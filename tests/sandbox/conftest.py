@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.session import cookies_of
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.session import cookies_of
 
 HOLD = 0.3  # seconds a slow answer takes in these tests
 ACCOUNT = "4711"

@@ -8,8 +8,8 @@ import httpx
 import pytest
 import trio
 
-from daemon.sandbox.faults import FAULTS, Play, Point
-from daemon.sandbox.running import Sandbox
+from smartlinkd.sandbox.faults import FAULTS, Play, Point
+from smartlinkd.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from daemon.sandbox.faults import FAULTS
-from daemon.sandbox.running import Sandbox
+from smartlinkd.sandbox.faults import FAULTS
+from smartlinkd.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal

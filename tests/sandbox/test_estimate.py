@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from daemon.sandbox.running import Sandbox
+from smartlinkd.sandbox.running import Sandbox
 
 
 async def ask(

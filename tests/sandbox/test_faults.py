@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.sandbox.faults import ARMED_AT_ONCE, FAULTS, Fault, Play, Point, Switchboard
+from smartlinkd.errors import Invalid
+from smartlinkd.sandbox.faults import ARMED_AT_ONCE, FAULTS, Fault, Play, Point, Switchboard
 
 SUBMIT_401 = 900_000_101
 

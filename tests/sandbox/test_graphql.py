@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.sandbox.graphql import MAX_DEPTH, MAX_TOKENS, Malformed, argument, parse, pick
+from smartlinkd.sandbox.graphql import MAX_DEPTH, MAX_TOKENS, Malformed, argument, parse, pick
 
 
 def test_an_operation_with_variables() -> None:

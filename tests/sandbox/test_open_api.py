@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from daemon.sandbox.open_api import (
+from smartlinkd.sandbox.open_api import (
     APP_ID,
     LIMITED_APP_ID,
     REFUSED_APP_ID,
     SECRET,
     signature,
 )
-from daemon.sandbox.running import Sandbox
+from smartlinkd.sandbox.running import Sandbox
 
 OFFER = (
     "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.sandbox.answers import dong, estimate, open_api_node, percent, portal_offer
-from daemon.sandbox.products import PRODUCTS, product_of
+from smartlinkd.sandbox.answers import dong, estimate, open_api_node, percent, portal_offer
+from smartlinkd.sandbox.products import PRODUCTS, product_of
 
 SHOP = "https://shop.example"
 BY_WHY = {product.why: product for product in PRODUCTS}

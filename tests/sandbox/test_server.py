@@ -14,14 +14,14 @@ import httpx
 import pytest
 import trio
 
-from daemon.config import load
-from daemon.errors import Invalid
-from daemon.sandbox.faults import FAULTS
-from daemon.sandbox.open_api import APP_ID, SECRET
-from daemon.sandbox.print_out import print_out
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import main, open_sandbox, run
-from daemon.sandbox.session import cookie_header
+from smartlinkd.config import load
+from smartlinkd.errors import Invalid
+from smartlinkd.sandbox.faults import FAULTS
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
+from smartlinkd.sandbox.print_out import print_out
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import main, open_sandbox, run
+from smartlinkd.sandbox.session import cookie_header
 
 PASSWORD_HASH = (
     "$argon2id$v=19$m=19456,t=2,p=1"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.sandbox.session import affiliate_id, cookie_header, cookies_of, session_of
+from smartlinkd.sandbox.session import affiliate_id, cookie_header, cookies_of, session_of
 
 
 def test_the_cookies_of_an_account_sign_it_in() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.session import cookies_of
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.session import cookies_of
 
 
 @pytest.mark.parametrize(

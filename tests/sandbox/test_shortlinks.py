@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from daemon.sandbox.shop import PRODUCT_PATHS
-from daemon.sandbox.shortlinks import CODES, Hop, Way, hop_of, product_behind
+from smartlinkd.sandbox.shop import PRODUCT_PATHS
+from smartlinkd.sandbox.shortlinks import CODES, Hop, Way, hop_of, product_behind
 
 SHOP = "http://127.0.0.1:2"
 SHORT = "http://127.0.0.1:3"

@@ -4,8 +4,8 @@ import httpx
 import pytest
 import trio
 
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.shortlinks import BIG_BODY
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.shortlinks import BIG_BODY
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from daemon.sandbox.batch import Origins
-from daemon.sandbox.state import ACCOUNTS_KEPT, MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
+from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.state import ACCOUNTS_KEPT, MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
 
 
 async def test_the_log_of_submits_is_bounded() -> None:

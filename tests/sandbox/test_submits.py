@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.sandbox.running import Sandbox
-from daemon.sandbox.server import open_sandbox
-from daemon.sandbox.session import affiliate_id, cookies_of
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.session import affiliate_id, cookies_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal

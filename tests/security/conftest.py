@@ -22,7 +22,7 @@ import httpx
 import pytest
 import trio
 
-from daemon.auth.passwords import hash_password
+from smartlinkd.auth.passwords import hash_password
 from tests.config_file import Tables, write_config
 
 ROOT = Path(__file__).parents[2]
@@ -171,7 +171,16 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         write_config(config, configuration(folder, hashed), given)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "daemon", "serve", "--config", str(config)],
+                [
+                    sys.executable,
+                    "-W",
+                    "error",
+                    "-m",
+                    "smartlinkd",
+                    "serve",
+                    "--config",
+                    str(config),
+                ],
                 cwd=ROOT,
                 env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,

@@ -15,9 +15,9 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import LaunchSettings, launch
-from daemon.browser.page import BrowserContext, Page
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.page import BrowserContext, Page
 
 if TYPE_CHECKING:
     from tests.security.conftest import Daemon, Start

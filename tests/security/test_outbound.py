@@ -20,12 +20,12 @@ import httpx
 import pytest
 import trio
 
-from daemon.errors import Invalid
-from daemon.marketplace.links import Product, Short
-from daemon.marketplace.markets import market
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.marketplace.shortlinks import Lanes, Unresolved, resolve
-from daemon.posting.addresses import check_url
+from smartlinkd.errors import Invalid
+from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
+from smartlinkd.posting.addresses import check_url
 from tests.fakes.certificate import certificate_for
 
 if TYPE_CHECKING:

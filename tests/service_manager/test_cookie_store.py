@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.service_manager.cookie_store import CookieStore, is_cookie
-from daemon.service_manager.given import Descriptor
-from daemon.service_manager.messenger import Messenger
-from daemon.vault.actor import Vault
-from daemon.vault.memory import MAX_RECORD, Record, RecordMemory
+from smartlinkd.service_manager.cookie_store import CookieStore, is_cookie
+from smartlinkd.service_manager.given import Descriptor
+from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager, MemfdWith

@@ -20,8 +20,8 @@ import httpx
 import pytest
 import trio
 
-from daemon.auth.passwords import hash_password
-from daemon.control import call
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.control import call
 from tests.config_file import write_config
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ os.execv(command[0], command)
 SERVE = """
 import os, sys
 {before}
-from daemon.cli import main
+from smartlinkd.cli import main
 code = main(["serve", "--config", sys.argv[1]])
 print(*(name for name in os.environ if name.split("_")[0] in ("LISTEN", "NOTIFY", "WATCHDOG")))
 sys.exit(code)
@@ -60,7 +60,7 @@ sys.exit(code)
 # The vault's first answer, which is to the look for a sign of life.
 HANG = """
 import trio
-from daemon.supervision.actor import Request
+from smartlinkd.supervision.actor import Request
 answer = Request.answer
 async def current(self, state):
     if self.actor != "vault":

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.service_manager.given import NOTHING, Descriptor, Given
-from daemon.service_manager.link import Link
-from daemon.service_manager.messenger import LONGEST_STATUS, Messenger
-from daemon.service_manager.sockets import NO_SOCKETS
-from daemon.supervision.supervisor import Escalated
+from smartlinkd.service_manager.given import NOTHING, Descriptor, Given
+from smartlinkd.service_manager.link import Link
+from smartlinkd.service_manager.messenger import LONGEST_STATUS, Messenger
+from smartlinkd.service_manager.sockets import NO_SOCKETS
+from smartlinkd.supervision.supervisor import Escalated
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager, MemfdWith

@@ -11,15 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.operator import CrewReport, PartReport, StatusReport
-from daemon.service_manager.given import Given
-from daemon.service_manager.link import Link
-from daemon.service_manager.messenger import Messenger
-from daemon.service_manager.reporter import EXTENSION, GRACE, LOOK_EVERY, MARGIN, Reporter
-from daemon.supervision.child import ChildSpec, State
-from daemon.supervision.policy import Intensity
-from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import Escalated, Supervisor
+from smartlinkd.operator import CrewReport, PartReport, StatusReport
+from smartlinkd.service_manager.given import Given
+from smartlinkd.service_manager.link import Link
+from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.service_manager.reporter import EXTENSION, GRACE, LOOK_EVERY, MARGIN, Reporter
+from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.policy import Intensity
+from smartlinkd.supervision.pulse import Pulse
+from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager

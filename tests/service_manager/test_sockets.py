@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.networks import Bind
-from daemon.service_manager.given import NAMELESS, Descriptor
-from daemon.service_manager.sockets import Sockets, agree, lend, sockets_among
+from smartlinkd.errors import Invalid
+from smartlinkd.networks import Bind
+from smartlinkd.service_manager.given import NAMELESS, Descriptor
+from smartlinkd.service_manager.sockets import Sockets, agree, lend, sockets_among
 from tests.fakes.lent import lent
 
 # By name

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from daemon.operator import (
+from smartlinkd.operator import (
     NOT_USED_YET,
     AccountReport,
     BrowserReport,
@@ -17,8 +17,8 @@ from daemon.operator import (
     PartReport,
     StatusReport,
 )
-from daemon.service_manager.status_line import ending_line, status_line
-from daemon.supervision.child import ChildSnapshot, State
+from smartlinkd.service_manager.status_line import ending_line, status_line
+from smartlinkd.supervision.child import ChildSnapshot, State
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import trio
 
-from daemon import tree
-from daemon.auth.passwords import hash_password
-from daemon.config import build
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.errors import Refused
-from daemon.supervision.actor import Mailbox
-from daemon.supervision.blocking import BlockingMailbox
-from daemon.supervision.pulse import Vital
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd import tree
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import build
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.errors import Refused
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.blocking import BlockingMailbox
+from smartlinkd.supervision.pulse import Vital
+from smartlinkd.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0
 MORE_THAN_ALL_HANDS = 600

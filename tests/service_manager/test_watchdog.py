@@ -13,18 +13,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.crews.webhooks.hands import AT_ONCE
-from daemon.errors import Refused, Unavailable
-from daemon.journal.actor import Journal
-from daemon.journal.model import Delivery, WebhookTarget
-from daemon.logs import Event
-from daemon.service_manager.watchdog import LOOKS, Watchdog
-from daemon.supervision.actor import Mailbox
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff
-from daemon.supervision.pulse import Vital
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.hands import AT_ONCE
+from smartlinkd.errors import Refused, Unavailable
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Delivery, WebhookTarget
+from smartlinkd.logs import Event
+from smartlinkd.service_manager.watchdog import LOOKS, Watchdog
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.pulse import Vital
+from smartlinkd.supervision.supervisor import Supervisor
 
 WITHIN = 20.0
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.service_manager.whereabouts import MOST_TASKS, whereabouts
+from smartlinkd.service_manager.whereabouts import MOST_TASKS, whereabouts
 
 HERE = f"service_manager/{Path(__file__).name}"
 LONGEST = 8 * 1024  # characters; of a longer message the log leaves out the middle

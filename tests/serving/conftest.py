@@ -15,7 +15,7 @@ from quart import request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from daemon.serving import GuardedQuart, Limits, Served, bind, serve
+from smartlinkd.serving import GuardedQuart, Limits, Served, bind, serve
 
 PATIENCE = 8.0  # seconds; past it a client in these tests calls the server hung
 LARGE = 32 * 1024 * 1024

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from daemon.serving import GuardedQuart
+    from smartlinkd.serving import GuardedQuart
     from tests.serving.conftest import AnswerOf, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -11,7 +11,7 @@ import trio
 from tests.serving.mutation import mutated
 
 if TYPE_CHECKING:
-    from daemon.serving import GuardedQuart
+    from smartlinkd.serving import GuardedQuart
     from tests.serving.conftest import Serving
 
 REQUESTS = 400

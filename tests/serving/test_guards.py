@@ -14,10 +14,10 @@ from quart import request
 from quart_trio.asgi import TrioASGIHTTPConnection
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.serving import GuardedQuart, Served, bind, connection, http1, serve
-from daemon.serving.connection import Connection
-from daemon.serving.http1 import Http1, Stream
-from daemon.serving.upstream import check_upstream
+from smartlinkd.serving import GuardedQuart, Served, bind, connection, http1, serve
+from smartlinkd.serving.connection import Connection
+from smartlinkd.serving.http1 import Http1, Stream
+from smartlinkd.serving.upstream import check_upstream
 
 if TYPE_CHECKING:
     from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
@@ -148,7 +148,7 @@ async def test_what_the_application_cannot_answer_is_a_failure_in_json(
         assert answer.body.startswith(b'{"ok": false, "error": "internal error')
         head = await server.ask(LAST_GET.replace(b"GET", b"HEAD"))
         assert (head.status, head.body) == (500, b"")
-    assert [record.name for record in caplog.records] == ["daemon.serving.server"] * 2
+    assert [record.name for record in caplog.records] == ["smartlinkd.serving.server"] * 2
 
 
 async def test_without_the_guard_it_is_an_empty_answer(

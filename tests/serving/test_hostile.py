@@ -14,7 +14,7 @@ import trio
 from hypercorn.config import Config
 from quart_trio import QuartTrio
 
-from daemon.serving import bind
+from smartlinkd.serving import bind
 
 if TYPE_CHECKING:
     from tests.serving.conftest import ClientOf, Serving

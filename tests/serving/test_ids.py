@@ -12,15 +12,15 @@ import pytest
 import trio
 from quart import Response
 
-from daemon import logs
-from daemon.logs import new_request_id
-from daemon.serving import GuardedQuart
-from daemon.serving.ids import request_id
+from smartlinkd import logs
+from smartlinkd.logs import new_request_id
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.serving.ids import request_id
 
 if TYPE_CHECKING:
     from tests.serving.conftest import AnswerOf, Seen, Serving
 
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 OURS = re.compile("[0-9a-f]{16}")
 GOOD = b"GET /small HTTP/1.1\r\nHost: a\r\n"

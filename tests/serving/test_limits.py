@@ -14,12 +14,12 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.accepting import WELL_AFTER
-from daemon.serving.app import BODY_SECONDS
-from daemon.serving.connection import Connection
+from smartlinkd.accepting import WELL_AFTER
+from smartlinkd.serving.app import BODY_SECONDS
+from smartlinkd.serving.connection import Connection
 
 if TYPE_CHECKING:
-    from daemon.serving import GuardedQuart
+    from smartlinkd.serving import GuardedQuart
     from tests.serving.conftest import AnswerOf, Seen, Serving
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
@@ -200,7 +200,7 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
 async def test_so_is_whoever_comes_when_many_are_being_told(
     serving: Serving, seen: Seen, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.serving.server.TURNED_AWAY", 1)
+    monkeypatch.setattr("smartlinkd.serving.server.TURNED_AWAY", 1)
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
         await seen.started.wait()
@@ -227,7 +227,7 @@ async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And as many again when these have left."""
-    monkeypatch.setattr("daemon.serving.server.TURNED_AWAY", 1)
+    monkeypatch.setattr("smartlinkd.serving.server.TURNED_AWAY", 1)
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
         await seen.started.wait()

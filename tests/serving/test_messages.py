@@ -12,8 +12,8 @@ import trio
 from quart import Response, request
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.serving import GuardedQuart
-from daemon.serving.app import RESPONSE_PACE, RESPONSE_SECONDS, Messages
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.serving.app import RESPONSE_PACE, RESPONSE_SECONDS, Messages
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Serving

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.errors import TooManyAtOnce, Unavailable
-from daemon.serving.places import Places
+from smartlinkd.errors import TooManyAtOnce, Unavailable
+from smartlinkd.serving.places import Places
 
 
 @pytest.fixture

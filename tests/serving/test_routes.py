@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from werkzeug.routing import Rule
 
-from daemon.serving.app import GuardedQuart
+from smartlinkd.serving.app import GuardedQuart
 
 
 def app() -> GuardedQuart:

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.serving import bind
-from daemon.serving.sockets import is_absent
+from smartlinkd.errors import Invalid
+from smartlinkd.serving import bind
+from smartlinkd.serving.sockets import is_absent
 
 
 def test_an_address_gives_one_listening_socket() -> None:

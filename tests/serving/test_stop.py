@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.serving import Served, bind, connection, serve
-from daemon.serving.connection import Connection
+from smartlinkd.serving import Served, bind, connection, serve
+from smartlinkd.serving.connection import Connection
 
 if TYPE_CHECKING:
-    from daemon.serving import GuardedQuart
+    from smartlinkd.serving import GuardedQuart
     from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"

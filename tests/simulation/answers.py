@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from daemon.sandbox.products import product_of
-from daemon.sandbox.session import affiliate_id
-from daemon.sandbox.state import State
+from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.session import affiliate_id
+from smartlinkd.sandbox.state import State
 from tests.fakes.network import ORIGINS
 
 INVALID = 10

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daemon.sandbox.session import EXPIRED as OVER
-from daemon.sandbox.session import cookies_of
+from smartlinkd.sandbox.session import EXPIRED as OVER
+from smartlinkd.sandbox.session import cookies_of
 from tests.simulation.books import EXPIRED, Whose
 from tests.simulation.upstream import VARIANT
 

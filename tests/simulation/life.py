@@ -2,7 +2,7 @@
 
 All that is played here is what needs a socket of its own: the HTTP server, whose place a `Door`
 takes, and the control socket, whose commands are called as they are. Who starts after whom, who
-depends on whom and who is stopped when, is what `daemon/tree.py` says.
+depends on whom and who is stopped when, is what `smartlinkd/tree.py` says.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, cast
 import pytest
 import trio
 
-from daemon import front, tree
-from daemon import parts as makers
-from daemon.auth.actor import Auth
-from daemon.browser.actor import Browser
-from daemon.config import Settings
-from daemon.control import Commands
-from daemon.conversion.desk import Desk
-from daemon.crews.reading.catalog import read_catalog
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.monitoring.log_buffer import LogBuffer
-from daemon.parts import Crews
-from daemon.service_manager.given import NOTHING
-from daemon.service_manager.link import Link
-from daemon.supervision.supervisor import Escalated
-from daemon.vault.actor import Vault
+from smartlinkd import front, tree
+from smartlinkd import parts as makers
+from smartlinkd.auth.actor import Auth
+from smartlinkd.browser.actor import Browser
+from smartlinkd.config import Settings
+from smartlinkd.control import Commands
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.crews.reading.catalog import read_catalog
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.parts import Crews
+from smartlinkd.service_manager.given import NOTHING
+from smartlinkd.service_manager.link import Link
+from smartlinkd.supervision.supervisor import Escalated
+from smartlinkd.vault.actor import Vault
 from tests.fakes.network import Exchange
 from tests.faults import door
 

@@ -82,7 +82,7 @@ class Records(logging.Handler):
 @contextmanager
 def recorded_by(records: Records) -> Iterator[None]:
     """Have all that is logged in the block there, and nowhere else."""
-    root, daemon = logging.getLogger(), logging.getLogger("daemon")
+    root, daemon = logging.getLogger(), logging.getLogger("smartlinkd")
     others, level = root.handlers[:], daemon.level
     root.handlers[:] = [records]
     daemon.setLevel(logging.INFO)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.browser import generation
-from daemon.browser.generation import Generation
-from daemon.browser.page import Page
+from smartlinkd.browser import generation
+from smartlinkd.browser.generation import Generation
+from smartlinkd.browser.page import Page
 from tests.fakes import machine
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.machine import Process

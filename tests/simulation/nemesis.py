@@ -17,10 +17,10 @@ from typing import NoReturn
 
 import trio
 
-from daemon.errors import Unavailable
-from daemon.sandbox.faults import FAULTS, Point
-from daemon.supervision.actor import Mailbox
-from daemon.supervision.blocking import BlockingMailbox
+from smartlinkd.errors import Unavailable
+from smartlinkd.sandbox.faults import FAULTS, Point
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.blocking import BlockingMailbox
 from tests.fakes.disk import BROKEN, FULL
 from tests.fakes.gate import Gate
 from tests.fakes.internet import answer, hang, late, refused, reset

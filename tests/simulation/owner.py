@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from daemon.errors import Refused
+from smartlinkd.errors import Refused
 from tests.simulation.books import NOBODY, Whose
 from tests.simulation.calls import Call
 from tests.simulation.configuration import CONTEXTS, QUEUE

@@ -97,7 +97,7 @@ def _set_clocks(patch: pytest.MonkeyPatch, wall: Callable[[], float]) -> None:
 
     clock = SimpleNamespace(monotonic=trio.current_time, time=wall)
     for name, module in list(sys.modules.items()):
-        if name.startswith("daemon."):
+        if name.startswith("smartlinkd."):
             if getattr(module, "datetime", None) is datetime:
                 patch.setattr(module, "datetime", Datetime)
         elif not name.startswith("httpcore."):

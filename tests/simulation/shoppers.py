@@ -12,9 +12,9 @@ from math import inf
 
 import trio
 
-from daemon.sandbox.answers import product_link
-from daemon.sandbox.products import product_of
-from daemon.sandbox.shortlinks import CODES, product_behind
+from smartlinkd.sandbox.answers import product_link
+from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.shortlinks import CODES, product_behind
 from tests.fakes.network import ORIGINS, Json
 from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer, read
 from tests.simulation.books import NOBODY, Order, SubIds, Whose

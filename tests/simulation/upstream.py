@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import trio
 
-from daemon.sandbox.batch import target_of
+from smartlinkd.sandbox.batch import target_of
 from tests.fakes.network import ORIGINS, Exchange, NetError, Network
 
 if TYPE_CHECKING:

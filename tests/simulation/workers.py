@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from daemon.processes.guardian import Order
+from smartlinkd.processes.guardian import Order
 from tests.fakes import workers
 from tests.fakes.workers import Guardian
 from tests.simulation.executions import Executions

@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from daemon.auth import passwords
-from daemon.config import build
-from daemon.conversion.pauses import Pauses
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.journal.errors import UnusableJournal
-from daemon.marketplace.plain_http import PlainHttp
-from daemon.sandbox import spoil
-from daemon.sandbox.portal import portal_app
-from daemon.sandbox.shop import shop_app
-from daemon.sandbox.shorts import shorts_app
-from daemon.sandbox.state import State
-from daemon.state import NotSaved, StateUnusable
-from daemon.supervision.supervisor import Escalated
+from smartlinkd.auth import passwords
+from smartlinkd.config import build
+from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.journal.errors import UnusableJournal
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.sandbox import spoil
+from smartlinkd.sandbox.portal import portal_app
+from smartlinkd.sandbox.shop import shop_app
+from smartlinkd.sandbox.shorts import shorts_app
+from smartlinkd.sandbox.state import State
+from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads

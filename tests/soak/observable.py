@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from daemon.auth.passwords import hash_password
-from daemon.sandbox.batch import Origins
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.sandbox.batch import Origins
 from tests.config_file import Tables, write_config
 from tests.programs import PASSWORD, Program
 from tests.soak.worker import WORKER

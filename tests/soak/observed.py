@@ -25,7 +25,7 @@ from typing import Any
 
 import trio
 
-from daemon import cli
+from smartlinkd import cli
 from tests.hygiene.doors import doors
 from tests.hygiene.tasks import all_tasks
 from tests.soak.memory import memory_of

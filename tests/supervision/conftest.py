@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from daemon.supervision.child import ChildSpec, Closable
-from daemon.supervision.policy import Restart
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.supervision.child import ChildSpec, Closable
+from smartlinkd.supervision.policy import Restart
+from smartlinkd.supervision.supervisor import Supervisor
 
 
 class Child:

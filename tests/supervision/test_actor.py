@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.errors import Invalid, NotAllowed, Refused
-from daemon.supervision.actor import ActorRestarting, Mailbox
+from smartlinkd.errors import Invalid, NotAllowed, Refused
+from smartlinkd.supervision.actor import ActorRestarting, Mailbox
 
 
 class Desk:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import Refused
-from daemon.supervision.actor import ActorGone, ActorRestarting, Mailbox
+from smartlinkd.errors import Refused
+from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox
 
 if TYPE_CHECKING:
     from tests.every_step.driver import AtEveryStep

@@ -14,12 +14,12 @@ import trio
 import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.errors import Invalid
-from daemon.logs import Work, working_for
-from daemon.logs.context import works
-from daemon.supervision.actor import ActorGone, ActorRestarting
-from daemon.supervision.blocking import BlockingMailbox
-from daemon.threads import NoThread
+from smartlinkd.errors import Invalid
+from smartlinkd.logs import Work, working_for
+from smartlinkd.logs.context import works
+from smartlinkd.supervision.actor import ActorGone, ActorRestarting
+from smartlinkd.supervision.blocking import BlockingMailbox
+from smartlinkd.threads import NoThread
 from tests.shortage import Shortage
 from tests.supervision.test_mailbox import note
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.supervision.groups import MAX_ERROR_TEXT, describe
+from smartlinkd.supervision.groups import MAX_ERROR_TEXT, describe
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,24 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.logs import Event, Work, working_for
-from daemon.logs.context import InContext
-from daemon.supervision.actor import Mailbox
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.logs import Event, Work, working_for
+from smartlinkd.logs.context import InContext
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow
 
 EVEN = Backoff(first=1.0, longest=8.0, healthy=60.0, jitter=0.0)
-logger = logging.getLogger("daemon.test")
+logger = logging.getLogger("smartlinkd.test")
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """All records, with their context."""
     caplog.handler.addFilter(InContext())
-    caplog.set_level(logging.INFO, "daemon")
+    caplog.set_level(logging.INFO, "smartlinkd")
     return caplog
 
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.errors import Invalid, Refused, Unavailable
-from daemon.supervision.actor import ActorGone, ActorRestarting, Mailbox, Overloaded
+from smartlinkd.errors import Invalid, Refused, Unavailable
+from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox, Overloaded
 
 
 class Desk:

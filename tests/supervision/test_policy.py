@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from daemon.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
+from smartlinkd.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
 
 
 class Fixed(random.Random):

@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.errors import Refused
-from daemon.supervision.actor import Mailbox
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff, Intensity, Strategy
-from daemon.supervision.pulse import Pulse, Vital
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.errors import Refused
+from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
+from smartlinkd.supervision.pulse import Pulse, Vital
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.supervision.actor import ActorGone, Mailbox
-from daemon.supervision.child import ChildSpec, State
-from daemon.supervision.policy import Backoff, Intensity, Strategy
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.supervision.actor import ActorGone, Mailbox
+from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.every_step.driver import AtEveryStep

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.supervision.actor import ActorGone, Mailbox
-from daemon.supervision.child import ChildSpec, State
-from daemon.supervision.policy import Backoff, Intensity, Restart, Strategy
-from daemon.supervision.supervisor import Escalated, Supervisor
+from smartlinkd.supervision.actor import ActorGone, Mailbox
+from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
+from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow

@@ -11,17 +11,17 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.supervision.child import ChildSnapshot, ChildSpec, State
-from daemon.supervision.policy import Backoff, Intensity, Restart
-from daemon.supervision.pulse import Pulse
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, State
+from smartlinkd.supervision.policy import Backoff, Intensity, Restart
+from smartlinkd.supervision.pulse import Pulse
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow
 
 EVEN = Backoff(first=2.0, jitter=0.0)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-LOGGER = "daemon.supervision.supervisor"
+LOGGER = "smartlinkd.supervision.supervisor"
 
 
 def wall() -> datetime:

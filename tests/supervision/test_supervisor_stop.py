@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.supervision.actor import ActorGone, Mailbox
-from daemon.supervision.child import ChildSpec, State
-from daemon.supervision.policy import Backoff, Restart
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.supervision.actor import ActorGone, Mailbox
+from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.policy import Backoff, Restart
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow
@@ -165,7 +165,7 @@ async def test_a_failure_while_stopping_is_told_and_stops_nobody_from_stopping(
     await tree.over.wait()
     assert tree.end is None
     assert caplog.record_tuples == [
-        ("daemon.supervision.supervisor", logging.WARNING, "b failed while stopping")
+        ("smartlinkd.supervision.supervisor", logging.WARNING, "b failed while stopping")
     ]
     assert tree.supervisor.snapshot()[1].last_error == "ValueError: broken"
     assert a.events[-2:] == ["a is asked", "a ends"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from tests.systemd.machine import (
     CREW,
     CREW_SOCKET,
@@ -83,7 +83,7 @@ queue = 1000
 [[crews]]
 name = "deal-post"
 runner = "command"
-command = ["/opt/smartlinkd/current/bin/python", "-m", "daemon.crews.deal_post"]
+command = ["/opt/smartlinkd/current/bin/python", "-m", "smartlinkd.crews.deal_post"]
 tools = ["convert_links"]
 inputs = ["links", {{ name = "language", default = "vi" }}]
 """

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
@@ -250,7 +250,7 @@ def start_portal() -> None:
     """Start the sandbox, as a service of its own."""
     run(
         *("systemd-run", "--unit=portal", "--collect", f"--working-directory={ROOT}", "-q"),
-        *(sys.executable, "-m", "daemon", "sandbox", "--port", str(PORTAL)),
+        *(sys.executable, "-m", "smartlinkd", "sandbox", "--port", str(PORTAL)),
     )
     portal = f"http://127.0.0.1:{PORTAL}/"
 

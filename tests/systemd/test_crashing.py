@@ -20,7 +20,7 @@ import builtins, os, sys
 
 if sys.argv[0].endswith("/smartlinkd"):
     import trio
-    from daemon.vault.actor import Vault
+    from smartlinkd.vault.actor import Vault
 
     run = Vault.run
 

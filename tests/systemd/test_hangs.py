@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.logs import Event
+from smartlinkd.logs import Event
 from tests.systemd.machine import Service, now, run, until
 
 MODULES = Path("/srv/hanging")
@@ -21,7 +21,7 @@ import os, sys
 
 if sys.argv[0].endswith("/smartlinkd"):
     import time, trio
-    from daemon.supervision.actor import Request
+    from smartlinkd.supervision.actor import Request
 
     answer = Request.answer
 

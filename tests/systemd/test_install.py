@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from daemon.sandbox.products import PRODUCTS
+from smartlinkd.sandbox.products import PRODUCTS
 from tests.systemd.machine import PORTAL, Service, namespace, run, status_of
 
 pytestmark = [pytest.mark.order("first")]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from daemon.logs import Event
+from smartlinkd.logs import Event
 from tests.systemd.conftest import CONFIGURATION
 from tests.systemd.machine import PASSWORD, PORTAL, Service, now, run, until
 

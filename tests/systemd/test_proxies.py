@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from tests.systemd.machine import PASSWORD, PORTAL, ROOT, Service, run, until
 
 DOCUMENT = (ROOT / "docs/operating.md").read_text()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.logs import Event
+from smartlinkd.logs import Event
 from tests.systemd.machine import Service, now, run, until
 
 RELOADED, REFUSED = Event.CONFIG_RELOADED.message_id, Event.CONFIG_REFUSED.message_id

@@ -11,8 +11,8 @@ from unicodedata import category
 
 import pytest
 
-from daemon.errors import Invalid
-from daemon.vault.cookie import MAX_BYTES, MAX_PAIR_BYTES, MAX_PAIRS, Cookie, parse_cookie
+from smartlinkd.errors import Invalid
+from smartlinkd.vault.cookie import MAX_BYTES, MAX_PAIR_BYTES, MAX_PAIRS, Cookie, parse_cookie
 
 SECRET = "hunter2"
 

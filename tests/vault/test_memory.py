@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from daemon.vault.cookie import MAX_BYTES
-from daemon.vault.memory import MAX_RECORD, Record, RecordMemory
+from smartlinkd.vault.cookie import MAX_BYTES
+from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
 
 SECRET = "hunter2"
 F_GET_SEALS = 1034  # linux/fcntl.h

@@ -8,12 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.errors import Conflict, Invalid, Unavailable
-from daemon.supervision.actor import ActorRestarting
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff
-from daemon.supervision.supervisor import Supervisor
-from daemon.vault.actor import MAX_ACCOUNT_NAME, Vault
+from smartlinkd.errors import Conflict, Invalid, Unavailable
+from smartlinkd.supervision.actor import ActorRestarting
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff
+from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.vault.actor import MAX_ACCOUNT_NAME, Vault
 from tests.shortage import Shortage
 
 SECRET = "hunter2"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.serving import GuardedQuart
-from daemon.web import routes
-from daemon.web.bundle import Site
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.web import routes
+from smartlinkd.web.bundle import Site
 
 SITE = Site(
     currency="VND",

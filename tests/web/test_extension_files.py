@@ -8,9 +8,9 @@ import re
 import zipfile
 from pathlib import Path
 
-from daemon.serving import GuardedQuart
-from daemon.web import extension
-from daemon.web.extension import NAMES, read_extension
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.web import extension
+from smartlinkd.web.extension import NAMES, read_extension
 
 FOLDER = Path(__file__).parents[2] / "extension"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.web import libraries
-from daemon.web.bundle import PAGE
+from smartlinkd.web import libraries
+from smartlinkd.web.bundle import PAGE
 
 SCRIPTS = sorted(PAGE.rglob("*.js"))
 COMPONENTS = [script for script in SCRIPTS if script.parent.name != "i18n"]

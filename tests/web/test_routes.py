@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from daemon.serving import GuardedQuart
+    from smartlinkd.serving import GuardedQuart
 
 
 class Named(HTMLParser):

@@ -23,21 +23,29 @@ import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
 from pydantic_core import to_json
 
-from daemon.api.access import Neighbourhood
-from daemon.api.app import build_app
-from daemon.api.crews.app import build_crew_app
-from daemon.api.services import CrewServices, Rules, Services
-from daemon.auth.actor import Auth, WantedKey
-from daemon.auth.keys import Scope
-from daemon.config.problems import Problem
-from daemon.conversion.desk import Timings
-from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.crew import BrokenCrew, Caller, Crew, Feedback, Input, Kickoff, no_such_execution
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.worker import WorkerSettings
-from daemon.errors import Invalid
-from daemon.journal.model import (
+from smartlinkd.api.access import Neighbourhood
+from smartlinkd.api.app import build_app
+from smartlinkd.api.crews.app import build_crew_app
+from smartlinkd.api.services import CrewServices, Rules, Services
+from smartlinkd.auth.actor import Auth, WantedKey
+from smartlinkd.auth.keys import Scope
+from smartlinkd.config.problems import Problem
+from smartlinkd.conversion.desk import Timings
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.crew import (
+    BrokenCrew,
+    Caller,
+    Crew,
+    Feedback,
+    Input,
+    Kickoff,
+    no_such_execution,
+)
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import Invalid
+from smartlinkd.journal.model import (
     Event,
     Execution,
     Page,
@@ -46,9 +54,9 @@ from daemon.journal.model import (
     Summary,
     WebhookTarget,
 )
-from daemon.metrics import Metrics
-from daemon.serving import Limits, Served, bind, serve
-from daemon.web.bundle import Site
+from smartlinkd.metrics import Metrics
+from smartlinkd.serving import Limits, Served, bind, serve
+from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.crew import Crew, Input
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.worker import WorkerSettings
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
+from smartlinkd.crews.crew import Crew, Input
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
 
 HEAD = """\
 import json, os, socket, sys

@@ -28,9 +28,9 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.serving import Limits
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.serving import Limits
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, OpenHouse, StandIn

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.errors import Unavailable
-from daemon.journal.model import Status
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, OpenHouse, StandIn

@@ -18,12 +18,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.access.tokens import CrewTokens
-from daemon.errors import Invalid, NotFound, Unavailable, Unprocessable
-from daemon.journal.model import Status
-from daemon.serving import Limits
-from daemon.serving import app as serving
-from daemon.serving.places import Places
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
+from smartlinkd.journal.model import Status
+from smartlinkd.serving import Limits
+from smartlinkd.serving import app as serving
+from smartlinkd.serving.places import Places
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity

@@ -33,11 +33,11 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from daemon.api.crews import events
-from daemon.errors import Unavailable
-from daemon.journal.model import Status
-from daemon.serving import Limits
-from daemon.serving import app as serving
+from smartlinkd.api.crews import events
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Status
+from smartlinkd.serving import Limits
+from smartlinkd.serving import app as serving
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, House, StandIn

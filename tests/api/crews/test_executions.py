@@ -22,9 +22,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.config.crews import LONGEST_GRACE
-from daemon.errors import Invalid
-from daemon.journal.model import State, Status
+from smartlinkd.config.crews import LONGEST_GRACE
+from smartlinkd.errors import Invalid
+from smartlinkd.journal.model import State, Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn

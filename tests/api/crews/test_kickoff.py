@@ -26,14 +26,14 @@ from uuid import UUID
 
 import pytest
 
-from daemon.errors import Invalid, Unavailable, Unprocessable
-from daemon.journal.errors import KeyReused
-from daemon.serving import app as serving
+from smartlinkd.errors import Invalid, Unavailable, Unprocessable
+from smartlinkd.journal.errors import KeyReused
+from smartlinkd.serving import app as serving
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from daemon.journal.model import WebhookTarget
+    from smartlinkd.journal.model import WebhookTarget
     from tests.api.crews.conftest import House, StandIn
 
 LONG = "x" * 5000

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.api.measure import measure
-from daemon.journal.model import Status
-from daemon.serving import GuardedQuart
+from smartlinkd.api.measure import measure
+from smartlinkd.journal.model import Status
+from smartlinkd.serving import GuardedQuart
 from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:

@@ -35,10 +35,10 @@ import httpx
 import pytest
 import trio
 
-from daemon.crews.crew import BrokenCrew, Input
-from daemon.crews.reading.catalog import Catalog
-from daemon.errors import Unavailable
-from daemon.journal.model import Status
+from smartlinkd.crews.crew import BrokenCrew, Input
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Status
 from tests.api.crews.staff import alpha, run_executor
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.api.crews import routes
-from daemon.errors import Unavailable
-from daemon.journal.model import Status, TaskRecord
+from smartlinkd.api.crews import routes
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Status, TaskRecord
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn

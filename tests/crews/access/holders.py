@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from daemon.crews.access.tokens import CrewTokens
-from daemon.crews.crew import Caller
-from daemon.errors import WrongCredential
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.crew import Caller
+from smartlinkd.errors import WrongCredential
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
 EVERYBODY = [Caller(crew, user) for crew, users in USERS.items() for user in ("", *users)]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.access import generations
-from daemon.crews.access.generations import Generations, load, save
-from daemon.errors import Invalid
-from daemon.state import NotSaved, StateUnusable
+from smartlinkd.crews.access import generations
+from smartlinkd.crews.access.generations import Generations, load, save
+from smartlinkd.errors import Invalid
+from smartlinkd.state import NotSaved, StateUnusable
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 SOME = Generations(version=1, first=A, rotated={"post": {"": B, "ann": C}})

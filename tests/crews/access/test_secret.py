@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews.access.secret import derive, load_master_secret
-from daemon.state import StateUnusable
+from smartlinkd.crews.access.secret import derive, load_master_secret
+from smartlinkd.state import StateUnusable
 
 NONE = SecretStr("")
 MASTER = SecretBytes(bytes(range(32)))

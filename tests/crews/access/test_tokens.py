@@ -18,10 +18,10 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.access import tokens as module
-from daemon.crews.access.tokens import CrewTokens
-from daemon.errors import NotFound, WrongCredential
-from daemon.state import NotSaved, StateUnusable
+from smartlinkd.crews.access import tokens as module
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.errors import NotFound, WrongCredential
+from smartlinkd.state import NotSaved, StateUnusable
 from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from daemon.crews.access.generations import Generations, save
-from daemon.crews.access.tokens import ROTATIONS_AT_ONCE, CrewTokens
-from daemon.crews.crew import Caller
-from daemon.errors import Invalid, Unavailable
-from daemon.supervision.actor import ActorRestarting
+from smartlinkd.crews.access.generations import Generations, save
+from smartlinkd.crews.access.tokens import ROTATIONS_AT_ONCE, CrewTokens
+from smartlinkd.crews.crew import Caller
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.supervision.actor import ActorRestarting
 from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
@@ -38,7 +38,7 @@ async def test_a_rotation_returns_what_is_shown(tokens: CrewTokens) -> None:
 async def test_a_rotation_changes_one_token_and_no_other(
     running_tokens: Running, who: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "daemon.crews.access.tokens")
+    caplog.set_level(logging.INFO, "smartlinkd.crews.access.tokens")
     async with running_tokens(USERS) as tokens:
         before = await all_shown(tokens)
         new = (await tokens.rotate(who.crew, who.user)).get_secret_value()
@@ -117,7 +117,7 @@ async def test_a_file_that_is_full_changes_nothing(
 ) -> None:
     async with running_tokens(USERS) as tokens:
         before = await shown(tokens, "post")
-        monkeypatch.setattr("daemon.crews.access.generations.MAX_FILE", 100)
+        monkeypatch.setattr("smartlinkd.crews.access.generations.MAX_FILE", 100)
         with pytest.raises(Invalid, match="stop the daemon and delete the file"):
             await tokens.rotate("post")
         assert await shown(tokens, "post") == before
@@ -155,7 +155,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_written_to = trio.Event()
         self.goes_on = threading.Event()
-        monkeypatch.setattr("daemon.crews.access.tokens.save", self.save)
+        monkeypatch.setattr("smartlinkd.crews.access.tokens.save", self.save)
 
     def save(self, directory: Path, generations: Generations) -> None:
         trio.from_thread.run_sync(self.is_written_to.set)

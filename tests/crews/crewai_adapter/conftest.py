@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.protocol import Inputs
-from daemon.crews.reading.catalog import ADAPTER
-from daemon.crews.worker import Worker
+from smartlinkd.crews.protocol import Inputs
+from smartlinkd.crews.reading.catalog import ADAPTER
+from smartlinkd.crews.worker import Worker
 from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, write
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.protocol import FromWorker, Step
-from daemon.crews.worker import Worker
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.protocol import FromWorker, Step
+from smartlinkd.crews.worker import Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 

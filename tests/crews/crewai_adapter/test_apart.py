@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.crewai_adapter.apart import keep_apart, share_locks
-from daemon.crews.protocol import Failed, Result, Started
+from smartlinkd.crews.crewai_adapter.apart import keep_apart, share_locks
+from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 

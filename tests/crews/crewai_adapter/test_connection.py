@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.crewai_adapter.connection import DaemonConnection
-from daemon.crews.protocol import (
+from smartlinkd.crews.crewai_adapter.connection import DaemonConnection
+from smartlinkd.crews.protocol import (
     Log,
     Result,
     Started,

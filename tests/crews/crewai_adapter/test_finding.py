@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.crews.crewai_adapter.finding import find
-from daemon.crews.crewai_adapter.words import Unusable
+from smartlinkd.crews.crewai_adapter.finding import find
+from smartlinkd.crews.crewai_adapter.words import Unusable
 from tests.crews.crewai_adapter.stand_in import write
 
 CREW = {"src/press/crew.py": ""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.crews.protocol import (
+from smartlinkd.crews.protocol import (
     Failed,
     HumanFeedback,
     HumanInput,
@@ -14,7 +14,7 @@ from daemon.crews.protocol import (
     TaskCompleted,
     TaskStarted,
 )
-from daemon.crews.worker import Stopped
+from smartlinkd.crews.worker import Stopped
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 ASKING = """

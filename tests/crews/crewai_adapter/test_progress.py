@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.crews.protocol import (
+from smartlinkd.crews.protocol import (
     Failed,
     HumanFeedback,
     HumanInput,

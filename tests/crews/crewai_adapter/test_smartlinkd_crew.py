@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from daemon.crews.protocol import Failed, Result, Started, ToolCall, ToolResult
-from daemon.crews.tools import TOOL_NAMES
+from smartlinkd.crews.protocol import Failed, Result, Started, ToolCall, ToolResult
+from smartlinkd.crews.tools import TOOL_NAMES
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from daemon.crews import protocol
-from daemon.crews.crewai_adapter import words
-from daemon.crews.crewai_adapter.words import cut, encode, hide, plain, thought_of
-from daemon.crews.protocol import Inputs
+from smartlinkd.crews import protocol
+from smartlinkd.crews.crewai_adapter import words
+from smartlinkd.crews.crewai_adapter.words import cut, encode, hide, plain, thought_of
+from smartlinkd.crews.protocol import Inputs
 
 
 def test_the_bounds_are_the_protocols() -> None:

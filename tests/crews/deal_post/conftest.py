@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.protocol import (
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
     Inputs,
@@ -23,7 +23,7 @@ from daemon.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from daemon.crews.worker import Worker
+from smartlinkd.crews.worker import Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 
@@ -130,7 +130,7 @@ def run_crew(begin: Begin) -> RunCrew:
         async with begin(
             sys.executable,
             "-m",
-            "daemon.crews.deal_post",
+            "smartlinkd.crews.deal_post",
             inputs=Inputs(inputs=inputs, tools=("convert_links",)),
             environment=environment,
         ) as worker:

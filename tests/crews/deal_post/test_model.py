@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.crews.deal_post import model as under_test
-from daemon.crews.deal_post.model import Model, ModelFailed, configured
-from daemon.crews.deal_post.wishes import read_wishes
-from daemon.crews.protocol import TokenUsage
+from smartlinkd.crews.deal_post import model as under_test
+from smartlinkd.crews.deal_post.model import Model, ModelFailed, configured
+from smartlinkd.crews.deal_post.wishes import read_wishes
+from smartlinkd.crews.protocol import TokenUsage
 
 if TYPE_CHECKING:
     from tests.crews.deal_post.conftest import FakeModel, RunCrew

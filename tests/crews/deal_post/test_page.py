@@ -9,14 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import daemon
-from daemon.auth.passwords import hash_password
-from daemon.config import build
-from daemon.crews.deal_post.model import DEADLINE, DEFAULT_MODEL, configured
-from daemon.crews.deal_post.wishes import MAX_TITLE, Wishes, read_wishes
-from daemon.crews.reading.catalog import read_catalog
+import smartlinkd
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import build
+from smartlinkd.crews.deal_post.model import DEADLINE, DEFAULT_MODEL, configured
+from smartlinkd.crews.deal_post.wishes import MAX_TITLE, Wishes, read_wishes
+from smartlinkd.crews.reading.catalog import read_catalog
 
-PAGE = (Path(daemon.__file__).parents[1] / "docs/deal-post.md").read_text(encoding="utf-8")
+PAGE = (Path(smartlinkd.__file__).parents[2] / "docs/deal-post.md").read_text(encoding="utf-8")
 CREW, ENVIRONMENT = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.deal_post.deals import Deal, rank, sort_out
-from daemon.crews.deal_post.post import fault, fill
-from daemon.crews.deal_post.wishes import WrongInput, read_wishes
+from smartlinkd.crews.deal_post.deals import Deal, rank, sort_out
+from smartlinkd.crews.deal_post.post import fault, fill
+from smartlinkd.crews.deal_post.wishes import WrongInput, read_wishes
 
 LINK = "https://shopee.vn/product/1/11"
 

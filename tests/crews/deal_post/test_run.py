@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import daemon
-from daemon.crews.protocol import (
+import smartlinkd
+from smartlinkd.crews.protocol import (
     Inputs,
     Started,
     TaskCompleted,
@@ -18,7 +18,7 @@ from daemon.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
-from daemon.crews.worker import Stopped
+from smartlinkd.crews.worker import Stopped
 
 if TYPE_CHECKING:
     from tests.crews.deal_post.conftest import Begin, RunCrew
@@ -150,7 +150,7 @@ async def test_a_wrong_input_is_named_before_anything_is_done(run_crew: RunCrew)
 
 
 def test_it_needs_the_standard_library_alone() -> None:
-    root = str(Path(daemon.__file__).parents[1])
+    root = str(Path(smartlinkd.__file__).parents[1])
     code = "import sys; sys.path.append(sys.argv[1]); import daemon.crews.deal_post.crew"
     # Isolated and without site-packages: what is not Python's own cannot be imported.
     command = [sys.executable, "-I", "-S", "-c", code, root]
@@ -158,7 +158,7 @@ def test_it_needs_the_standard_library_alone() -> None:
 
 
 async def test_at_stop_it_ends_without_a_signal(begin: Begin) -> None:
-    command = (sys.executable, "-m", "daemon.crews.deal_post")
+    command = (sys.executable, "-m", "smartlinkd.crews.deal_post")
     inputs = Inputs(inputs={"links": ["https://shopee.vn/x"]}, tools=("convert_links",))
     async with begin(*command, inputs=inputs) as worker:
         async for message in worker.messages:

@@ -17,15 +17,15 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import BrokenCrew, Caller, Crew, CrewLoad, Feedback, Kickoff
-from daemon.crews.executor import Executor
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.tools import Tool
-from daemon.crews.worker import WorkerSettings
-from daemon.errors import Invalid, Unavailable
-from daemon.journal import schema
-from daemon.journal.actor import Journal
-from daemon.journal.model import Event, Execution, Retention, Status, WebhookTarget
+from smartlinkd.crews.crew import BrokenCrew, Caller, Crew, CrewLoad, Feedback, Kickoff
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.tools import Tool
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.journal import schema
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Event, Execution, Retention, Status, WebhookTarget
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
@@ -336,7 +336,7 @@ MakeCrew = Callable[..., Crew]
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker says is recorded message by message, as if each came late."""
-    monkeypatch.setattr("daemon.crews.run.MOST_TOGETHER", 1)
+    monkeypatch.setattr("smartlinkd.crews.run.MOST_TOGETHER", 1)
 
 
 @pytest.fixture

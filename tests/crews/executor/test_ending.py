@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from daemon.crews.ending import success
-from daemon.crews.protocol import Result
+from smartlinkd.crews.ending import success
+from smartlinkd.crews.protocol import Result
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import trio
 from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import BrokenCrew, Caller, Input
-from daemon.crews.lines import Lines
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.workplace import Workplace
-from daemon.errors import Refused, Unavailable, Unprocessable
-from daemon.journal.model import State
+from smartlinkd.crews.crew import BrokenCrew, Caller, Input
+from smartlinkd.crews.lines import Lines
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.workplace import Workplace
+from smartlinkd.errors import Refused, Unavailable, Unprocessable
+from smartlinkd.journal.model import State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

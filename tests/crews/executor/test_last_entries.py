@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.workplace import LAST_ENTRY, LastEntries
+from smartlinkd.crews.workplace import LAST_ENTRY, LastEntries
 
 
 async def refuse() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from daemon.crews.ending import About, failure, success
-from daemon.crews.ledger import (
+from smartlinkd.crews.ending import About, failure, success
+from smartlinkd.crews.ledger import (
     Ledger,
     about,
     begun,
@@ -18,7 +18,7 @@ from daemon.crews.ledger import (
     requeued,
     together,
 )
-from daemon.crews.protocol import (
+from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
     HumanInput,
@@ -31,7 +31,7 @@ from daemon.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
-from daemon.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
+from smartlinkd.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=2.5)

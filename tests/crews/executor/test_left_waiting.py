@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews import again
-from daemon.crews.crew import BrokenCrew, CrewLoad
-from daemon.crews.reading.catalog import Catalog
-from daemon.journal.model import State, Status
+from smartlinkd.crews import again
+from smartlinkd.crews.crew import BrokenCrew, CrewLoad
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.journal.model import State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

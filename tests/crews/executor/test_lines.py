@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.crews.crew import CrewLoad
-from daemon.crews.line import FULL_RETRY_AFTER
-from daemon.errors import Unavailable
-from daemon.journal.model import Execution, State
+from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.line import FULL_RETRY_AFTER
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Execution, State
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.executor import AT_ONCE
-from daemon.crews.run import Run
-from daemon.errors import Invalid, NotFound, Unavailable
-from daemon.journal.model import Entry, State, Status
+from smartlinkd.crews.executor import AT_ONCE
+from smartlinkd.crews.run import Run
+from smartlinkd.errors import Invalid, NotFound, Unavailable
+from smartlinkd.journal.model import Entry, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.crews.run import LAST_WORDS
-from daemon.logs import Event, Work, working_for
-from daemon.logs.context import InContext
-from daemon.logs.formats import context, message
+from smartlinkd.crews.run import LAST_WORDS
+from smartlinkd.logs import Event, Work, working_for
+from smartlinkd.logs.context import InContext
+from smartlinkd.logs.formats import context, message
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """All records, with their context."""
     caplog.handler.addFilter(InContext())
-    caplog.set_level(logging.INFO, "daemon")
+    caplog.set_level(logging.INFO, "smartlinkd")
     return caplog
 
 

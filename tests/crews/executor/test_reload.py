@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import BrokenCrew, Crew, CrewLoad
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.without_line import NEVER_RUN
-from daemon.errors import Invalid, NotFound, Unavailable
-from daemon.journal.model import State, Status, Summary
+from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.without_line import NEVER_RUN
+from smartlinkd.errors import Invalid, NotFound, Unavailable
+from smartlinkd.journal.model import State, Status, Summary
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse

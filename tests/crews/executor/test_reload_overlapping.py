@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.crew import CrewLoad
-from daemon.crews.workplace import Workplace
-from daemon.journal.model import State, Status
+from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.workplace import Workplace
+from smartlinkd.journal.model import State, Status
 from tests.crews.executor.test_reload import HANG, WAITS, having
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.crews import starts
-from daemon.crews.crew import CrewLoad
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.without_line import NEVER_RUN
-from daemon.errors import Unavailable
-from daemon.journal.model import Created, Execution, State, Status
+from smartlinkd.crews import starts
+from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.without_line import NEVER_RUN
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Created, Execution, State, Status
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:

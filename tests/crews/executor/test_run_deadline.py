@@ -15,12 +15,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews import run
-from daemon.crews.channel import CHUNK, Channel
-from daemon.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
-from daemon.crews.worker import Worker, start_worker
-from daemon.errors import Invalid
-from daemon.journal.model import State, Status, WebhookTarget
+from smartlinkd.crews import run
+from smartlinkd.crews.channel import CHUNK, Channel
+from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
+from smartlinkd.crews.worker import Worker, start_worker
+from smartlinkd.errors import Invalid
+from smartlinkd.journal.model import State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -180,7 +180,7 @@ async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
 async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.journal.deliveries.MAX_TARGETS", 0)
+    monkeypatch.setattr("smartlinkd.journal.deliveries.MAX_TARGETS", 0)
     kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     await wait_all_tasks_blocked()

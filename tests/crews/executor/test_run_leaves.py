@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.crew import CrewLoad
-from daemon.crews.reading.catalog import Catalog
-from daemon.errors import Invalid, Unavailable
-from daemon.journal.model import State, Status
+from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.journal.model import State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
@@ -122,7 +122,7 @@ async def test_one_that_never_stops_talking_is_held_up(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("daemon.crews.channel.MOST_DROPPED", 100_000)
+    monkeypatch.setattr("smartlinkd.crews.channel.MOST_DROPPED", 100_000)
     house = await open_house(crew(grace=0.3))
     much: list[str] = ["log " + 60_000 * "x"] * 20
     kickoff_id = await house.kickoff("started", "result ok", *much)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.again import INTERRUPTED
-from daemon.crews.run import NOT_STARTED
-from daemon.journal.model import Execution, State, Status
-from daemon.processes import guarded, guardians
-from daemon.processes.guarded import START_LIMIT
-from daemon.processes.guardians import RUN_SERVER
+from smartlinkd.crews.again import INTERRUPTED
+from smartlinkd.crews.run import NOT_STARTED
+from smartlinkd.journal.model import Execution, State, Status
+from smartlinkd.processes import guarded, guardians
+from smartlinkd.processes.guarded import START_LIMIT
+from smartlinkd.processes.guardians import RUN_SERVER
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

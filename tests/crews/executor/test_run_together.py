@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.run import MOST_TOGETHER
-from daemon.journal import executions
-from daemon.journal.actor import Journal
-from daemon.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.crews.run import MOST_TOGETHER
+from smartlinkd.journal import executions
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House

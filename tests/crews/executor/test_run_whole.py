@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.crews.crew import Caller, Input
-from daemon.errors import Invalid, NotFound, Unprocessable
-from daemon.journal.actor import Journal
-from daemon.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.crews.crew import Caller, Input
+from smartlinkd.errors import Invalid, NotFound, Unprocessable
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:

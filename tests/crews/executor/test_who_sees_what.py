@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.crews.crew import Caller, Feedback
-from daemon.crews.executor import Executor
-from daemon.errors import Invalid, NotFound
-from daemon.journal.model import State
+from smartlinkd.crews.crew import Caller, Feedback
+from smartlinkd.crews.executor import Executor
+from smartlinkd.errors import Invalid, NotFound
+from smartlinkd.journal.model import State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from daemon.auth.passwords import hash_password
-from daemon.config import build
-from daemon.crews.crew import BrokenCrew, Input
-from daemon.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
-from daemon.crews.reading.programs import PROBE_LIMIT
-from daemon.errors import NotFound, Unavailable
-from daemon.networks import Bind
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import build
+from smartlinkd.crews.crew import BrokenCrew, Input
+from smartlinkd.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
+from smartlinkd.crews.reading.programs import PROBE_LIMIT
+from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.networks import Bind
 
 HASH = hash_password("correct horse")
 SERVER = "127.0.0.1:8788"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from daemon.config.crew_values import InputTable
-from daemon.crews.crew import Input
-from daemon.crews.reading.inputs import MAX_INPUTS, Search, placeholders, refined
+from smartlinkd.config.crew_values import InputTable
+from smartlinkd.crews.crew import Input
+from smartlinkd.crews.reading.inputs import MAX_INPUTS, Search, placeholders, refined
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,17 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from daemon.crews.webhooks.actor import Timings, Webhooks
-from daemon.journal import schema
-from daemon.journal.actor import Journal
-from daemon.journal.model import Change, Entry, NewDelivery, NewExecution, Retention, WebhookTarget
+from smartlinkd.crews.webhooks.actor import Timings, Webhooks
+from smartlinkd.journal import schema
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import (
+    Change,
+    Entry,
+    NewDelivery,
+    NewExecution,
+    Retention,
+    WebhookTarget,
+)
 from tests.posting.receivers import behave, open_receiver, receiver
 
 __all__ = ["behave", "open_receiver", "receiver"]  # fixtures

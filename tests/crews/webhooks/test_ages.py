@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.webhooks import actor, clock
-from daemon.crews.webhooks.clock import JUMP, SteadyClock
-from daemon.crews.webhooks.retrying import LOST_AFTER
-from daemon.journal.actor import CLOCK_SET_WITHIN
-from daemon.journal.model import WebhookTarget
+from smartlinkd.crews.webhooks import actor, clock
+from smartlinkd.crews.webhooks.clock import JUMP, SteadyClock
+from smartlinkd.crews.webhooks.retrying import LOST_AFTER
+from smartlinkd.journal.actor import CLOCK_SET_WITHIN
+from smartlinkd.journal.model import WebhookTarget
 
 HOUR = 3600.0
 DAY = timedelta(seconds=LOST_AFTER)

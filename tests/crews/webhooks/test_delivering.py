@@ -15,13 +15,13 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from daemon.crews.webhooks import actor
-from daemon.crews.webhooks.hands import AT_ONCE_TO_A_HOST
-from daemon.errors import Unavailable
-from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
-from daemon.logs.context import InContext
-from daemon.logs.formats import context
-from daemon.posting import sending
+from smartlinkd.crews.webhooks import actor
+from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
+from smartlinkd.logs.context import InContext
+from smartlinkd.logs.formats import context
+from smartlinkd.posting import sending
 from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -467,7 +467,7 @@ async def test_no_log_holds_a_path_or_a_credential(
     mock_clock: trio.testing.MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="daemon")
+    caplog.set_level(logging.DEBUG, logger="smartlinkd")
     receiver.behaviours.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
     credential = SecretStr("Bearer swordfish")
     url = receiver.url("/swordfish?token=swordfish")

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from daemon.crews.webhooks import actor as webhooks
-from daemon.crews.webhooks.hands import (
+from smartlinkd.crews.webhooks import actor as webhooks
+from smartlinkd.crews.webhooks.hands import (
     AT_ONCE,
     AT_ONCE_TO_A_HOST,
     FOR_OTHERS,
@@ -21,7 +21,7 @@ from daemon.crews.webhooks.hands import (
     SLOW_AFTER,
     Hands,
 )
-from daemon.journal.model import Delivery, WebhookTarget
+from smartlinkd.journal.model import Delivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 

@@ -11,11 +11,11 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from daemon.crews.webhooks import actor as webhooks
-from daemon.crews.webhooks.actor import Webhooks
-from daemon.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
-from daemon.errors import Unavailable
-from daemon.journal.model import Change, Entry, NewDelivery, WebhookTarget
+from smartlinkd.crews.webhooks import actor as webhooks
+from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 

@@ -11,14 +11,14 @@ import pytest
 import trio
 import trio.testing
 
-from daemon.crews.webhooks import actor, clock
-from daemon.crews.webhooks.hands import LONGEST_GAP
-from daemon.crews.webhooks.retrying import LOST_AFTER
-from daemon.errors import Unavailable
-from daemon.journal import deliveries
-from daemon.logs.context import InContext
-from daemon.logs.formats import context
-from daemon.posting import sending
+from smartlinkd.crews.webhooks import actor, clock
+from smartlinkd.crews.webhooks.hands import LONGEST_GAP
+from smartlinkd.crews.webhooks.retrying import LOST_AFTER
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal import deliveries
+from smartlinkd.logs.context import InContext
+from smartlinkd.logs.formats import context
+from smartlinkd.posting import sending
 from tests.fakes.scrape import observed
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.crews.webhooks.retrying import (
+from smartlinkd.crews.webhooks.retrying import (
     BACKOFF,
     MAX_ATTEMPTS,
     Delivered,
@@ -16,7 +16,7 @@ from daemon.crews.webhooks.retrying import (
     Verdict,
     judge,
 )
-from daemon.posting.outcomes import Answered, Silence
+from smartlinkd.posting.outcomes import Answered, Silence
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 HOUR = 3600

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import SecretBytes
 
-from daemon.crews.webhooks.signing import signature_headers
+from smartlinkd.crews.webhooks.signing import signature_headers
 
 # The example that the specification's own libraries are tested with.
 KEY = SecretBytes(b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))

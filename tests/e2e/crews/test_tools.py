@@ -16,7 +16,7 @@ pytestmark = pytest.mark.chromium
 
 EXAMPLE = {
     "runner": "command",
-    "command": [sys.executable, "-m", "daemon.crews.deal_post"],
+    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
     "inputs": ["links"],
     "grace": 1,
 }

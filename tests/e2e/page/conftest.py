@@ -20,9 +20,9 @@ import pyotp
 import pytest
 import trio
 
-from daemon.auth.passwords import hash_password
-from daemon.browser.cdp import connect
-from daemon.browser.chromium import LaunchSettings, launch
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.browser.cdp import connect
+from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.page.tab import EVIL, PATIENCE, Json, Tab
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Daemon:
     async def end_all_sessions(self) -> None:
         """As the operator does."""
         words = ["tokens", "revoke", "--config", str(self.config)]
-        await trio.run_process([sys.executable, "-m", "daemon", *words], capture_stdout=True)
+        await trio.run_process([sys.executable, "-m", "smartlinkd", *words], capture_stdout=True)
 
     async def inputs(self, crew: str, token: str) -> int:
         """The status that a client gets with a crew's token."""

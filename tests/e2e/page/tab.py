@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from daemon.browser.cdp import Session
+from smartlinkd.browser.cdp import Session
 
 PATIENCE = 20.0  # seconds for anything that is sure to come
 LOOK_EVERY = 0.02

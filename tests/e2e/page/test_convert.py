@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from daemon.sandbox.products import PRODUCTS
+from smartlinkd.sandbox.products import PRODUCTS
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon as Converting

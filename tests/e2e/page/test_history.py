@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.conversion.order import Converted
-from daemon.history.actor import FILE
-from daemon.history.model import Limits, Record, milliseconds
-from daemon.history.pending import Pending
-from daemon.history.store import Store
-from daemon.marketplace.products import ProductData
+from smartlinkd.conversion.order import Converted
+from smartlinkd.history.actor import FILE
+from smartlinkd.history.model import Limits, Record, milliseconds
+from smartlinkd.history.pending import Pending
+from smartlinkd.history.store import Store
+from smartlinkd.marketplace.products import ProductData
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon as Converting

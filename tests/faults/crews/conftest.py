@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from tests.faults.crews.client import Client
 from tests.faults.crews.phases import idle
 from tests.faults.crews.play import Rest

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from daemon.crews.webhooks.actor import LONGEST_SLEEP
-from daemon.crews.workplace import LAST_ENTRY
+from smartlinkd.crews.webhooks.actor import LONGEST_SLEEP
+from smartlinkd.crews.workplace import LAST_ENTRY
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE

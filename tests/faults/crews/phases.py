@@ -16,8 +16,8 @@ from typing import Any
 
 import trio
 
-from daemon.journal.model import State
-from daemon.sandbox.session import cookie_header
+from smartlinkd.journal.model import State
+from smartlinkd.sandbox.session import cookie_header
 from tests.fakes.gate import Gate
 from tests.fakes.internet import Behaviour, Receiver, answer
 from tests.fakes.puppets import Puppet, Step

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import trio
 
-from daemon.sandbox.session import cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from tests.fakes.internet import answer
 from tests.faults.crews.client import Client
 from tests.faults.crews.matrix import MOMENT, Due

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from daemon import tree
-from daemon.crews.reading import catalog
-from daemon.crews.worker import WorkerSettings
+from smartlinkd import tree
+from smartlinkd.crews.reading import catalog
+from smartlinkd.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts
 from tests.faults.stage import JOURNAL, Stage
 

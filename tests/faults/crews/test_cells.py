@@ -38,7 +38,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     record_property: Record,
 ) -> None:
     record_property("fault cell", "-".join(("crews", *cell)))
-    caplog.set_level(logging.INFO, logger="daemon")
+    caplog.set_level(logging.INFO, logger="smartlinkd")
     stage = CrewStage(tmp_path, monkeypatch)
     descriptors = stage.descriptors()
     with trio.fail_after(LONGEST):

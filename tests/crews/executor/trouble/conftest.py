@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.crews import workplace
-from daemon.errors import Unavailable
-from daemon.journal.store import Store
+from smartlinkd.crews import workplace
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.store import Store
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, NewHouse

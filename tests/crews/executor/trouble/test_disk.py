@@ -15,15 +15,15 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews import lines, workplace
-from daemon.crews.again import MAX_RERUNS
-from daemon.crews.ends import WorkerEnd
-from daemon.crews.run import Run
-from daemon.crews.worker import Worker
-from daemon.errors import Invalid, Unavailable
-from daemon.journal.actor import Journal
-from daemon.journal.model import Entry, State, Status, WebhookTarget
-from daemon.threads import NoThread
+from smartlinkd.crews import lines, workplace
+from smartlinkd.crews.again import MAX_RERUNS
+from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.run import Run
+from smartlinkd.crews.worker import Worker
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.threads import NoThread
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ async def test_but_not_one_whose_worker_may_have_begun(
         starting.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr("daemon.processes.guarded.Guarded._start", hang)
+    monkeypatch.setattr("smartlinkd.processes.guarded.Guarded._start", hang)
     kickoff_id = await house.kickoff()
     await starting.wait()
     await house.stop()
@@ -491,7 +491,7 @@ async def test_nor_does_one_whose_moment_cannot_be_recorded(
     monkeypatch: pytest.MonkeyPatch,
     which: str,
 ) -> None:
-    monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05)
+    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05)
     house = await open_house(crew(max_running=1))
     await house.kickoff("started", "call gate", "hear", "result ok")
     kickoff_id = await house.kickoff("started", "result ok")
@@ -516,7 +516,7 @@ async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_poss
     monkeypatch: pytest.MonkeyPatch,
     refusing: bool,
 ) -> None:
-    monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05 if refusing else 5)
+    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05 if refusing else 5)
     house = await open_house(crew())
     end, leave_off = Worker.end, Run.leave_off
     left = trio.Event()

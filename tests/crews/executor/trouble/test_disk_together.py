@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import Invalid
-from daemon.journal.model import State, Status
+from smartlinkd.errors import Invalid
+from smartlinkd.journal.model import State, Status
 from tests.crews.executor.test_run_together import DONE, RESULT, STARTED, TASK, at_once, log
 
 if TYPE_CHECKING:

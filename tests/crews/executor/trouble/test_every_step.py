@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from daemon.errors import Invalid, Refused, Unavailable
-from daemon.journal.model import Execution, State, Status
+from smartlinkd.errors import Invalid, Refused, Unavailable
+from smartlinkd.journal.model import Execution, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse

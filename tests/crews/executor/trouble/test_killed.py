@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from daemon.journal.model import Status
+from smartlinkd.journal.model import Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -24,12 +24,12 @@ import sys, trio
 from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretBytes
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.crew import Caller, Crew, Kickoff
-from daemon.crews.executor import Executor
-from daemon.crews.worker import WorkerSettings
-from daemon.journal.actor import Journal
-from daemon.journal.model import Retention
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.crew import Caller, Crew, Kickoff
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
 
 folder = Path(sys.argv[1])
 worker = '''

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from daemon.crews.executor import _make_empty
+from smartlinkd.crews.executor import _make_empty
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import OpenHouse
@@ -21,7 +21,7 @@ START_AS_NOBODY = """
 import logging, os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from daemon.crews.executor import _make_empty
+from smartlinkd.crews.executor import _make_empty
 os.setgroups([]); os.setgid({user}); os.setuid({user})
 logging.basicConfig(format="%(levelname)s %(message)s")
 _make_empty(Path({runs!r}))

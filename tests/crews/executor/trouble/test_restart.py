@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from daemon.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
-from daemon.crews.crew import BrokenCrew, CrewLoad
-from daemon.crews.lines import Lines
-from daemon.crews.reading.catalog import Catalog
-from daemon.crews.run import Run
-from daemon.crews.without_line import NEVER_RUN, NO_CREW
-from daemon.errors import Invalid, Unavailable
-from daemon.journal.actor import Journal
-from daemon.journal.model import Entry, State, Status, WebhookTarget
-from daemon.journal.store import Store
+from smartlinkd.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
+from smartlinkd.crews.crew import BrokenCrew, CrewLoad
+from smartlinkd.crews.lines import Lines
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.run import Run
+from smartlinkd.crews.without_line import NEVER_RUN, NO_CREW
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.journal.store import Store
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -143,7 +143,7 @@ async def test_nor_is_that_forgotten_while_its_worker_is_still_being_started(
 
     house = await open_house(again)
     with monkeypatch.context() as patch:
-        patch.setattr("daemon.crews.run.start_worker", hangs)
+        patch.setattr("smartlinkd.crews.run.start_worker", hangs)
         kickoff_id = await house.kickoff(*WAITS)
         await leaving.wait()
         async with trio.open_nursery() as nursery:
@@ -231,7 +231,7 @@ async def test_one_that_has_no_room_for_another_run_is_interrupted(
     await house.gate.reaches(1)
     await house.kill()
 
-    monkeypatch.setattr("daemon.journal.executions.MAX_EVENTS", 3)
+    monkeypatch.setattr("smartlinkd.journal.executions.MAX_EVENTS", 3)
     house = await open_house(again)
     end = await house.end_of(kickoff_id)
     assert end.status is Status.INTERRUPTED

@@ -8,13 +8,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from daemon.crews.again import INTERRUPTED
-from daemon.crews.lines import Lines
-from daemon.errors import Unavailable
-from daemon.journal.model import Change, Entry, State, Status
-from daemon.supervision.child import ChildSpec
-from daemon.supervision.policy import Backoff, Strategy
-from daemon.supervision.supervisor import Supervisor
+from smartlinkd.crews.again import INTERRUPTED
+from smartlinkd.crews.lines import Lines
+from smartlinkd.errors import Unavailable
+from smartlinkd.journal.model import Change, Entry, State, Status
+from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.policy import Backoff, Strategy
+from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse
@@ -111,7 +111,7 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     moment: Status,
 ) -> None:
     """Also where no worker is there that could be stopped."""
-    monkeypatch.setattr("daemon.crews.run.LAST_ENTRY", 0.05)
+    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05)
     house = new_house(crew(on_restart="rerun", max_running=1))
     supervisor = tree(house)
     await nursery.start(supervisor.run)

@@ -1,0 +1,125 @@
+"""The app: the operations behind their guards, the error handlers, the extension's preflight."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from pydantic import JsonValue
+from quart import Response, request
+from quart.wrappers.response import DataBody
+from werkzeug.exceptions import MethodNotAllowed
+
+from smartlinkd import __version__
+from smartlinkd.api import docs
+from smartlinkd.api.crews.app import add_crews, add_one_crew
+from smartlinkd.api.crews.errors import crew_failure, crew_failure_body, crew_paths
+from smartlinkd.api.document import document
+from smartlinkd.api.errors import Refusal, failure, handle_errors
+from smartlinkd.api.guards import Guards
+from smartlinkd.api.measure import measure
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator, system
+from smartlinkd.api.schemas import Failure
+from smartlinkd.api.services import Services
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.serving.failures import plain_body
+from smartlinkd.serving.ids import NAME as REQUEST_ID
+from smartlinkd.web import extension
+from smartlinkd.web import routes as web
+
+PREFLIGHT_AGE = 600
+"""Seconds for which a browser may remember what an extension is allowed."""
+
+_FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
+_EXPOSED = f"Retry-After, {REQUEST_ID}"
+"""What every client is promised, and a browser keeps from an extension that is not told of it."""
+
+
+def build_app(services: Services) -> GuardedQuart:
+    """The facade over these parts: the affiliate service, the operator's endpoints, the crews."""
+    app = GuardedQuart(max_body=services.rules.max_body)
+    api = Api(app, failure=Failure)
+    guards = Guards(services)
+    auth.add(api, guards, services.auth)
+    keys.add(api, guards, services.auth, services.operator)
+    cookies.add(api, guards, services.vault, services.desk)
+    convert.add(api, guards, services.desk, services.vault)
+    history.add(api, guards, services.history)
+    operator.add(api, guards, services)
+    system.add(api, guards, services)
+    crews.add(api, guards, services.crews)
+    of_crews = add_crews(app, guards, services.crews)
+    docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
+    _tell_failures(app, _add_default_crew(app, guards, services))
+    _allow_extension(app, api, services.rules.extension_origins)
+    measure(app, services.metrics)
+    # Behind the measuring: this one may answer before any view is called.
+    web.register(app, services.site)
+    extension.register(app)
+    return app
+
+
+def _add_default_crew(app: GuardedQuart, guards: Guards, services: Services) -> Collection[str]:
+    """Serve the default crew, if there is one, at `/` too; returns the paths that it has there."""
+    name = services.crews.catalog.default
+    return add_one_crew(app, guards, name, services.crews).paths if name is not None else ()
+
+
+def _tell_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
+    """Each failure in the shape that goes with its path."""
+    is_crews = crew_paths(default_crew)
+
+    def answer(refusal: Refusal) -> Response:
+        return crew_failure(refusal) if is_crews(request.path) else failure(refusal)
+
+    def body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:
+        of_kind = crew_failure_body if is_crews(path) else plain_body
+        return of_kind(status, text, path)
+
+    handle_errors(app, answer)
+    app.failure_body = body
+
+
+def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> None:
+    """CORS (Fetch standard, "HTTP extensions") for the configured extension, and for nobody else.
+
+    Only for the cookie's endpoints: they are all that an extension is for.
+    """
+    if not origins:
+        return
+    # A browser may write its extension's id in other letters (capitals) than its owner did.
+    named = frozenset(origin.lower() for origin in origins)
+    for path in _FOR_EXTENSIONS:
+        app.add_url_rule(
+            path,
+            f"preflight {path}",
+            partial(_preflight, named, api.methods(path)),
+            methods=["OPTIONS"],
+            provide_automatic_options=False,
+        )
+
+    @app.after_request
+    async def name_origin(response: Response) -> Response:
+        origin = request.headers.get("Origin", "")
+        if request.path in _FOR_EXTENSIONS and origin.lower() in named:
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Expose-Headers"] = _EXPOSED
+            response.headers.add("Vary", "Origin")
+        return response
+
+
+async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
+    """What a browser asks for the extension; any other OPTIONS is a wrong method."""
+    asks = "Access-Control-Request-Method" in request.headers
+    if not asks or request.headers.get("Origin", "").lower() not in origins:
+        raise MethodNotAllowed(valid_methods=methods)
+    return Response(
+        DataBody(b""),  # with none at all Quart reaches for asyncio
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": ", ".join(methods),
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Max-Age": str(PREFLIGHT_AGE),
+        },
+    )

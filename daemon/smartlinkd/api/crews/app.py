@@ -1,0 +1,59 @@
+"""Where crews answer: under `/crews/<name>`, at `/` for one of them, and at addresses of their own.
+
+The same operations are served in all three, and documented in the first. Bodies are JSON whatever
+their `Content-Type` says: not every client sets it, and it would only help against web pages of
+somebody else's, which do not have the token that every operation wants.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from smartlinkd.api.crews import routes
+from smartlinkd.api.crews.errors import crew_failure, crew_failure_body
+from smartlinkd.api.crews.schemas import CrewFailure, InCrew
+from smartlinkd.api.errors import handle_errors
+from smartlinkd.api.guards import Guards
+from smartlinkd.api.measure import measure
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.services import CrewServices, Services
+from smartlinkd.crews.reading.catalog import UNDER
+from smartlinkd.serving import GuardedQuart
+
+_MEANINGS: Final = {
+    401: "The bearer token is missing or wrong, or there is no such crew",
+    403: "The API key does not have the scope `crews`",
+    404: "There is no such execution, or not for this token",
+    422: "Required inputs are missing, or the Idempotency-Key was used for another body",
+    503: "The crew cannot run, its queue is full, or a part of the daemon is restarting",
+}
+
+
+def add_crews(app: GuardedQuart, guards: Guards, crews: CrewServices) -> Api:
+    """Serve every crew at its address on the main one; returns the table, for the document."""
+    api = Api(
+        app,
+        failure=CrewFailure,
+        meanings=_MEANINGS,
+        under=f"{UNDER}{{crew}}",
+        shared=InCrew,
+        any_type=True,
+    )
+    routes.add(api, guards, crews)
+    return api
+
+
+def add_one_crew(app: GuardedQuart, guards: Guards, name: str, crews: CrewServices) -> Api:
+    """Serve one crew at `/`; returns the table, for its paths."""
+    api = Api(app, failure=CrewFailure, given={"crew": name}, any_type=True)
+    routes.add(api, guards, crews)
+    return api
+
+
+def build_crew_app(name: str, services: Services) -> GuardedQuart:
+    """One crew for an address of its own. Every failure there is in the shape of crews."""
+    app = GuardedQuart(max_body=services.rules.max_body, failure_body=crew_failure_body)
+    add_one_crew(app, Guards(services), name, services.crews)
+    handle_errors(app, crew_failure)
+    measure(app, services.metrics)
+    return app

@@ -1,0 +1,71 @@
+"""Failures as clients of crews know them: `{"error": "<title>", "message": "<detail>"}`.
+
+They are the answer to whatever goes wrong under a crew's base address, and nowhere else. Which
+addresses these are is a rule about paths, so that it holds for requests that no operation takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from pydantic import JsonValue
+from quart import Response
+
+from smartlinkd.api.crews.schemas import CrewFailure
+from smartlinkd.api.errors import Refusal
+from smartlinkd.crews.reading.catalog import UNDER
+
+_TITLES: Final = {
+    413: "Content Too Large",  # http.HTTPStatus has older names for these two
+    422: "Validation Error",
+}
+_CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}  # RFC 6750, section 3
+_IN_BRACES: Final = re.compile(r"\\\{\w+\\\}")
+
+
+def crew_failure(refusal: Refusal) -> Response:
+    """The failure as a response."""
+    body = CrewFailure(
+        error=_title(refusal.status), message=refusal.text, details=dict(refusal.details)
+    )
+    return Response(
+        body.model_dump_json(),
+        refusal.status,
+        {
+            "Cache-Control": "no-store",
+            **(_CHALLENGE if refusal.status == HTTPStatus.UNAUTHORIZED else {}),
+            **refusal.headers,
+        },
+        content_type="application/json",
+    )
+
+
+def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
+    """The body of a failure that never reaches the application."""
+    return CrewFailure(error=_title(status), message=text).model_dump()
+
+
+def crew_paths(at_root: Collection[str]) -> Callable[[str], bool]:
+    """Whether a path is a crew's, when one crew also answers at the paths `at_root`.
+
+    `at_root` are as in the table of operations, with parameters in braces. What begins with /api/
+    is the affiliate service's, even where a parameter would take it in.
+    """
+    patterns = (_IN_BRACES.sub("[^/]+", re.escape(path)) for path in at_root)
+    root = re.compile("|".join(patterns)) if at_root else None
+
+    def is_crews(path: str) -> bool:
+        if path.startswith(UNDER):
+            return True
+        return (
+            root is not None and not path.startswith("/api/") and root.fullmatch(path) is not None
+        )
+
+    return is_crews
+
+
+def _title(status: int) -> str:
+    return _TITLES.get(status) or HTTPStatus(status).phrase

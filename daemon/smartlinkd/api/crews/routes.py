@@ -1,0 +1,261 @@
+"""What every crew answers at its base address (seed "crew execution API", section 4, and more)."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from math import inf
+from typing import Final
+
+import trio
+from quart import Response, request
+
+from smartlinkd.api import measure
+from smartlinkd.api.crews import answers, events
+from smartlinkd.api.crews.schemas import (
+    MAX_WAIT,
+    EventsAsked,
+    ExecutionsAsked,
+    ExecutionsResponse,
+    InputsResponse,
+    KickoffAsked,
+    KickoffRequest,
+    KickoffResponse,
+    OneExecution,
+    ResumeRequest,
+    ResumeResponse,
+    StatusAsked,
+    StatusResponse,
+    StopResponse,
+)
+from smartlinkd.api.crews.targets import targets
+from smartlinkd.api.guards import Guards
+from smartlinkd.api.openapi import Access, Api
+from smartlinkd.api.services import CrewServices
+from smartlinkd.background import background
+from smartlinkd.config.crews import LONGEST_GRACE
+from smartlinkd.crews.crew import Caller, Feedback, Kickoff, no_such_execution
+from smartlinkd.crews.following import Following
+from smartlinkd.errors import Refused
+from smartlinkd.journal.model import Execution, State
+from smartlinkd.patience import PATIENCE, patience
+from smartlinkd.serving import hold_until_answered
+
+STOPPING: Final = LONGEST_GRACE + 30.0
+"""Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def add(api: Api, guards: Guards, crews: CrewServices) -> None:
+    """Add these operations to `api`, whose paths have the parameter `crew`."""
+
+    async def admit() -> Caller:
+        crew: str = (request.view_args or {})["crew"]
+        return await guards.crew_caller(crew, await guards.credential())
+
+    async def admit_though_gone() -> Caller:
+        # A client may leave while its request is read. The shield keeps the request's deadline out.
+        with trio.CancelScope(shield=True), patience():
+            caller = await admit()
+        return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
+
+    member = Access(admit, bearer="required", refusals=(401, 403, 503), scope="crews")
+    _add_looks(api, guards, crews, member)
+    _add_deeds(api, crews, member)
+    _add_stop(api, crews, replace(member, admit=admit_though_gone))
+
+
+def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Caller]) -> None:
+    """What changes nothing."""
+    executor, app = crews.executor, api.target
+
+    @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
+    async def healthy(caller: Caller) -> Response:
+        """`Healthy` when the crew can be kicked off, as text."""
+        crews.catalog.crew(caller.crew)
+        return Response("Healthy", content_type="text/plain; charset=utf-8")
+
+    @api.operation("GET", "/inputs", access=member, ok=InputsResponse)
+    async def inputs(caller: Caller) -> InputsResponse:
+        """The names of the inputs that the crew takes."""
+        crew = crews.catalog.crew(caller.crew)
+        return InputsResponse(inputs=sorted(each.name for each in crew.inputs))
+
+    @api.operation(
+        "GET",
+        "/status/{kickoff_id}",
+        access=member,
+        asks=StatusAsked,
+        ok=StatusResponse,
+        errors=(404, 429),
+        seconds=inf,  # as long as the client wants to wait, see below
+        also="/{kickoff_id}/status",
+    )
+    async def execution_status(caller: Caller, asked: StatusAsked) -> StatusResponse:
+        """How an execution stands, and its result.
+
+        The same at `/{kickoff_id}/status`.
+        """
+        kickoff_id = _known(asked.kickoff_id)
+        seconds = min(asked.wait, MAX_WAIT)
+        with patience(seconds + PATIENCE):
+            if seconds and not executor.has_surely_ended(caller, kickoff_id):
+                with app.places.follow((await guards.credential()).token or ""):
+                    found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
+                await member.admit()  # the token may have been rotated meanwhile
+            else:
+                found = await executor.execution(caller, kickoff_id)
+        return answers.status(
+            found,
+            datetime.now(UTC),
+            as_object=asked.result == "object",
+            with_inputs=asked.inputs == "1",
+        )
+
+    @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)
+    async def executions(caller: Caller, asked: ExecutionsAsked) -> ExecutionsResponse:
+        """The executions that the token may see, newest first."""
+        page = await executor.executions(
+            caller,
+            state=State(asked.state) if asked.state else None,
+            limit=asked.limit,
+            cursor=asked.cursor,
+        )
+        now = datetime.now(UTC)
+        return ExecutionsResponse(
+            executions=[answers.listed(each, now) for each in page.executions],
+            next_cursor=page.next_cursor,
+        )
+
+    @api.operation(
+        "GET",
+        "/events/{kickoff_id}",
+        access=member,
+        asks=EventsAsked,
+        ok=Response,
+        media=events.MEDIA,
+        errors=(404, 429),
+    )
+    async def execution_events(caller: Caller, asked: EventsAsked) -> Response:
+        """What happens in an execution, as server-sent events.
+
+        Each has an id, and as its data a JSON object {type, timestamp, data}. They begin with the
+        first, or after `Last-Event-ID`; the stream closes when the execution has ended.
+        """
+        kickoff_id = _known(asked.kickoff_id)
+
+        def follow() -> AbstractAsyncContextManager[Following]:
+            return executor.follow(caller, kickoff_id, after=asked.last_event_id)
+
+        shown, is_head = await guards.credential(), request.method == "HEAD"
+        # The request is not at hand any more when the answer is sent.
+        admitted = partial(guards.crew_caller, caller.crew, shown)
+
+        if not is_head:
+            hold_until_answered(app.places.follow(shown.token or ""))
+        async with follow():
+            pass  # a refusal is told now or never
+        return events.stream(follow, admitted, app.stopping, head=is_head)
+
+
+def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+    """What begins, changes or ends an execution."""
+    executor = crews.executor
+
+    @api.operation(
+        "POST",
+        "/kickoff",
+        access=member,
+        asks=KickoffAsked,
+        body=KickoffRequest,
+        ok=KickoffResponse,
+        errors=(422,),
+    )
+    async def kickoff(caller: Caller, asked: KickoffAsked, body: KickoffRequest) -> KickoffResponse:
+        """Start an execution, or queue it.
+
+        It is on disk when this is answered, and known from then on.
+        """
+        key = asked.idempotency_key
+        try:
+            webhooks = targets(body, crews.webhook_networks)
+        except Refused:
+            # Only what is new is refused: when this came before, they may have been allowed.
+            earlier = await executor.created_by(caller, idempotency_key=key, body=body.sent)
+            if earlier is None:
+                raise
+            return KickoffResponse(kickoff_id=earlier)
+        order = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
+        return KickoffResponse(
+            kickoff_id=await executor.kickoff(caller, order, idempotency_key=key, body=body.sent)
+        )
+
+    @api.operation(
+        "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
+    )
+    async def resume(caller: Caller, body: ResumeRequest) -> ResumeResponse:
+        """Answer the question of a task that waits for a human.
+
+        Webhook addresses given at the kickoff stay in force; those given here replace them.
+        """
+        found = await executor.resume(
+            caller,
+            _known(body.execution_id, "execution_id"),
+            Feedback(body.task_id, body.human_feedback, body.is_approve),
+            webhooks=targets(body, crews.webhook_networks),
+        )
+        if body.is_approve:
+            return ResumeResponse(
+                status="resumed", message="approved: the execution goes on", kickoff_id=found.id
+            )
+        return ResumeResponse(
+            status="retrying",
+            message="not approved: the crew is told so, with the feedback",
+            kickoff_id=found.id,
+        )
+
+
+def _add_stop(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+    """What is done also for a client that has gone: `member` admits it all the same."""
+
+    @api.operation(
+        "POST",
+        "/stop/{kickoff_id}",
+        access=member,
+        asks=OneExecution,
+        ok=StopResponse,
+        errors=(400, 404),
+        seconds=STOPPING,
+    )
+    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
+        """End an execution, queued or running. Answered when it has ended."""
+        kickoff_id = _known(asked.kickoff_id)
+        await crews.executor.stop(caller, kickoff_id)
+        return StopResponse(kickoff_id=kickoff_id)
+
+
+async def _wait(
+    crews: CrewServices, stopping: trio.Event, caller: Caller, kickoff_id: str, seconds: float
+) -> Execution:
+    """As the executor has it, or until the server stops."""
+    measure.count_only()
+    with trio.CancelScope() as waiting:
+        async with background(partial(_cancel_at, stopping, waiting)):
+            return await crews.executor.wait(caller, kickoff_id, seconds)
+    return await crews.executor.execution(caller, kickoff_id)
+
+
+async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _known(kickoff_id: str, field: str = "kickoff_id") -> str:
+    """An id in the form that all of ours have. Raises `NotFound`, as the executor does."""
+    if not _UUID.fullmatch(kickoff_id):
+        raise no_such_execution(field)
+    return kickoff_id

@@ -1,0 +1,83 @@
+"""`/openapi.json`, and `/docs`: Swagger UI, which shows it and tries it out.
+
+Both are open to anyone, since there is no secret in either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from quart import Quart, Response
+from quart.typing import ResponseReturnValue
+from quart.wrappers.response import DataBody
+
+from smartlinkd.web import libraries
+from smartlinkd.web.assets import REVALIDATE, Asset
+
+_FOLDER: Final = Path(libraries.__file__).parent / "docs"
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def register(target: Quart, document: Callable[[], dict[str, Any]]) -> None:
+    """Serve the OpenAPI `document`, made when it is first asked for, and the page."""
+
+    @cache
+    def text() -> str:
+        return json.dumps(document())
+
+    async def openapi() -> ResponseReturnValue:
+        headers = {
+            "Content-Type": "application/json",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
+        }
+        return text(), 200, headers
+
+    async def with_slash() -> Response:
+        # The addresses in the page are relative to /docs.
+        return Response(DataBody(b""), 302, {"Location": "../docs", "Cache-Control": "no-store"})
+
+    def add(path: str, view: object) -> None:
+        target.add_url_rule(
+            path,
+            f"docs {path}",
+            view,  # type: ignore[arg-type]  # any of the three
+            methods=["GET"],
+            provide_automatic_options=False,
+        )
+
+    add("/openapi.json", openapi)
+    add("/docs/", with_slash)
+    for path, file in {"/docs": _FOLDER / "index.html", **_files()}.items():
+        add(path, _view(file))
+
+
+def _files() -> dict[str, Path]:
+    vendored = [
+        libraries.FOLDER / file.path
+        for file in libraries.read_list().files(used_by="docs")
+        if file.path.endswith((".js", ".css"))
+    ]
+    return {f"/docs/{file.name}": file for file in (*vendored, _FOLDER / "docs.js")}
+
+
+@cache
+def _asset(file: Path) -> Asset:
+    """Return a file, read and compressed once for all apps, when it is first asked for."""
+    return Asset(file.name, file.read_bytes())
+
+
+def _view(file: Path) -> Callable[[], Any]:
+    async def answer() -> Response:
+        return _asset(file).answer(_HEADERS, cache=REVALIDATE)
+
+    return answer

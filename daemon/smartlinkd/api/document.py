@@ -1,0 +1,209 @@
+"""The OpenAPI document of the operations that tables declare (see `openapi.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
+
+from smartlinkd.api import parameters
+from smartlinkd.api.openapi import Api, Operation
+from smartlinkd.serving.ids import LONGEST, NAME
+
+Json = dict[str, Any]
+_References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
+
+PARAMETER_ERRORS = (400,)  # what any operation may answer that is asked in more than its path
+BODY_ERRORS = (400, 408, 413, 429, 503)  # what any operation with a body may answer
+RETRY_LATER = (429, 503)  # answered with `Retry-After`
+
+_MEANINGS = {
+    400: "The request is wrong: the text names the field and the rule",
+    401: "Wrong password or wrong code",
+    403: "No access: the token or key is missing, invalid or expired, or the key lacks the scope",
+    404: "Not found",
+    409: "The cookie is another account's",
+    408: "The body did not arrive in time",
+    413: "The body is too large",
+    429: "Too many tries from there, or too much open at once with this token",
+    500: "Internal error",
+    502: "The browser or the marketplace failed; often the cookie has expired",
+    503: "Not ready or overloaded",
+}
+_REQUEST_ID: Json = {
+    "description": "The request's own X-Request-Id, or one that the daemon gave it; the daemon's "
+    "log lines about this request have it",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+}
+_SECURITY: dict[str, list[Json]] = {
+    "none": [],
+    "optional": [{}, {"bearer": []}],
+    "required": [{"bearer": []}],
+}
+
+
+_TAGS: Final = {
+    "links": "Convert links, and find them in texts",
+    "cookie": "The affiliate account's cookie, and how the account stands",
+    "login": "Password, second factor, sessions and keys",
+    "history": "What was converted",
+    "crews": "The crews, their tokens and their executions",
+    "operation": "For monitors and the owner",
+}
+_TAG_OF: Final = {
+    "/api/convert": "links",
+    "/api/convert-text": "links",
+    "/api/extract": "links",
+    "/api/sync-cookie": "cookie",
+    "/api/account": "cookie",
+    "/api/auth": "login",
+    "/api/keys": "login",
+    "/api/history": "history",
+    "/api/crews": "crews",
+    "/crews": "crews",
+}
+
+
+def _tag(path: str) -> str:
+    """Return the tag of the operations at a path."""
+    fitting = (tag for prefix, tag in _TAG_OF.items() if path.startswith(prefix))
+    return next(fitting, "operation")
+
+
+def document(title: str, version: str, apis: Sequence[Api]) -> Json:
+    """The OpenAPI 3.1 document of the operations declared so far."""
+    references, schemas = _schemas(apis)
+    paths: dict[str, Json] = {}
+    for api in apis:
+        for operation in api.operations:
+            entry = _describe(operation, api, references)
+            # A crew's own address is served with a slash at its end and without.
+            path = operation.path.removesuffix("/") or "/"
+            paths.setdefault(path, {})[operation.method.lower()] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "servers": [{"url": "/", "description": "this daemon"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "headers": {NAME: _REQUEST_ID},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _schemas(apis: Sequence[Api]) -> tuple[_References, Json]:
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for api in apis:
+        models[api.failure, "serialization"] = None
+        for operation in api.operations:
+            if operation.body is not None:
+                models[operation.body, "validation"] = None
+            models.update({(model, "serialization"): None for model in operation.ok})
+    references, definitions = models_json_schema(
+        list(models),
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_AnswersAreComplete,
+    )
+    schemas: Json = definitions["$defs"]
+    return references, schemas
+
+
+class _AnswersAreComplete(GenerateJsonSchema):
+    """A field of an answer is always written, with a default or without, but for those that say
+    when they are not.
+    """
+
+    def field_is_required(
+        self, field: ModelField | DataclassField | TypedDictField, total: bool
+    ) -> bool:
+        written = self.mode == "serialization" and "serialization_exclude_if" not in field
+        return written or super().field_is_required(field, total)
+
+
+def _describe(operation: Operation, api: Api, references: _References) -> Json:
+    summary, _, description = operation.text.partition("\n")
+    asked = [
+        parameter
+        for model in (api.shared, operation.asks)
+        if model is not None
+        for parameter in parameters.describe(model)
+    ]
+    entry: Json = {
+        "operationId": operation.name,
+        "tags": [_tag(operation.path)],
+        "summary": summary,
+        "description": _with_scope(description.strip(), operation),
+        "security": _SECURITY[operation.access.bearer],
+        "responses": {
+            "200": _success(operation, references),
+            **{
+                str(status): _failure(status, api, references)
+                for status in sorted(_statuses(operation, asked))
+            },
+        },
+    }
+    if asked:
+        entry["parameters"] = asked
+    if operation.body is not None:
+        schema = references[operation.body, "validation"]
+        entry["requestBody"] = {
+            "required": operation.needs_body,
+            "content": {"application/json": {"schema": schema, **_example(operation.body)}},
+        }
+    return entry
+
+
+def _example(body: type[BaseModel]) -> Json:
+    extra = body.model_config.get("json_schema_extra")
+    examples = extra.get("examples") if isinstance(extra, dict) else None
+    return {"example": examples[0]} if isinstance(examples, list) else {}
+
+
+def _with_scope(description: str, operation: Operation) -> str:
+    """Return the description with the scope that an API key needs."""
+    scope = operation.access.scope
+    needs = f"An API key needs the scope `{scope}`." if scope is not None else ""
+    return "\n\n".join(filter(None, (description, needs)))
+
+
+def _statuses(operation: Operation, asked: Sequence[Json]) -> set[int]:
+    statuses = {*operation.errors, *operation.access.refusals, 500}
+    if any(parameter["in"] != "path" for parameter in asked):
+        statuses.update(PARAMETER_ERRORS)
+    if operation.body is not None:
+        statuses.update(BODY_ERRORS)
+    return statuses
+
+
+def _success(operation: Operation, references: _References) -> Json:
+    schemas = [references[model, "serialization"] for model in operation.ok]
+    return _answer("Success", schemas or [{"type": "string"}], operation.media)
+
+
+def _answer(description: str, schemas: Sequence[Json], media: str = "application/json") -> Json:
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    return {
+        "description": description,
+        "headers": {NAME: {"$ref": f"#/components/headers/{NAME}"}},
+        "content": {media: {"schema": schema}},
+    }
+
+
+def _failure(status: int, api: Api, references: _References) -> Json:
+    meaning = api.meanings.get(status) or _MEANINGS.get(status) or HTTPStatus(status).phrase
+    answer = _answer(meaning, [references[api.failure, "serialization"]])
+    if status in RETRY_LATER:
+        answer["headers"]["Retry-After"] = {
+            "description": "Seconds to wait",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    return answer

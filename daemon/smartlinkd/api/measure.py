@@ -1,0 +1,50 @@
+"""Requests counted and timed by route, so that unknown paths are one line and not thousands."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import trio
+from quart import Response, g, request
+
+from smartlinkd.metrics import Metrics
+from smartlinkd.serving import GuardedQuart
+from smartlinkd.timing import LEFT
+
+
+def measure(app: GuardedQuart, metrics: Metrics) -> None:
+    """Have `metrics` know of every request to `app`."""
+
+    counter_of = cache(metrics.requests.labels)
+    histogram_of = cache(metrics.request_seconds.labels)
+
+    def count(status: int | str) -> None:
+        route = request.url_rule.rule if request.url_rule is not None else "unknown"
+        counter_of(route, status).inc()
+        if not g.is_waiting:
+            histogram_of(route).observe(trio.current_time() - g.started)
+
+    @app.before_request
+    async def start() -> None:
+        g.started = trio.current_time()
+        g.is_waiting = False
+
+    @app.after_request
+    async def stop(response: Response) -> Response:
+        count(response.status_code)
+        return response
+
+    @app.teardown_request
+    async def leave(error: BaseException | None) -> None:
+        # What is raised is answered, and counted above, but for the cancellation with which the
+        # server ends a request whose client has gone; that may be before it was begun with.
+        if error is not None and "started" in g:
+            count(LEFT)
+
+
+def count_only() -> None:
+    """Say of the request at hand that its client chooses how long it takes: it is only counted.
+
+    Among the others, with a minute where they take milliseconds, it would look like a slow daemon.
+    """
+    g.is_waiting = True

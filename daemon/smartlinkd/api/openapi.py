@@ -1,0 +1,290 @@
+"""One table of operations, from which both the routes and the OpenAPI document are made.
+
+The problem: a document written beside the code is soon wrong, and one that a library derives from
+the framework leaves out what clients stumble over (that a body is required, the errors, their
+headers). The choice: an operation is declared once, and the declaration is all there is: the view
+validates with the models that the document shows.
+
+    api = Api(app, failure=Failure)
+
+    @api.operation("POST", "/api/convert", access=session, body=ConvertRequest, ok=ConvertResponse,
+                   errors=(502, 503))
+    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse:
+        \"\"\"Turn product links into affiliate links.\"\"\"
+
+Errors are raised: `smartlinkd.errors` and werkzeug's `HTTPException`s. The app's error handlers
+turn them into the failure body that the document shows. The document itself is made of one table or
+several in `document.py`.
+
+Rejected: quart-schema (no `required` on bodies, `get_json`, models inlined, pages from CDNs).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar, overload
+
+from pydantic import BaseModel
+from quart import Response, request
+from quart.typing import ResponseReturnValue
+
+from smartlinkd.api import bodies, parameters
+from smartlinkd.api.parameters import Parameters
+from smartlinkd.patience import PATIENCE, patience
+from smartlinkd.serving import GuardedQuart, has_whole_body
+
+C = TypeVar("C")
+P = TypeVar("P", bound=Parameters)
+B = TypeVar("B", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel | Response)
+_Handler = Callable[..., Awaitable[Any]]
+_Ok = type[R] | tuple[type[R], ...]
+
+_IN_BRACES = re.compile(r"\{(\w+)\}")
+_SCHEME: Final = "bearer"
+
+
+def bearer() -> str | None:
+    """The token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
+
+
+@dataclass(frozen=True)
+class Access(Generic[C]):
+    """Who may call an operation.
+
+    `admit` runs inside the request, before its body is read and again when it is there. It returns
+    the caller, whom the handler gets as its first argument, or raises. `bearer` says whether the
+    document asks a client for a token, `refusals` the statuses that `admit` can lead to. `scope` is
+    the one that an API key needs; without one, no key opens the operation.
+    """
+
+    admit: Callable[[], Awaitable[C]]
+    bearer: Literal["none", "optional", "required"]
+    refusals: tuple[int, ...] = ()
+    scope: str | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row of the table. `media` is the type of an answer that is no JSON."""
+
+    method: str
+    path: str
+    name: str
+    text: str
+    access: Access[Any]
+    asks: type[Parameters] | None
+    body: type[BaseModel] | None
+    ok: tuple[type[BaseModel], ...]
+    media: str
+    errors: tuple[int, ...]
+    head: bool
+    needs_body: bool
+
+
+class Api:
+    """The operations of one API, served by `target`.
+
+    `failure` is the body of all its errors; `meanings` are the document's words for statuses that
+    mean something of their own here. `under` is put before every path, and `shared` are the
+    parameters in it. `given` is what stands for them where the path has none. With `any_type` a
+    body is taken for JSON whatever its `Content-Type` says.
+    """
+
+    def __init__(
+        self,
+        target: GuardedQuart,
+        *,
+        failure: type[BaseModel],
+        meanings: Mapping[int, str] | None = None,
+        under: str = "",
+        shared: type[Parameters] | None = None,
+        given: Mapping[str, str] | None = None,
+        any_type: bool = False,
+    ) -> None:
+        self.target = target
+        self.failure = failure
+        self.meanings = meanings or {}
+        self.shared = shared
+        self.operations: list[Operation] = []
+        self.paths: set[str] = set()  # all that are served, with parameters in braces
+        self._under = under
+        self._given = given
+        self._any_type = any_type
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        ok: _Ok[R],
+        media: str = ...,
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+        head: bool = ...,
+    ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        body: type[B],
+        needs_body: bool = ...,
+        ok: _Ok[R],
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C, B], Awaitable[R]]], Callable[[C, B], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        asks: type[P],
+        ok: _Ok[R],
+        media: str = ...,
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+        also: str = ...,
+    ) -> Callable[[Callable[[C, P], Awaitable[R]]], Callable[[C, P], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        asks: type[P],
+        body: type[B],
+        ok: _Ok[R],
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C, P, B], Awaitable[R]]], Callable[[C, P, B], Awaitable[R]]]: ...
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[Any],
+        asks: type[Parameters] | None = None,
+        body: type[BaseModel] | None = None,
+        needs_body: bool = True,
+        ok: _Ok[Any],
+        media: str = "application/json",
+        errors: Iterable[int] = (),
+        seconds: float = PATIENCE,
+        also: str = "",
+        head: bool = True,
+    ) -> Callable[[_Handler], _Handler]:
+        """Serve the decorated handler at `path`, and document it.
+
+        It is called with what `access` says of the caller, then with the validated parameters and
+        the validated body, where the operation `asks` for some and has a `body`. It returns one of
+        the `ok` models, answered with 200; or, when `ok` is `Response`, the whole answer, of type
+        `media`. `errors` are the statuses that are its own: those of its access and its body are
+        added. It has `seconds` to answer, not counting those that its body takes to arrive, and is
+        a 503 after that. The first line of its docstring is the summary, the rest the description.
+        `also` is a second path, which is served and not documented. Where GET is served HEAD is as
+        well, unless `head` says no: for a GET that has an effect. Without `needs_body`, no body is
+        taken for an empty object.
+        """
+
+        def declare(handler: _Handler) -> _Handler:
+            async def view(**_: str) -> ResponseReturnValue:
+                with patience():
+                    arguments = [await access.admit()]
+                if asks is not None:
+                    arguments.append(parameters.read(asks))
+                if body is not None:
+                    with self._receiving(access):
+                        arguments.append(
+                            await bodies.read(
+                                body, any_type=self._any_type, is_optional=not needs_body
+                            )
+                        )
+                    with patience():  # the token may have been ended while the body came
+                        arguments[0] = await access.admit()
+                with patience(seconds):
+                    answer = await handler(*arguments)
+                # Tokens and cookies are among the answers: nobody is to keep one.
+                if isinstance(answer, Response):
+                    answer.headers["Cache-Control"] = "no-store"
+                    return answer
+                headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+                return answer.model_dump_json(by_alias=True), 200, headers
+
+            models = ok if isinstance(ok, tuple) else (ok,)
+            self.operations.append(
+                Operation(
+                    method,
+                    self._under + path,
+                    handler.__name__,
+                    inspect.getdoc(handler) or "",
+                    access,
+                    asks,
+                    body,
+                    tuple(model for model in models if issubclass(model, BaseModel)),
+                    media,
+                    tuple(errors),
+                    method == "GET" and head,
+                    needs_body,
+                )
+            )
+            for place in filter(None, (path, also)):
+                self._serve(method, place, handler.__name__, view, head=head)
+            return handler
+
+        return declare
+
+    def methods(self, path: str) -> list[str]:
+        """The methods that are served at `path` so far, HEAD among them."""
+        declared = [operation for operation in self.operations if operation.path == path]
+        heads = {"HEAD" for operation in declared if operation.head}
+        return sorted({operation.method for operation in declared} | heads)
+
+    def _receiving(self, access: Access[Any]) -> AbstractContextManager[None]:
+        """Hold a place for the current request's body while it is incomplete."""
+        if has_whole_body():
+            return nullcontext()
+        token = bearer() if access.bearer != "none" else None
+        sender = token or request.remote_addr or ""
+        return self.target.places.receive(sender, is_token=token is not None)
+
+    def _serve(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        view: Callable[..., Awaitable[ResponseReturnValue]],
+        *,
+        head: bool,
+    ) -> None:
+        self.paths.add(self._under + path)
+        rule = _IN_BRACES.sub(r"<\1>", self._under + path)
+        self.target.add_url_rule(
+            # The address that others are under is good with a slash at its end and without, for
+            # every method; a redirect from one to the other would be no JSON.
+            rule.removesuffix("/") or "/",
+            f"{rule} {name}",
+            view,
+            methods=[method],
+            defaults=self._given,
+            strict_slashes=path != "/",
+            provide_automatic_options=False,
+            head=head,
+        )

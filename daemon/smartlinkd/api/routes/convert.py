@@ -1,0 +1,126 @@
+"""Convert links, find the links in a text, and convert a whole text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from smartlinkd.api.guards import Client, Guards
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.routes.cookies import read_cookie
+from smartlinkd.api.schemas import (
+    ConvertRequest,
+    ConvertResponse,
+    ConvertTextRequest,
+    ConvertTextResponse,
+    ExtractedLink,
+    ExtractRequest,
+    ExtractResponse,
+)
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.order import Converted, Entry
+from smartlinkd.conversion.shapes import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.errors import Invalid
+from smartlinkd.marketplace.links import FoundLink, find_links
+from smartlinkd.patience import patience
+from smartlinkd.threads import on_thread
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import Cookie, parse_cookie
+
+
+def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
+    """Add the operation to `api`."""
+
+    @api.operation(
+        "POST",
+        "/api/convert",
+        access=guards.scoped("convert"),
+        body=ConvertRequest,
+        ok=ConvertResponse,
+        errors=(502, 503),
+        seconds=inf,  # the desk keeps the time: it has something to say at the deadline
+    )
+    async def convert(client: Client, body: ConvertRequest) -> ConvertResponse:
+        """Turn product or short links into affiliate links, with product data.
+
+        `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
+        fails does not fail the others.
+        """
+        order = body.order(await _cookie(body), client=client.name)
+        entries = await desk.convert(order)
+        return ConvertResponse(mapping=mapping(entries))
+
+    @api.operation(
+        "POST",
+        "/api/extract",
+        access=guards.scoped("convert"),
+        body=ExtractRequest,
+        ok=ExtractResponse,
+    )
+    async def extract(_: Client, body: ExtractRequest) -> ExtractResponse:
+        """Find the marketplace links in a text. Nothing is sent to the marketplace."""
+        found = await on_thread(find_links, body.text, desk.market)
+        links = [
+            ExtractedLink(link=body.text[each.start : each.end], start=each.start, end=each.end)
+            for each in found
+        ]
+        return ExtractResponse(links=links)
+
+    @api.operation(
+        "POST",
+        "/api/convert-text",
+        access=guards.scoped("convert"),
+        body=ConvertTextRequest,
+        ok=ConvertTextResponse,
+        errors=(502, 503),
+        seconds=inf,  # as for /api/convert
+    )
+    async def convert_text(client: Client, body: ConvertTextRequest) -> ConvertTextResponse:
+        """Replace each marketplace link of a text by its affiliate short link.
+
+        A link that could not be converted stays in the text. `mapping` has an entry for each link,
+        keyed by the link as it stands in the text.
+        """
+        cookie = await _cookie(body)
+        found = find_links(body.text, desk.market)
+        links = list(dict.fromkeys(body.text[each.start : each.end] for each in found))
+        if len(links) > MAX_LINKS:
+            raise Invalid(
+                f"text: has {len(links)} different links, and at most {MAX_LINKS} are converted "
+                "at once; send it in pieces"
+            )
+        entries: dict[str, Entry] = {}
+        if links:
+            request = LinksRequest(links=links, sub_ids=body.sub_ids)
+            entries = await desk.convert(request.order(cookie, client=client.name))
+        text = _replaced(body.text, found, entries)
+        return ConvertTextResponse(text=text, mapping=mapping(entries))
+
+    async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
+        """The request's own cookie, else the stored one. Raises `Invalid`."""
+        given = body.cookie if body.cookie is not None and body.cookie.get_secret_value() else None
+        if given is not None and not desk.needs_cookie:
+            raise Invalid(
+                'cookie: links are made by the Open API here (links.source = "open_api"), which '
+                "takes none; leave it out"
+            )
+        if given is not None:
+            return parse_cookie(await read_cookie(given, desk.market))
+        with patience():
+            record = await vault.current()
+        return record.cookie if record is not None else None
+
+
+def _replaced(text: str, found: Sequence[FoundLink], entries: Mapping[str, Entry]) -> str:
+    """Return the text with each link that was converted replaced by its short link."""
+    pieces: list[str] = []
+    end = 0
+    for each in found:
+        link = text[each.start : each.end]
+        entry = entries[link]
+        pieces += [
+            text[end : each.start],
+            entry.short_link if isinstance(entry, Converted) else link,
+        ]
+        end = each.end
+    return "".join([*pieces, text[end:]])

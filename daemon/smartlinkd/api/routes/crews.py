@@ -1,0 +1,90 @@
+"""What only the owner may ask about crews: which there are, and their tokens.
+
+Everything else is asked of a crew itself, at its base address and with one of its tokens, by the
+page as by any other client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smartlinkd.api.guards import Client, Guards
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.schemas import (
+    CrewEntry,
+    CrewsResponse,
+    CrewTokenRequest,
+    CrewTokenResponse,
+    InputEntry,
+)
+from smartlinkd.api.services import CrewServices
+from smartlinkd.auth.actor import Session
+from smartlinkd.crews.crew import BrokenCrew, Crew, Input, ListedCrew
+
+
+def add(api: Api, guards: Guards, services: CrewServices) -> None:
+    """Add these operations to `api`."""
+    tokens, executor = services.tokens, services.executor
+
+    @api.operation("GET", "/api/crews", access=guards.scoped("crews"), ok=CrewsResponse)
+    async def crews(_: Client) -> CrewsResponse:
+        """All crews of the configuration, with what they have in hand.
+
+        First those that can run, then the broken ones, each in the configuration's order.
+        """
+        own = services.own_addresses
+        return CrewsResponse(crews=[_entry(listed, own) for listed in executor.listed()])
+
+    # Both are POST, so that no address, and with it no log or history, says whose token was seen.
+
+    @api.operation(
+        "POST",
+        "/api/crews/token",
+        access=guards.session,
+        body=CrewTokenRequest,
+        ok=CrewTokenResponse,
+        errors=(404,),
+    )
+    async def crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
+        """Show the organization's token of a crew, or a user's."""
+        token = await tokens.show(body.crew, body.user or "")
+        return CrewTokenResponse(token=token.get_secret_value())
+
+    @api.operation(
+        "POST",
+        "/api/crews/token/rotate",
+        access=guards.session,
+        body=CrewTokenRequest,
+        ok=CrewTokenResponse,
+        errors=(404,),
+    )
+    async def rotate_crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
+        """Replace a token. The one so far is refused from then on; all others stay as they are."""
+        token = await tokens.rotate(body.crew, body.user or "")
+        return CrewTokenResponse(token=token.get_secret_value())
+
+
+def _entry(listed: ListedCrew, own_addresses: Mapping[str, str]) -> CrewEntry:
+    crew = listed.crew
+    inputs = crew.inputs if isinstance(crew, Crew) else ()
+    problems = crew.problems if isinstance(crew, BrokenCrew) else ()
+    own = own_addresses.get(crew.name or "")
+    return CrewEntry(
+        name=crew.name,
+        default=listed.default,
+        base_urls=[*listed.paths, *([own] if own is not None else [])],
+        inputs=[_input(each) for each in inputs],
+        users=list(crew.users),
+        problems=[str(problem) for problem in problems],
+        running=listed.load.running,
+        waiting=listed.load.waiting,
+    )
+
+
+def _input(each: Input) -> InputEntry:
+    return InputEntry(
+        name=each.name,
+        required=each.required,
+        default=each.default,
+        description=each.description,
+    )

@@ -1,0 +1,327 @@
+"""The history of converted links: listed, summed by day, downloaded as CSV, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, PlainValidator
+from quart import Response, request
+from quart.wrappers.response import DataBody, ResponseBody
+
+from smartlinkd.api.guards import Client, Guards
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.schemas import DoneResponse
+from smartlinkd.auth.actor import Session
+from smartlinkd.errors import Invalid, NotFound
+from smartlinkd.history import spreadsheet
+from smartlinkd.history.actor import History
+from smartlinkd.history.model import Entry, Filters, milliseconds
+from smartlinkd.marketplace.products import ProductData
+from smartlinkd.threads import on_thread
+from smartlinkd.wire import Body, Timestamp
+
+MAX_PAGE: Final = 200
+MAX_QUERY: Final = 200
+CSV_ROWS: Final = 500
+"""Entries that are read at once for the CSV file."""
+CSV_SECONDS: Final = 600.0
+"""For sending the whole CSV file."""
+DELETE_SECONDS: Final = 120.0
+_DAY: Final = timedelta(days=1)
+_LARGEST_ID: Final = 2**53
+_WANTED: Final = (
+    "must be a date (2026-05-04) or a time (2026-05-04T03:02:01Z); a + in an address is written %2B"
+)
+
+
+def _moment(given: str, *, is_end: bool) -> int:
+    """Return milliseconds since 1970. A date is its first moment in UTC, at the end the day's last.
+
+    Raises `ValueError`.
+    """
+    try:
+        day = date.fromisoformat(given)
+    except ValueError:
+        return _time(given)
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return milliseconds(midnight) + (_DAY // timedelta(milliseconds=1) if is_end else 0)
+
+
+def _time(given: str) -> int:
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise ValueError(_WANTED) from None
+    return milliseconds(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def _bound(*, is_end: bool) -> PlainValidator:
+    read: Callable[[str], int] = partial(_moment, is_end=is_end)
+    return PlainValidator(read, json_schema_input_type=str)
+
+
+class Filtered(Parameters):
+    q: Annotated[
+        str,
+        In("query"),
+        Field(
+            max_length=MAX_QUERY,
+            description="words that are part of the product's name, the link, the short link or a "
+            "sub-id; case and diacritics do not count",
+        ),
+    ] = ""
+    sub_id: Annotated[
+        str,
+        In("query"),
+        Field(alias="subId", max_length=MAX_QUERY, description="one of the sub-ids, as a whole"),
+    ] = ""
+    since: Annotated[
+        Annotated[int, _bound(is_end=False)] | None,
+        In("query"),
+        Field(
+            alias="from",
+            description="the first moment: an ISO 8601 date, or a time; UTC unless it says another "
+            "offset",
+        ),
+    ] = None
+    until: Annotated[
+        Annotated[int, _bound(is_end=True)] | None,
+        In("query"),
+        Field(
+            alias="to",
+            description="the end: a date, that day included, or a time, that moment excluded",
+        ),
+    ] = None
+
+    def filters(self) -> Filters:
+        return Filters(self.q, self.sub_id, self.since, self.until)
+
+
+class Listed(Filtered):
+    limit: Annotated[
+        int, In("query"), Field(ge=1, le=MAX_PAGE, description="how many at the most")
+    ] = 50
+    cursor: Annotated[
+        str | None,
+        In("query"),
+        Field(description="the `nextCursor` of the answer before, for the next older ones"),
+    ] = None
+
+
+class DaysAsked(Filtered):
+    utc_offset: Annotated[
+        int,
+        In("query"),
+        Field(
+            alias="utcOffset",
+            ge=-14 * 60,
+            le=14 * 60,
+            description="by how many minutes the clock that days go by is ahead of UTC",
+        ),
+    ] = 0
+
+
+class OneEntry(Parameters):
+    id: Annotated[str, In("path")]
+
+
+class HistoryEntry(Body):
+    """A link that was converted."""
+
+    id: str
+    at: Timestamp
+    link: Annotated[str, Field(description="as it was submitted")]
+    short_link: str
+    long_link: str
+    sub_ids: list[str]
+    product: ProductData | None
+    client: Annotated[
+        str, Field(description="an API key's name, `owner`, `local`, or `crew:` and its name")
+    ]
+
+
+class HistoryResponse(Body):
+    ok: Literal[True] = True
+    entries: Annotated[list[HistoryEntry], Field(description="newest first")]
+    next_cursor: Annotated[str | None, Field(description="null when there are no older ones")]
+
+
+class HistoryDay(Body):
+    day: Annotated[str, Field(description="ISO 8601 date")]
+    links: int
+    commission: Annotated[int, Field(description="estimated, of one sale of each link")]
+
+
+class DaysResponse(Body):
+    ok: Literal[True] = True
+    days: Annotated[
+        list[HistoryDay], Field(description="oldest first, without those that have no link")
+    ]
+
+
+class DeletedResponse(Body):
+    ok: Literal[True] = True
+    deleted: Annotated[int, Field(description="how many entries that was")]
+
+
+def add(api: Api, guards: Guards, history: History) -> None:
+    """Add these operations to `api`."""
+    may_read = guards.scoped("history")
+
+    @api.operation(
+        "GET",
+        "/api/history",
+        access=may_read,
+        asks=Listed,
+        ok=HistoryResponse,
+        errors=(503,),
+    )
+    async def history_entries(_: Client, asked: Listed) -> HistoryResponse:
+        """List converted links, the newest first."""
+        before = _read_cursor(asked.cursor) if asked.cursor is not None else None
+        found = await history.page(asked.filters(), limit=asked.limit + 1, before=before)
+        entries = found[: asked.limit]
+        return HistoryResponse(
+            entries=[_shape(entry) for entry in entries],
+            next_cursor=str(entries[-1].id) if len(found) > asked.limit else None,
+        )
+
+    @api.operation(
+        "GET",
+        "/api/history.csv",
+        access=may_read,
+        asks=Filtered,
+        ok=Response,
+        media="text/csv",
+        errors=(503,),
+    )
+    async def history_csv(_: Client, asked: Filtered) -> Response:
+        """Download converted links as CSV, the newest first.
+
+        UTF-8 with a byte order mark, lines as in RFC 4180. Where a spreadsheet would take a text
+        for a formula, an apostrophe is before it.
+        """
+        filters = asked.filters()
+        first = await history.page(filters, limit=CSV_ROWS)
+        is_head = request.method == "HEAD"
+        body = DataBody(b"") if is_head else _CsvBody(history, filters, first)
+        response = Response(body, content_type="text/csv; charset=utf-8")
+        response.headers["Content-Disposition"] = 'attachment; filename="history.csv"'
+        response.timeout = CSV_SECONDS
+        return response
+
+    @api.operation(
+        "GET",
+        "/api/history-days",
+        access=may_read,
+        asks=DaysAsked,
+        ok=DaysResponse,
+        errors=(503,),
+    )
+    async def history_days(_: Client, asked: DaysAsked) -> DaysResponse:
+        """Sum converted links by day, for a plot."""
+        found = await history.days(asked.filters(), utc_offset_min=asked.utc_offset)
+        return DaysResponse(
+            days=[
+                HistoryDay(day=each.day.isoformat(), links=each.links, commission=each.commission)
+                for each in found
+            ]
+        )
+
+    @api.operation(
+        "DELETE",
+        "/api/history",
+        access=guards.session,
+        asks=Filtered,
+        ok=DeletedResponse,
+        errors=(503,),
+        seconds=DELETE_SECONDS,
+    )
+    async def delete_history(_: Session, asked: Filtered) -> DeletedResponse:
+        """Delete converted links from the history: all, or those that fit. The links go on working.
+
+        A 503 may come when some of them are deleted already; ask again for the rest.
+        """
+        return DeletedResponse(deleted=await history.delete(asked.filters()))
+
+    @api.operation(
+        "DELETE",
+        "/api/history/{id}",
+        access=guards.session,
+        asks=OneEntry,
+        ok=DoneResponse,
+        errors=(404, 503),
+    )
+    async def delete_history_entry(_: Session, asked: OneEntry) -> DoneResponse:
+        """Delete one converted link from the history. The link goes on working."""
+        number = _number(asked.id)
+        if number is None:
+            raise NotFound("the history has no entry with this id; take one from /api/history")
+        await history.delete_one(number)
+        return DoneResponse()
+
+
+def _shape(entry: Entry) -> HistoryEntry:
+    product = entry.product
+    return HistoryEntry(
+        id=str(entry.id),
+        at=entry.at,
+        link=entry.link,
+        short_link=entry.short_link,
+        long_link=entry.long_link,
+        sub_ids=list(entry.sub_ids),
+        product=ProductData.model_validate_json(product) if product is not None else None,
+        client=entry.client,
+    )
+
+
+def _read_cursor(cursor: str) -> int:
+    number = _number(cursor)
+    if number is None:
+        raise Invalid("cursor: was not given out here; take the nextCursor of the answer before")
+    return number
+
+
+def _number(text: str) -> int | None:
+    is_plain = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_ID))
+    return int(text) if is_plain else None
+
+
+class _CsvBody(ResponseBody):
+    """The lines of the file, read as the client takes them."""
+
+    def __init__(self, history: History, filters: Filters, first: list[Entry]) -> None:
+        self._history = history
+        self._filters = filters
+        self._next = first
+        self._is_begun = False
+
+    async def __aenter__(self) -> _CsvBody:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        pass
+
+    def __aiter__(self) -> _CsvBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._is_begun:
+            self._is_begun = True
+            return spreadsheet.head().encode()
+        if not self._next:
+            raise StopAsyncIteration
+        lines = (await on_thread(spreadsheet.lines, self._next)).encode()
+        oldest = self._next[-1].id
+        self._next = await self._history.page(self._filters, limit=CSV_ROWS, before=oldest)
+        return lines

@@ -1,0 +1,101 @@
+"""Health and the operator's own endpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+from quart import Response
+
+from smartlinkd.api.access import Caller
+from smartlinkd.api.guards import Client, Guards
+from smartlinkd.api.openapi import Api
+from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.schemas import AliveResponse, HealthResponse, ReadyResponse
+from smartlinkd.api.services import Services
+from smartlinkd.errors import Unavailable
+from smartlinkd.metrics import CONTENT_TYPE
+from smartlinkd.operator import AccountResponse, StatusReport
+from smartlinkd.wire import Body
+
+
+class ReadinessAsked(Parameters):
+    account: Annotated[
+        Literal["0", "1"], In("query"), Field(description="1: also whether the account is ready")
+    ] = "0"
+
+
+class ClearedResponse(Body):
+    ok: Literal[True] = True
+    cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
+
+
+def add(api: Api, guards: Guards, services: Services) -> None:
+    """Add these operations to `api`."""
+    browser = services.browser
+    for_account = guards.local_or_scoped("status")
+
+    @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
+    async def health(_: Caller) -> HealthResponse:
+        """Whether it is up, and whether a page can run script in its browser right now."""
+        return HealthResponse(
+            browser_ready=browser is not None and browser.ready, timestamp=datetime.now(UTC)
+        )
+
+    @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
+    async def livez(_: Caller) -> AliveResponse:
+        """Whether the process serves."""
+        return AliveResponse()
+
+    @api.operation(
+        "GET",
+        "/readyz",
+        access=guards.anyone,
+        asks=ReadinessAsked,
+        ok=ReadyResponse,
+        errors=(403, 503),
+    )
+    async def readyz(_: Caller, asked: ReadinessAsked) -> ReadyResponse:
+        """Show whether every part runs and the browser works; if not, `error` is one word for why.
+
+        With `?account=1` it also shows whether the account can make links. The words for that are
+        `no_cookie`, `session_lost` and `paused`. A client that is not local needs a session token
+        for it, or an API key with the scope `status`.
+        """
+        reason: str | None = services.operator.not_ready()
+        if asked.account == "1":
+            await for_account.admit()
+            reason = reason or await services.operator.account_not_ready()
+        if reason is not None:
+            raise Unavailable(reason, retry_after=2)
+        return ReadyResponse()
+
+    @api.operation("GET", "/api/account", access=guards.scoped("status"), ok=AccountResponse)
+    async def account(_: Client) -> AccountResponse:
+        """Show the stored cookie's age and how the accounts stand with the portal."""
+        return await services.operator.account()
+
+    @api.operation(
+        "POST", "/api/account/clear", access=guards.scoped("account"), ok=ClearedResponse
+    )
+    async def clear_account(_: Client) -> ClearedResponse:
+        """End every pause. Call it after the portal's question was answered in a browser."""
+        return ClearedResponse(cleared=await services.operator.clear_accounts())
+
+    @api.operation("GET", "/api/status", access=guards.scoped("status"), ok=StatusReport)
+    async def status(_: Client) -> StatusReport:
+        """Every part with its state, the queues, the browser, and how the account stands."""
+        return await services.operator.status()
+
+    @api.operation(
+        "GET",
+        "/metrics",
+        access=guards.local_or_scoped("metrics"),
+        ok=Response,
+        media="text/plain",
+    )
+    async def metrics(_: Client) -> Response:
+        """What was counted and timed since its start, as Prometheus reads it."""
+        account = await services.operator.account_at_hand()
+        return Response(services.metrics.text(account), content_type=CONTENT_TYPE)

@@ -1,0 +1,243 @@
+"""API keys: how they are made, looked up and kept.
+
+A key is `slk_` and 256 random bits. `api-keys.json` holds its SHA-256 digest and never the key:
+with so many random bits a plain digest cannot be guessed backwards. It is no part of `auth.json`,
+in which an older daemon refuses fields that it does not know. Here unknown fields and scopes are
+kept, so that an upgrade can be taken back. When a key was last used is in memory; it is written
+with the next change, or by `save_uses`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+)
+
+from smartlinkd.errors import Invalid, NotAllowed, NotFound
+from smartlinkd.state import StateUnusable, read_private, replace_file, saving
+from smartlinkd.threads import on_thread
+
+KEYS_FILE: Final = "api-keys.json"
+MAX_FILE: Final = 256 * 1024
+"""Bytes read of the file; 50 keys take some 25 KiB."""
+PREFIX: Final = "slk_"
+MAX_KEYS: Final = 50
+MAX_NAME: Final = 60
+MAX_DAYS: Final = 3650
+HINT: Final = 4
+"""Characters of a key's end that are kept, for people who have to tell keys apart."""
+
+Scope: TypeAlias = Literal[
+    "convert", "cookie:write", "cookie:read", "history", "status", "account", "metrics", "crews"
+]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+
+
+def _check_name(name: str) -> str:
+    name = name.strip()
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise ValueError(f"must be 1 to {MAX_NAME} printable characters")
+    return name
+
+
+KeyName = Annotated[
+    str,
+    AfterValidator(_check_name),
+    Field(json_schema_extra={"minLength": 1, "maxLength": MAX_NAME}),
+]
+KeyScopes = Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))]
+KeyDays = Annotated[int, Field(ge=1, le=MAX_DAYS)]
+
+
+class WrongKey(NotAllowed):
+    """An API key that never was, has expired, or was revoked."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the API key is wrong, has expired or was revoked; make a new one on the page under "
+            "Security, or with `smartlinkd keys create`"
+        )
+
+
+@dataclass(frozen=True)
+class WantedKey:
+    """What a new key is to be. The values have passed the types above."""
+
+    name: str
+    scopes: Sequence[Scope]
+    expires_in_days: int | None
+
+
+class ApiKey(BaseModel):
+    """What is known of a key. Times are Unix seconds."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="allow", hide_input_in_errors=True, defer_build=True
+    )
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: float
+    expires_at: float | None
+    last_used_at: float | None
+    hint: str
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(repr=False)
+
+
+class SavedKeys(BaseModel):
+    """The content of the file."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="allow", hide_input_in_errors=True, defer_build=True
+    )
+
+    version: Literal[1] = 1
+    keys: tuple[ApiKey, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A key that was just made. Only here `key` itself is known."""
+
+    key: SecretStr
+    entry: ApiKey
+
+
+class KeyRing:
+    """The keys that are in force.
+
+    Its owner changes it once at a time. A change is saved first, and then in force: one that was
+    not saved has not happened.
+    """
+
+    def __init__(self, directory: Path, saved: SavedKeys) -> None:
+        self._directory = directory
+        self._saved = saved
+        self._uses: dict[str, float] = {}  # by id, since the last save
+
+    @property
+    def has_unsaved_uses(self) -> bool:
+        """True if a key was used since the file was written."""
+        return bool(self._uses)
+
+    def listed(self) -> tuple[ApiKey, ...]:
+        """Return all keys, oldest first, those that have expired among them."""
+        return tuple(
+            key.model_copy(update={"last_used_at": self._uses[key.id]})
+            if key.id in self._uses
+            else key
+            for key in self._saved.keys
+        )
+
+    def use(self, given: str, *, now: float) -> ApiKey:
+        """Return the key that a client has sent, and note its use. Raises `WrongKey`."""
+        digest = _digest(given)
+        found = None
+        for key in self._saved.keys:  # each of them, so that the time tells nothing
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        if found is None or (found.expires_at is not None and now >= found.expires_at):
+            raise WrongKey
+        self._uses[found.id] = now
+        return found
+
+    def check_room(self) -> None:
+        """Raises `Invalid` when there are as many keys as there may be."""
+        if len(self._saved.keys) >= MAX_KEYS:
+            raise Invalid(f"there are {MAX_KEYS} API keys already; revoke one that is not needed")
+
+    async def add(self, wanted: WantedKey, *, now: float) -> NewKey:
+        """Make a key. Raises `Invalid` when there are too many, and `Unavailable`."""
+        self.check_room()
+        key = PREFIX + urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode("ascii")
+        days = wanted.expires_in_days
+        entry = ApiKey(
+            id=secrets.token_hex(8),
+            name=wanted.name,
+            scopes=tuple(scope for scope in SCOPES if scope in wanted.scopes),
+            created_at=now,
+            expires_at=None if days is None else now + days * 86_400,
+            last_used_at=None,
+            hint=key[-HINT:],
+            digest=_digest(key),
+        )
+        await self._save((*self.listed(), entry))
+        return NewKey(SecretStr(key), entry)
+
+    async def remove(self, key_id: str) -> ApiKey:
+        """End a key. Raises `NotFound`, and `Unavailable`."""
+        found = next((key for key in self._saved.keys if key.id == key_id), None)
+        if found is None:
+            raise NotFound("there is no API key of that id; GET /api/keys lists those there are")
+        await self._save(tuple(key for key in self.listed() if key.id != key_id))
+        return found
+
+    async def clear(self) -> int:
+        """End all keys, and return how many there were. Raises `Unavailable`."""
+        count = len(self._saved.keys)
+        if count:
+            await self._save(())
+        return count
+
+    async def save_uses(self) -> None:
+        """Write down when keys were last used. Raises `Unavailable`."""
+        if self._uses:
+            await self._save(self.listed())
+
+    async def _save(self, keys: tuple[ApiKey, ...]) -> None:
+        saved = self._saved.model_copy(update={"keys": keys})
+        written = dict(self._uses)
+        with saving():
+            # Can be cancelled before the thread starts, never after.
+            await on_thread(save_keys, self._directory, saved)
+        self._saved = saved
+        # What was used while the file was written is news, unless the key has gone.
+        ids = {key.id for key in keys}
+        self._uses = {
+            key_id: at
+            for key_id, at in self._uses.items()
+            if key_id in ids and written.get(key_id) != at
+        }
+
+
+def load_keys(directory: Path) -> SavedKeys:
+    """Return what is saved; no keys when there is no file. Blocks.
+
+    Raises `StateUnusable`.
+    """
+    path = directory / KEYS_FILE
+    content = read_private(path, most=MAX_FILE)
+    if content is None:
+        return SavedKeys()
+    try:
+        return SavedKeys.model_validate_json(content)
+    except ValidationError:
+        raise StateUnusable(
+            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
+            "or delete it, which ends every API key"
+        ) from None
+
+
+def save_keys(directory: Path, saved: SavedKeys) -> None:
+    """Replace the file. Blocks. Raises `NotSaved`, or `OSError` as `replace_file` does."""
+    replace_file(directory / KEYS_FILE, saved.model_dump_json().encode() + b"\n")
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

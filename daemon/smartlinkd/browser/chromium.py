@@ -1,0 +1,399 @@
+"""Chromium as a process: launch one, know where it listens, leave nothing of it.
+
+    async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection: ...
+
+The problem: a browser that was killed leaves its profile locked, a profile that is used again keeps
+what the last one did, and Chromium as it comes asks questions, updates itself and talks to its
+maker. And its sandbox, which protects the host from a hostile page, does not work for root.
+
+The choice: a guarded process tree (see `processes/guarded.py`), a fresh private folder per
+launch that is its profile, its home and its place for temporary files, and an environment of our
+own making, so none of the daemon's secrets are in it. Root's browser runs as an unprivileged user.
+The sandbox is off only where the configuration says so, with a warning on each launch. No flag
+here hides that the browser is automated, and none must.
+
+A page is somebody else's code that runs on the owner's machine, where loopback addresses are
+trusted. So the daemon's own ports are closed to it, under whatever name it calls them: the browser
+resolves nothing there. Rejected: the protocol's own blocking of URLs, which is for each tab and
+leaves out frames of other sites and workers; a rule for hosts, since any name may lead to us.
+
+Of the two ways to talk to it, a pipe and a loopback port, this uses the port: local users can reach
+it, which the documentation says, and in return any CDP tool can look at a running daemon's browser.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import trio
+
+from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
+from smartlinkd.browser.executable import REMEDY, find
+from smartlinkd.printable import first_line
+from smartlinkd.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
+from smartlinkd.threads import on_thread
+
+logger = logging.getLogger(__name__)
+
+FLAGS = (
+    "--headless",
+    "--remote-debugging-port=0",  # one that is free, told in DevToolsActivePort
+    # No question, page or program of its own. The full browser opens no window but ours.
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-startup-window",
+    "--disable-search-engine-choice-screen",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-hang-monitor",
+    "--disable-breakpad",
+    "--password-store=basic",
+    # No traffic of its own, and none that a closed network cannot carry.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--disable-domain-reliability",
+    "--disable-client-side-phishing-detection",
+    "--no-pings",
+    # HttpsUpgrades would ask for https where the configuration says http.
+    "--disable-features=Translate,MediaRouter,DialMediaRouteProvider,OptimizationHints,"
+    "AutofillServerCommunication,CertificateTransparencyComponentUpdater,HttpsUpgrades",
+    # The network's service is a thread and not a process, as on Android: a tenth of the time to a
+    # first page, and its memory. On Linux its process has no sandbox that would be lost.
+    "--enable-features=NetworkServiceInProcess2",
+    # Nobody looks or listens, and a tab that nobody looks at is not to be slowed down.
+    "--mute-audio",
+    "--disable-gpu",
+    "--window-size=1366,900",
+    # A processor draws a quarter of the dots. Pages are laid out as ever in the window's size, and
+    # see the ratio that they see when their reader has zoomed out.
+    "--force-device-scale-factor=0.5",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+)
+# Chromium's processes share memory through /dev/shm, and crash when it is full (containers have
+# 64 MiB there). The other way puts what pages look like into files on a disk, so it is not taken
+# without need.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+SHARED_MEMORY_NEEDED = 256 * 1024 * 1024
+PORT_FILE = "DevToolsActivePort"
+PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
+PORT_FILE_LIMIT = 1024
+POLL_EVERY = 0.002
+
+SANDBOX_REMEDY = (
+    "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
+    "sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, and AppArmor's "
+    "restriction), or do without this protection by browser.no_sandbox = true"
+)
+_KNOWN_FAULTS = (
+    ("No usable sandbox", SANDBOX_REMEDY),
+    ("Failed to move to new namespace", SANDBOX_REMEDY),
+    (
+        "Running as root without --no-sandbox",
+        "Chromium's sandbox does not work for root: set browser.user to an unprivileged user",
+    ),
+    (
+        "ProcessSingleton",
+        "Chromium cannot write its profile folder: the folder above it must be open to its user",
+    ),
+)
+_LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
+_OF_CHROMIUM = (":ERROR:", ":FATAL:", *(mark for mark, _ in _KNOWN_FAULTS))
+"""What no other program says at its end."""
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """How to launch. Each field but the last two is the setting `browser.<field>`.
+
+    `user` counts only when the daemon is root. `start_timeout` is in seconds. `profiles` is the
+    folder in which profile folders are made, by default that for temporary files; its user must be
+    able to pass through it.
+    `closed_ports` are those that no page reaches, on any host.
+    """
+
+    executable: Path | None = None
+    user: str = "nobody"
+    no_sandbox: bool = False
+    start_timeout: float = 20.0
+    profiles: Path | None = None
+    closed_ports: tuple[int, ...] = ()
+
+
+class Chromium:
+    """A running Chromium. Made by `launch()`; of no use after its block."""
+
+    def __init__(self, process: Guarded, endpoint: str) -> None:
+        self.pid = process.pid
+        self.endpoint = endpoint  # "ws://127.0.0.1:PORT/devtools/browser/…"
+        self._process = process
+
+    async def wait(self) -> ExitStatus:
+        """Wait for the end of its main process."""
+        return await self._process.wait()
+
+    async def early_end(self) -> LaunchFailed:
+        """Wait for the end of its main process, and return why it is not to be had."""
+        await self._process.wait()
+        return _ended_at_once(self._process)
+
+    async def memory(self) -> int:
+        """Bytes of memory that all its processes use, shared pages divided among their users.
+
+        Raises `OSError`, or `NoThread`, when it cannot be measured.
+        """
+        return await on_thread(_memory_of_session, self.pid)
+
+
+@asynccontextmanager
+async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
+    """A Chromium for the length of the block. Raises LaunchFailed, which says what to do."""
+    executable = find(settings.executable)
+    user = _user(settings.user)
+    process: Guarded | None = None
+    chromium: Chromium | None = None
+    try:
+        with trio.move_on_after(settings.start_timeout) as patience:
+            if settings.no_sandbox:
+                logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
+            folder = _profile_folder(settings.profiles, user)
+            async with guarded(
+                [str(executable), *_flags(folder, settings)],
+                environment=_environment(folder),
+                working_folder=folder,
+                user=user,
+                remove=folder,
+            ) as process:
+                endpoint = await _endpoint(process, folder)
+                chromium = Chromium(process, endpoint)
+                patience.deadline = inf
+                yield chromium
+    except OSError as fault:
+        if chromium is not None:
+            raise  # the block's own
+        as_whom = f" as user {user.name} (browser.user)" if user else ""
+        raise LaunchFailed(f"{executable} cannot be started{as_whom}: {fault}") from fault
+    if chromium is None:
+        said = _reason(process.stderr_tail) if process else ""
+        raise LaunchFailed(
+            f"Chromium was not ready within {settings.start_timeout:g} s "
+            f"(browser.start_timeout){said and ': '}{said}"
+        )
+
+
+def _user(name: str) -> User | None:
+    """Whom to drop to: nobody else, for a daemon that is not root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return user_named(name)
+    except KeyError:
+        raise LaunchFailed(f"browser.user: there is no user {name!r} on this system") from None
+
+
+def _profile_folder(parent: Path | None, user: User | None) -> Path:
+    """A new private folder. From here to its guardian there is no await. Raises `OSError`, also
+    where no folder for temporary files takes any."""
+    folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
+    try:
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
+    except OSError:  # in a container that may not give files away, say
+        folder.rmdir()
+        raise
+    return folder
+
+
+def _flags(folder: Path, settings: LaunchSettings) -> Iterator[str]:
+    yield from FLAGS
+    yield f"--user-data-dir={folder}"
+    if settings.no_sandbox:
+        yield "--no-sandbox"
+    if settings.closed_ports:
+        rules = (f"MAP *:{port} ~NOTFOUND" for port in settings.closed_ports)
+        yield f"--host-resolver-rules={','.join(rules)}"
+    if _shared_memory() < SHARED_MEMORY_NEEDED:
+        yield "--disable-dev-shm-usage"
+
+
+def _shared_memory() -> int:
+    """Bytes that are free in /dev/shm."""
+    try:
+        room = os.statvfs(SHARED_MEMORY)
+    except OSError:
+        return 0
+    return room.f_bavail * room.f_frsize
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """All of its environment. Only the time zone is taken over from the daemon's."""
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "LANG": "C.UTF-8",
+    }
+    if "TZ" in os.environ:
+        environment["TZ"] = os.environ["TZ"]
+    return environment
+
+
+async def _endpoint(process: Guarded, folder: Path) -> str:
+    """Wait until Chromium has written where it listens; the websocket's URL."""
+    while True:
+        if process.status is not None:
+            raise _ended_at_once(process)
+        told = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
+        if told:
+            return f"ws://127.0.0.1:{told[1]}{told[2]}"
+        await trio.sleep(POLL_EVERY)
+
+
+def _ended_at_once(process: Guarded) -> LaunchFailed:
+    said = _reason(process.stderr_tail) or "it said nothing"
+    exited = process.status is not None and process.status.code is not None
+    if exited and not any(mark in process.stderr_tail for mark in _OF_CHROMIUM):
+        said += f"; if browser.executable is no Chromium or Chrome, {REMEDY}"
+    return LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
+
+
+def _read_port_file(path: Path) -> str:
+    """Its text, or what there is of it. The folder is another user's: no link, no endless file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ""
+    try:
+        return os.read(descriptor, PORT_FILE_LIMIT).decode("ascii", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def _reason(stderr: str) -> str:
+    """What in Chromium's many words says why it did not start, and what to do."""
+    for mark, remedy in _KNOWN_FAULTS:
+        if mark in stderr:
+            return remedy
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if ":ERROR:" in line or ":FATAL:" in line]
+    last = (errors or lines or [""])[-1]
+    return first_line(_LOG_PREFIX.sub("", last))
+
+
+def _memory_of_session(session: int) -> int:
+    """The summed memory of the processes in the session of that id, in bytes.
+
+    A guarded command leads a session, and Chromium's processes stay in it.
+    """
+    total = 0
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
+        if entry.isdigit():
+            try:
+                if os.getsid(int(entry)) == session:
+                    total += _memory_of(int(entry))
+            except (ProcessLookupError, FileNotFoundError):
+                continue  # it has ended
+    return total
+
+
+def _memory_of(pid: int) -> int:
+    """Its proportional set size in bytes; where that is not shown, what it shares with nobody."""
+    try:
+        kilobytes = _text(f"/proc/{pid}/smaps_rollup").partition("\nPss:")[2]
+    except PermissionError:  # root in a container: it lacks CAP_SYS_PTRACE
+        kilobytes = _status(pid).get("RssAnon", "0 kB")
+    return int(kilobytes.split(maxsplit=1)[0]) * 1024
+
+
+async def product(connection: Connection) -> str:
+    """What it is, as "HeadlessChrome/156.0.8078.79" (Browser.getVersion). Raises as calls do."""
+    return str((await connection.browser.call("Browser.getVersion"))["product"])
+
+
+@dataclass(frozen=True)
+class SandboxState:
+    """What confines the renderers over and above what confines the browser's main process."""
+
+    seccomp: bool
+    user_namespace: bool
+    pid_namespace: bool
+
+    @property
+    def on(self) -> bool:
+        return self.seccomp and self.user_namespace and self.pid_namespace
+
+
+async def sandbox_state(connection: Connection) -> SandboxState:
+    """Look at the renderers' confinement as the kernel sees it. At least one page must be open.
+
+    A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has
+    it. So it is the number of filters, and the namespaces, in comparison to the main process's.
+    Raises BrowserFailed when there is no renderer to be seen.
+    """
+    answer = await connection.browser.call("SystemInfo.getProcessInfo")
+    processes = [(entry["type"], entry["id"]) for entry in answer["processInfo"]]
+    browser = next(pid for kind, pid in processes if kind == "browser")
+    states = []
+    for renderer in [pid for kind, pid in processes if kind == "renderer"]:
+        try:
+            states.append(_confinement(browser, renderer))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended since
+        except OSError as fault:  # it is denied, or no descriptor is left
+            raise BrowserFailed(f"Chromium's sandbox cannot be verified: {fault}") from None
+    if not states:
+        raise BrowserFailed(
+            "no page is open, or /proc does not show its renderer (see its mount option hidepid): "
+            "Chromium's sandbox cannot be verified"
+        )
+    return SandboxState(
+        seccomp=all(state.seccomp for state in states),
+        user_namespace=all(state.user_namespace for state in states),
+        pid_namespace=all(state.pid_namespace for state in states),
+    )
+
+
+def _confinement(browser: int, renderer: int) -> SandboxState:
+    inner, outer = _status(renderer), _status(browser)
+    return SandboxState(
+        seccomp=int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0")),
+        user_namespace=_apart_in_users(renderer, browser),
+        # One process number for each namespace that it is in, from this one down.
+        pid_namespace=len(inner["NSpid"].split()) > len(outer["NSpid"].split()),
+    )
+
+
+def _status(pid: int) -> dict[str, str]:
+    """The kernel's facts about a process that every user may read."""
+    lines = _text(f"/proc/{pid}/status").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _apart_in_users(one: int, other: int) -> bool:
+    """Whether two processes are in different user namespaces.
+
+    The namespaces' names can be read by Chromium's own user, and by root with CAP_SYS_PTRACE. Root
+    in a container has not got that, but may read the maps of user ids as everyone may. They say
+    less: maps that differ are of different namespaces, while equal ones may be so, too.
+    """
+    try:
+        return os.readlink(f"/proc/{one}/ns/user") != os.readlink(f"/proc/{other}/ns/user")  # noqa: PTH115 - names, not paths
+    except PermissionError:
+        return _text(f"/proc/{one}/uid_map") != _text(f"/proc/{other}/uid_map")
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

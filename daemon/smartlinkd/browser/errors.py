@@ -1,0 +1,90 @@
+"""What can go wrong with a browser, by what its user can do about it.
+
+    Unavailable
+      LaunchFailed        there is no browser to work with; the text says what to do
+    UpstreamFailed
+      PageGone            this tab is of no more use: close it, open another
+        SessionGone         it crashed, was closed or was detached
+        Disconnected        the whole browser has gone
+      CallTimedOut        no answer within the call's own deadline: hung page, or hung browser
+      ProtocolError       the browser refused a command
+      NavigationFailed    the page could not be loaded
+      ContextLost         the page went elsewhere while a script ran in it: may be tried again
+      ScriptFailed        the script threw
+
+None of these texts holds an argument of a call, a cookie, a body, or a URL's query.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from smartlinkd.errors import Unavailable, UpstreamFailed
+from smartlinkd.printable import first_line
+
+
+class LaunchFailed(Unavailable):
+    """No browser could be started: none found, it ended early, or it took too long."""
+
+    def __init__(self, message: str) -> None:
+        # A missing or broken installation does not heal in seconds, a hiccup does.
+        super().__init__(message, retry_after=5)
+
+
+class BrowserFailed(UpstreamFailed):
+    """The browser did not do its part."""
+
+
+class PageGone(BrowserFailed):
+    """What was called has ended: pending and later calls fail with this."""
+
+
+class SessionGone(PageGone):
+    """One target has ended: its renderer crashed, or it was closed or detached."""
+
+
+class Disconnected(PageGone):
+    """The connection to the browser has ended, and every target with it."""
+
+
+class CallTimedOut(BrowserFailed):
+    """The browser gave no answer within the deadline of the call."""
+
+    def __init__(self, method: str, seconds: float) -> None:
+        super().__init__(f"the browser did not answer {method} within {seconds:.3g} s")
+
+
+class ProtocolError(BrowserFailed):
+    """The browser answered a command with an error; `code` is JSON-RPC's number."""
+
+    def __init__(self, method: str, code: int, message: str) -> None:
+        super().__init__(f"the browser refused {method}: {first_line(message)} ({code})")
+        self.code = code
+        self.reason = message
+
+
+class NavigationFailed(BrowserFailed):
+    """A page could not be loaded; `reason` is Chromium's name for it (`net::ERR_…`)."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{without_query(url)} could not be loaded: {first_line(reason)}")
+
+
+class ContextLost(BrowserFailed):
+    """The page navigated away, or reloaded, while a script was to run or ran in it."""
+
+
+class ScriptFailed(BrowserFailed):
+    """A script in the page threw, or gave a value that JSON cannot hold."""
+
+
+def without_query(url: str) -> str:
+    """`url` as far as it may be shown: user info, query and fragment can hold secrets."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "that address"
+    if not parts.netloc:
+        return "that address"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"

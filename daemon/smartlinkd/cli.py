@@ -1,0 +1,268 @@
+"""The commands: wiring only. What a command does is in the module that it calls.
+
+Those modules are imported when their command is called, so `hash-password` starts without the
+browser and the server, and a part that cannot be imported breaks its own command only.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (`commands/codes.py`). What can be
+expected to fail is told on standard error in a line or more, never as a traceback; by `serve`, in
+the log.
+"""
+
+# ruff: noqa: PLC0415 - see above
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from smartlinkd import __version__
+from smartlinkd.commands.codes import FAILED, REFUSED
+from smartlinkd.config import ConfigError, Settings, load, state_directory
+from smartlinkd.errors import Refused
+from smartlinkd.networks import HIGHEST_PORT
+
+CONFIG = Path("/etc/smartlinkd/config.toml")
+DEMO_PORT = 8787
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
+    _open_what_is_closed()
+    chosen = _parser().parse_args(arguments)
+    command: Command = chosen.command
+    try:
+        return _printed(command(chosen))
+    except ConfigError as error:
+        print(f"smartlinkd: {len(error.problems)} problem(s) in the configuration", file=sys.stderr)
+        print(error, file=sys.stderr)
+        return REFUSED
+    except Refused as refusal:
+        print(f"smartlinkd: {refusal}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output (a pager, head) has gone.
+        _print_no_more()
+        return 128 + signal.SIGPIPE
+
+
+def _open_what_is_closed() -> None:
+    """Who starts us with `2>&-` wants no log: else the next file that is opened would have it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # and its number is the lowest that is free
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
+
+
+def _printed(code: int) -> int:
+    """The code of a command, once what it has printed is written: to a file or a pipe that is done
+    at the end, and by Python itself with nothing but a complaint when the disk is full."""
+    try:
+        print(end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
+        _print_no_more()
+        return FAILED
+    return code
+
+
+def _print_no_more() -> None:
+    """Python would try again at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="smartlinkd",
+        description="Product links in, your own affiliate short links out.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"smartlinkd {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, command: Command, says: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=says, description=says, allow_abbrev=False)
+        added.set_defaults(command=command)
+        return added
+
+    _config_option(add("serve", _serve, "Run the daemon until SIGTERM or Ctrl-C."))
+
+    demo = add("demo", _demo, "Run the daemon against an embedded portal, and show what it does.")
+    demo.add_argument("--once", action="store_true", help="stop after the post")
+    demo.add_argument("--port", type=_port, default=DEMO_PORT, help="of the daemon (0: any)")
+
+    sandbox = add("sandbox", _sandbox, "Run the portal of the demo alone, and say how to use it.")
+    sandbox.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    sandbox.add_argument("--port", type=_port, default=0, help="the first of its ports (0: any)")
+
+    add("hash-password", _hash_password, "Read a password, print its hash for the configuration.")
+    check = add("check-config", _check_config, "Say whether a configuration is good.")
+    check.add_argument("config", type=Path, metavar="FILE")
+    doctor = add("doctor", _doctor, "Say whether this machine has what the daemon needs.")
+    doctor.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"check it as well (default: {CONFIG}, if any)"
+    )
+
+    _running(add("status", _ask("status"), "Show what the running daemon is doing."))
+    _group(
+        commands,
+        "account",
+        {
+            "show": "Show how the accounts stand with the portal.",
+            "clear": "End the pause of every account, and have it seen anew who earns.",
+        },
+    )
+    tokens = _group(commands, "tokens", {"revoke": "End every session token."})["revoke"]
+    tokens.add_argument("--keys", action="store_true", help="end every API key, too")
+    tokens.set_defaults(command=_ask("tokens revoke", "keys"))
+    _keys(commands)
+    _group(commands, "2fa", {"off": "Switch the second factor off (a lost phone)."})
+    _crew(commands)
+    return parser
+
+
+def _group(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    verbs: dict[str, str],
+) -> dict[str, argparse.ArgumentParser]:
+    """The commands of two words, all of which the running daemon answers. Their parsers by verb."""
+    group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
+    inner = group.add_subparsers(metavar="ACTION", required=True)
+    parsers = {}
+    for verb, says in verbs.items():
+        parsers[verb] = added = inner.add_parser(
+            verb, help=says, description=says, allow_abbrev=False
+        )
+        added.set_defaults(command=_ask(f"{name} {verb}"))
+        _running(added)
+    return parsers
+
+
+def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    crew = _group(
+        commands, "crew", {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
+    )
+    token = crew["token"]
+    token.add_argument("name", metavar="NAME", help="of the crew")
+    token.add_argument("--user", metavar="USER", help="its token, not the organization token")
+    token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
+    token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
+
+
+def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    keys = _group(
+        commands,
+        "keys",
+        {
+            "list": "Show the API keys.",
+            "create": "Make an API key for a program, and print it. It is shown this once.",
+            "revoke": "End an API key.",
+        },
+    )
+    create = keys["create"]
+    create.add_argument("name", metavar="NAME", help="what the key is for, up to 60 characters")
+    create.add_argument(
+        "--scope",
+        dest="scopes",
+        action="append",
+        required=True,
+        metavar="SCOPE",
+        help="what the key opens; give it once for each: convert, cookie:write, cookie:read, "
+        "history, status, account, metrics, crews",
+    )
+    create.add_argument(
+        "--expires-in-days", type=int, metavar="DAYS", help="1 to 3650 (default: it never expires)"
+    )
+    create.set_defaults(
+        command=_ask("keys create", "name", "scopes", "expires_in_days", only="key")
+    )
+    revoke = keys["revoke"]
+    revoke.add_argument("id", metavar="ID", help="of the key, as `keys list` shows it")
+    revoke.set_defaults(command=_ask("keys revoke", "id"))
+
+
+def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    _config_option(parser)
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    return parser
+
+
+def _config_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", type=Path, default=CONFIG, metavar="FILE", help=f"(default: {CONFIG})"
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:6]) <= HIGHEST_PORT):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _settings(path: Path, *, by_hand: bool = False) -> Settings:
+    return load(path, os.environ, by_hand=by_hand)
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    from smartlinkd.commands import serve
+
+    return serve.main(partial(_settings, chosen.config))
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from smartlinkd.commands import demo
+
+    return demo.main(once=chosen.once, port=chosen.port)
+
+
+def _sandbox(chosen: argparse.Namespace) -> int:
+    from smartlinkd.sandbox import server
+
+    return server.main(host=chosen.host, port=chosen.port)
+
+
+def _hash_password(chosen: argparse.Namespace) -> int:  # noqa: ARG001 - it has no options
+    from smartlinkd.commands import hash_password
+
+    return hash_password.main()
+
+
+def _check_config(chosen: argparse.Namespace) -> int:
+    from smartlinkd.commands import check_config
+
+    return check_config.main(chosen.config, partial(_settings, chosen.config, by_hand=True))
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    path = chosen.config or (CONFIG if os.access(CONFIG, os.R_OK) else None)
+    from smartlinkd.commands import doctor
+
+    return doctor.main(partial(_settings, path, by_hand=True) if path else None)
+
+
+def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
+    """A command that the running daemon answers, with the named options as its arguments.
+
+    With `only`, that part of the answer is all that is printed.
+    """
+
+    def ask(chosen: argparse.Namespace) -> int:
+        directory = state_directory(chosen.config, os.environ)
+        from smartlinkd.commands import running
+
+        given = {name: getattr(chosen, name) for name in arguments}
+        return running.main(directory, command, given, only=only, as_json=chosen.json)
+
+    return ask

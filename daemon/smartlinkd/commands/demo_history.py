@@ -1,0 +1,92 @@
+"""The links that the demo's owner seems to have converted in the days before.
+
+Each is a product of the sandbox with the link that its portal makes, so the short links work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+from smartlinkd.commands.tour import StepFailed
+from smartlinkd.conversion.order import Converted
+from smartlinkd.history.actor import FILE
+from smartlinkd.history.model import Limits, Record, milliseconds
+from smartlinkd.history.pending import Pending
+from smartlinkd.history.store import Store
+from smartlinkd.marketplace.commission import Rates
+from smartlinkd.marketplace.products import ProductData
+from smartlinkd.sandbox.answers import image_url, product_link
+from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code
+from smartlinkd.sandbox.products import FULL_RATE, Product, product_of
+from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
+
+LINKS_OF_DAYS: Final = (3, 5, 2, 0, 6, 4, 7, 1, 5, 8)
+"""How many links each day has, the oldest day first; the last one is yesterday."""
+FIRST_ITEM: Final = 30_000_000_001
+CLIENTS: Final = (("owner", "facebook"), ("telegram bot", "telegram"), ("crew:deal-post", "post"))
+"""Who asked, and with which sub-id."""
+
+
+def fill(state: Path, sandbox: Sandbox, now: datetime) -> None:
+    """Write the entries into the history in the state directory `state`. It blocks.
+
+    Raises `StepFailed`.
+    """
+    pending = Pending(sum(LINKS_OF_DAYS))
+    for record in _records(sandbox, now):
+        pending.add(record)
+    store = Store(state / FILE, pending, Limits())
+    try:
+        if not store.write_pending():
+            raise StepFailed("the demo's older links could not be written into its history")
+    finally:
+        store.close()
+
+
+def _records(sandbox: Sandbox, now: datetime) -> Iterator[Record]:
+    item_id = FIRST_ITEM
+    for days_ago, links in zip(range(len(LINKS_OF_DAYS), 0, -1), LINKS_OF_DAYS, strict=True):
+        for number in range(links):
+            at = now - timedelta(days=days_ago) + timedelta(minutes=number)
+            client, sub_id = CLIENTS[item_id % len(CLIENTS)]
+            product = product_of(item_id)
+            link = product_link(product, sandbox.shop_url)
+            made = _made(product, link, sub_id, sandbox)
+            yield Record(milliseconds(at), client, (sub_id,), link, made)
+            item_id += 1
+
+
+def _made(product: Product, link: str, sub_id: str, sandbox: Sandbox) -> Converted:
+    places = [sub_id, *[""] * (SUB_IDS - 1)]
+    origins = sandbox.state.origins
+    long = long_link(product.shop_id, product.item_id, DEFAULT_ACCOUNT, places, origins)
+    code = short_code(long)
+    sandbox.state.keep_short_link(code, long)
+    return Converted(f"{origins.short}/{code}", long, _data(product, link))
+
+
+def _data(product: Product, link: str) -> ProductData:
+    rates = Rates(
+        platform=Decimal(product.platform_rate) / FULL_RATE,
+        seller=Decimal(product.seller_rate or 0) / FULL_RATE,
+    )
+    return ProductData(
+        name=product.name,
+        price=product.price,
+        image=image_url(product),
+        shop_name=product.shop_name,
+        rating=None if product.rating is None else f"{product.rating:.1f}",
+        sales=product.sold,
+        commission=product.commission,
+        commission_rate=rates.text,
+        seller_commission=product.seller_commission,
+        platform_commission=product.platform_commission,
+        is_xtra=rates.is_xtra,
+        cap=product.cap,
+        product_link=link,
+    )

@@ -1,0 +1,132 @@
+"""`smartlinkd doctor`: does this machine have what the daemon needs, and if not, what to do.
+
+Each point is tried and not looked up: a Chromium is really started, its sandbox is read from the
+kernel's own tables, a file is really written. A point that fails ends none of the others.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.chromium import LaunchSettings, launch, product
+from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.browser.executable import find
+from smartlinkd.browser.generation import confirm_sandbox
+from smartlinkd.browser.page import BrowserContext
+from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.config import ConfigError, Settings
+from smartlinkd.config.settings import Browser
+from smartlinkd.errors import Refused
+from smartlinkd.paths import mode_of
+from smartlinkd.state import disk_is_full, fault_of, fault_of_owner
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One point: what was looked at, whether it is good, and what was seen or is to be done."""
+
+    point: str
+    good: bool
+    says: str
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.good else 'FAIL'}  {self.point:<13}  {self.says}"
+
+
+def main(read: Callable[[], Settings] | None) -> int:
+    """Look at everything, print a line each; `GOOD` when all is. `read` gives the settings."""
+    all_good = True
+    for finding in trio.run(_examine, read):
+        print(finding)
+        all_good = all_good and finding.good
+    return GOOD if all_good else FAILED
+
+
+async def _examine(read: Callable[[], Settings] | None) -> list[Finding]:
+    findings, settings = _configuration(read)
+    if settings is None or settings.needs_browser:
+        findings += await _chromium(settings.browser if settings else Browser())
+    else:
+        findings.append(Finding("Chromium", True, "not needed: links and products are an API's"))
+    if settings:
+        findings.append(_state(settings.state.directory))
+    return findings
+
+
+def _configuration(read: Callable[[], Settings] | None) -> tuple[list[Finding], Settings | None]:
+    if read is None:
+        says = "none given, so its password and state directory are not looked at (--config FILE)"
+        return [Finding("configuration", True, says)], None
+    try:
+        settings = read()
+    except ConfigError as error:
+        return [Finding("configuration", False, str(p)) for p in error.problems], None
+    findings = [Finding("configuration", True, "good, a password is set")]
+    findings += [Finding("configuration", True, f"warning: {w}") for w in settings.warnings]
+    return findings, settings
+
+
+async def _chromium(wanted: Browser) -> list[Finding]:
+    """Whether one is found, starts and opens a page, and whether that page is confined."""
+    settings = LaunchSettings(
+        executable=wanted.executable,
+        user=wanted.user,
+        no_sandbox=wanted.no_sandbox,
+        start_timeout=wanted.start_timeout,
+    )
+    try:
+        executable = find(settings.executable)
+        async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
+            context = await BrowserContext.create(connection, ())
+            await (await context.new_page()).evaluate("() => 1")
+            sandbox = await _sandbox(connection, wanted=not wanted.no_sandbox)
+            version = await product(connection)
+    except Refused as refusal:
+        return [Finding("Chromium", False, str(refusal))]
+    return [Finding("Chromium", True, f"{version} ({executable})"), sandbox]
+
+
+async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
+    if not wanted:
+        return Finding("sandbox", True, "switched off by browser.no_sandbox; better leave it on")
+    try:
+        await confirm_sandbox(connection)
+    except LaunchFailed as failure:
+        return Finding("sandbox", False, str(failure))
+    return Finding("sandbox", True, "on: pages run confined")
+
+
+def _state(directory: Path) -> Finding:
+    """Whether this user could keep state there; the daemon makes what is missing."""
+    found = fault_of(directory)
+    if found is not None:
+        return Finding("state", False, "; ".join(found))
+    there = directory
+    try:
+        there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
+        found = fault_of_owner(directory) if there == directory else None
+        if found is not None and os.geteuid() != 0:  # root looks for a daemon of another user's
+            return Finding("state", False, "; ".join(found))
+        with tempfile.TemporaryFile(dir=there, buffering=0) as file:
+            file.write(bytes(mmap.PAGESIZE))  # a full disk takes a file, and nothing in it
+    except OSError as error:
+        remedy = (
+            "make room on its disk"
+            if disk_is_full(error)
+            else f"make {directory} for the daemon's user (install -d -m 700 -o USER), or name "
+            "another one as state.directory"
+        )
+        fault = f"{there} cannot be written to ({error.strerror})"
+        return Finding("state", False, f"{fault}; {remedy}")
+    says = "can be written to" if there == directory else "is made at the first start"
+    if found is not None:
+        says += f"; a daemon that runs as root is refused: {'; '.join(found)}"
+    return Finding("state", True, f"{directory} {says}")

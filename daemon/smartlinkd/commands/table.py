@@ -1,0 +1,58 @@
+"""JSON for people: `key  value` lines, and a table where a list has objects of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from smartlinkd.printable import blanked
+
+INDENT = "  "
+WIDEST = 60  # characters of a table's cell with another behind it
+
+
+def table(answer: Mapping[str, object], indent: str = "") -> str:
+    """The object as text, an object or a list inside it indented below its key."""
+    if not answer:
+        return f"{indent}-"
+    width = max(map(len, answer))
+    lines = []
+    for key, value in ((blanked(key), value) for key, value in answer.items()):
+        if isinstance(value, Mapping) and value:
+            lines += [f"{indent}{key}", table(value, indent + INDENT)]
+        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+            lines += [f"{indent}{key}", *(f"{indent}{INDENT}{row}" for row in _rows(value))]
+        else:
+            lines.append(f"{indent}{key:<{width}}  {_cell(value)}")
+    return "\n".join(lines)
+
+
+def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
+    columns = list(dict.fromkeys(key for item in objects for key in item))
+    cells = [
+        [*map(blanked, columns)],
+        *([_cell(item.get(key)) for key in columns] for item in objects),
+    ]
+    cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]  # nothing is behind the last
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    return [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+
+
+def _cell(value: object) -> str:
+    """One value on one line; what is not known, or empty, is a dash."""
+    if value is None or value in ("", [], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{blanked(key)} {_cell(item)}" for key, item in value.items())
+    return blanked(str(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"

@@ -1,0 +1,39 @@
+"""What every table of the configuration has in common: its strictness, and the sizes of things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
+
+from smartlinkd.config import values
+from smartlinkd.networks import Network, network
+
+MOST_ENTRIES = 64  # of a list: it is searched for every request
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+DAY = 86_400  # seconds
+
+NetworkList = Annotated[
+    tuple[Annotated[Network, PlainValidator(network)], ...],
+    Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
+]
+Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]
+SecretFile = Annotated[
+    Path | None,
+    PlainValidator(values.optional_path),
+    Field(examples=["/etc/smartlinkd/secret"]),
+]
+
+
+class Section(BaseModel):
+    """One table of the file. Values are not coerced: the text "32" is no number.
+
+    What a table is checked by is made when there is one: most files have but a few of them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True
+    )

@@ -1,0 +1,186 @@
+"""Links and product data through the portal, in the owner's own session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Literal, TypeVar
+
+import trio
+
+from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.contexts import Place
+from smartlinkd.browser.errors import BrowserFailed, Disconnected, NavigationFailed
+from smartlinkd.browser.page import Page
+from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, SubIds
+from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
+from smartlinkd.marketplace import portal
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.errors import (
+    MarketplaceFailed,
+    NotThere,
+    PortalChanged,
+    PortalDown,
+    PortalSilent,
+    ProductsDown,
+    ProductsRefused,
+)
+from smartlinkd.marketplace.jar import jar
+from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.session import Sign, is_check_beside, sign_of_url
+from smartlinkd.vault.cookie import Cookie
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Saw = Callable[[Cookie], None]
+"""Told of a cookie when a tab of its session shows a human check. Does not wait."""
+
+
+class BrowserLinks:
+    """Makes links on the portal's custom-link page, by its form or by the page's own request."""
+
+    needs_cookie = True
+
+    def __init__(
+        self, browser: Browser, market: Market, *, method: Literal["form", "fetch"], saw: Saw
+    ) -> None:
+        self._browser = browser
+        self._market = market
+        self._method = method
+        self._saw = saw
+
+    async def create(
+        self,
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: SubIds,
+        may_send: MaySend,
+    ) -> Sequence[Row]:
+        """See `LinkSource`."""
+        submit = portal.submit_form if self._method == "form" else portal.submit_fetch
+
+        async def create(page: Page) -> list[Row]:
+            may_send()
+            return await submit(page, self._market, products, sub_ids)
+
+        place = _place(cookie, self._market, "links", at_once=1, before=may_send, saw=self._saw)
+        return await _use(self._browser, place, create)
+
+
+class BrowserProducts:
+    """Reads product data by the portal's own call, from its page (`fetch`) or by opening one."""
+
+    needs_cookie = True
+
+    def __init__(
+        self,
+        browser: Browser,
+        market: Market,
+        *,
+        method: Literal["fetch", "page"],
+        default_cap: int,
+        saw: Saw,
+    ) -> None:
+        self._browser = browser
+        self._market = market
+        self._method = method
+        self._saw = saw
+        self._default_cap = default_cap
+        self.at_once = READS_AT_ONCE if method == "fetch" else 1
+
+    async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
+        """See `ProductSource`."""
+        begun = trio.Event()
+        fetch = self._method == "fetch"
+        reading = portal.read_product_fetch if fetch else portal.read_product_page
+
+        async def read(page: Page) -> ProductData | MarketplaceFailed:
+            begun.set()
+            # Handed out as values: an error that leaves a page spoils it and its whole context,
+            # and these say nothing against the page.
+            try:
+                return await reading(page, self._market, product, default_cap=self._default_cap)
+            except (NotThere, ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
+                return failed
+
+        tab = "products" if fetch else "product page"
+        place = _place(
+            cookie,
+            self._market,
+            tab,
+            at_once=self.at_once,
+            before=begun.set,
+            saw=self._saw,
+            opening=_products_opening,
+            elsewhere=not fetch,
+        )
+        found: ProductData | MarketplaceFailed | None = None
+        with trio.move_on_after(READ_WITHIN) as reading_time:
+            found = await _use(self._browser, place, read)
+        if reading_time.cancelled_caught:
+            if not begun.is_set():  # which is no fault of the marketplace's
+                raise Unavailable("the browser has no hand free for product data", retry_after=1)
+            raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
+        if isinstance(found, NotThere):
+            return None
+        if isinstance(found, MarketplaceFailed):
+            raise found
+        return found
+
+
+async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+    """As `Browser.use`; what the browser did wrong is told with what a client can do about it."""
+    try:
+        return await browser.use(place, job)
+    except Disconnected as end:
+        logger.info("the browser ended while it worked: %s", end)
+        raise BrowserEnded(
+            "the browser ended in the midst of it, and is started again; try again shortly"
+        ) from None
+    except BrowserFailed as failure:
+        raise UpstreamFailed(f"{failure}; try again shortly") from None
+
+
+@contextmanager
+def _products_opening() -> Iterator[None]:
+    """Whoever reads the next product would load the page again."""
+    try:
+        yield
+    except (PortalDown, PortalChanged, NavigationFailed) as failed:
+        raise ProductsDown(str(failed)) from None
+
+
+def _place(
+    cookie: Cookie | None,
+    market: Market,
+    tab: str,
+    *,
+    at_once: int,
+    before: Callable[[], None],
+    saw: Saw,
+    opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+    elsewhere: bool = False,
+) -> Place:
+    """The tab `tab` in the context of an account's cookie, at the portal. `before` is called before
+    that is opened, and may raise."""
+    assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
+
+    async def open_tab(page: Page) -> None:
+        before()
+        with opening():
+            await portal.open_links_page(page, market)
+
+    def spoils(url: str, beside: bool) -> bool:
+        is_check = is_check_beside(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+        if is_check:
+            saw(cookie)
+        return is_check
+
+    cookies = partial(jar, market, cookie)
+    return Place(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)

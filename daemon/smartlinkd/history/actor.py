@@ -1,0 +1,180 @@
+"""The history actor: every converted link is kept, and no conversion waits for that.
+
+`keep` appends to a queue in memory and returns. A task writes the queue to the file. A disk that is
+full or fails costs entries and never a conversion; a file that is damaged is set aside, and one of
+a newer version is left alone. One thread uses the file, for one call at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from smartlinkd.conversion.order import Converted, Order
+from smartlinkd.conversion.order import Entry as Answer
+from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.history.model import (
+    ALL,
+    Day,
+    Entry,
+    Filters,
+    Limits,
+    Record,
+    Retention,
+    milliseconds,
+)
+from smartlinkd.history.pending import Pending
+from smartlinkd.history.store import Store, each
+from smartlinkd.supervision.blocking import BlockingMailbox
+from smartlinkd.supervision.groups import sole_error
+from smartlinkd.threads import on_thread
+
+logger = logging.getLogger(__name__)
+
+FILE: Final = "history.sqlite"
+_CUT: Final = "…"
+
+R = TypeVar("R")
+
+
+class History:
+    """The handle that others hold. It outlives the actor's incarnations.
+
+    Every asynchronous method may raise `Unavailable`, also when the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        retention: Retention,
+        limits: Limits | None = None,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """The folder of `path` exists. The file is made when it is needed."""
+        self._limits = limits or Limits()
+        self.mailbox = BlockingMailbox[Store]("history", size=self._limits.questions)
+        self._path = path
+        self._retention = retention
+        self._wall = wall
+        self._pending = Pending(self._limits.pending)
+        self._filled = trio.Event()
+        self._grown = trio.Event()
+        self._stopping = trio.Event()
+
+    def keep(self, order: Order, answer: Mapping[str, Answer]) -> None:
+        """Keep what was converted of an order. Returns at once, and raises nothing.
+
+        An order without a client is not kept.
+        """
+        if order.client is None or not self._retention.keeps_any:
+            return
+        at_ms = milliseconds(self._wall())
+        for link, made in answer.items():
+            if isinstance(made, Converted):
+                self._pending.add(Record(at_ms, order.client, order.sub_ids, self._cut(link), made))
+                self._filled.set()
+
+    def take(self, retention: Retention) -> None:
+        """Go by this retention from now on."""
+        self._retention = retention
+        self._grown.set()
+
+    def stop(self) -> None:
+        """Have `run` write what waits, and return."""
+        self._stopping.set()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Run one incarnation: write, answer, and forget what is beyond its retention."""
+        store = Store(self._path, self._pending, self._limits)
+        if self._pending:
+            self._filled.set()
+        try:
+            async with sole_error(), trio.open_nursery() as nursery:
+                nursery.start_soon(partial(self.mailbox.serve, store, each, most=1))
+                nursery.start_soon(self._write_regularly)
+                nursery.start_soon(self._prune_regularly)
+                task_status.started()
+                await self._stopping.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await on_thread(store.close)
+
+    async def page(self, filters: Filters, *, limit: int, before: int | None = None) -> list[Entry]:
+        """Return at most `limit` entries, the newest first, with ids below `before`."""
+        return await self.mailbox.ask(lambda store: store.page(filters, limit, before))
+
+    async def days(self, filters: Filters, *, utc_offset_min: int = 0) -> list[Day]:
+        """Return the days that have entries, the oldest first.
+
+        A day begins at midnight of a clock that is so many minutes ahead of UTC.
+        """
+        return await self.mailbox.ask(lambda store: store.days(filters, utc_offset_min))
+
+    async def delete(self, filters: Filters) -> int:
+        """Delete the entries that fit, and return how many there were.
+
+        It takes several transactions, unless all are meant. One that comes meanwhile stays.
+        """
+        if filters == ALL:
+            deleted = await self.mailbox.ask(Store.clear)
+        else:
+            newest, deleted = await self.mailbox.ask(Store.newest), 0
+            while some := await self.mailbox.ask(partial(_delete_some, filters, newest)):
+                deleted += some
+        self._grown.set()
+        return deleted
+
+    async def delete_one(self, entry_id: int) -> None:
+        """Delete one entry. Raises `NotFound`."""
+        if not await self.mailbox.ask(lambda store: store.delete(entry_id)):
+            raise NotFound("the history has no entry with this id; it may be deleted already")
+
+    def _cut(self, link: str) -> str:
+        most = self._limits.link_chars
+        return link if len(link) <= most else link[: most - len(_CUT)] + _CUT
+
+    async def _write_regularly(self) -> None:
+        while True:
+            await self._filled.wait()
+            await trio.sleep(self._limits.gather_s)
+            self._filled = trio.Event()
+            try:
+                is_written = await self.mailbox.ask(Store.write_pending)
+            except Unavailable as error:
+                logger.debug("the history is written later: %s", error)
+                is_written = False
+            self._grown.set()
+            if not is_written:
+                await trio.sleep(self._limits.retry_s)
+                self._filled.set()
+
+    async def _prune_regularly(self) -> None:
+        while True:
+            self._grown = trio.Event()
+            await self._prune()
+            with trio.move_on_after(self._limits.prune_every_s):
+                await self._grown.wait()
+
+    async def _prune(self) -> None:
+        now_ms = milliseconds(self._wall())
+        try:
+            while await self.mailbox.ask(partial(_prune_some, self._retention, now_ms)):
+                pass
+        except Unavailable as error:
+            logger.debug("the history forgets later: %s", error)
+
+
+def _delete_some(filters: Filters, newest: int, store: Store) -> int:
+    return store.delete_some(filters, newest)
+
+
+def _prune_some(retention: Retention, now_ms: int, store: Store) -> bool:
+    return store.prune_some(retention, now_ms)

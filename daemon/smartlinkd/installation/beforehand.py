@@ -1,0 +1,103 @@
+"""What is refused before anything is downloaded: wrong usage, and a systemd that is too old.
+
+    python3 -I smartlinkd/installation/beforehand.py [--instance NAME] [--bind ADDRESS]
+
+An environment for the new version takes minutes, and only with it can all else be judged
+(`__main__.py`, which reads the same arguments in the same way). So this is for any Python, and
+needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = 252
+HIGHEST_PORT: Final = 65535
+ETC: Final = Path("/etc")
+
+# The user that systemd makes for an instance is called smartlinkdNAME, and users have 31 signs.
+_INSTANCE = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
+
+
+def main() -> int:
+    """0 when it may be gone on."""
+    chosen(parser())
+    why = too_old()
+    if why:
+        print(f"install: {why}", file=sys.stderr)
+    return 1 if why else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """For the words behind `./run install`."""
+    made = argparse.ArgumentParser(prog="run install", allow_abbrev=False, add_help=False)
+    made.add_argument("--instance", type=_instance, default="", metavar="NAME")
+    made.add_argument("--bind", type=_address, metavar="HOST:PORT")
+    return made
+
+
+def chosen(by: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the words say, by default those of this program. Ends it where they are wrong."""
+    found = by.parse_args(words)
+    configuration = ETC / f"smartlinkd@{found.instance}" / "config.toml"
+    if found.instance and not found.bind and not configuration.exists():
+        by.error("a new instance needs an address of its own: --bind HOST:PORT")
+    return found
+
+
+def too_old() -> str:
+    """Why the systemd of this machine cannot run the service; nothing when it can."""
+    try:
+        said = subprocess.run(
+            ["systemctl", "--version"],  # noqa: S607 - root's own path
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        ).stdout
+    except FileNotFoundError:
+        return "systemd is needed, and there is no systemctl here"
+    version = re.match(r"systemd (\d+)", said)
+    if version is None or int(version[1]) < OLDEST:
+        return f"systemd {OLDEST} or newer is needed (Debian 12 has it): {said[:40]!r}"
+    return ""
+
+
+def unfit(host: str, port: int) -> str:
+    """Why a socket unit cannot have this address; nothing when it can."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return "names a host, and a socket of systemd's needs an IP address"
+    return "" if port else "has port 0, and a socket of systemd's needs one that stays"
+
+
+def _instance(text: str) -> str:
+    if text and not _INSTANCE.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            "a name is 1 to 20 lower-case letters, digits and hyphens, the first no hyphen"
+        )
+    return text
+
+
+def _address(text: str) -> str:
+    """`127.0.0.1:8787`, `[::1]:8787`."""
+    host, _, port = text.rpartition(":")
+    bracketed = re.fullmatch(r"\[([^]]*:[^]]*)\]", host)
+    digits = re.fullmatch(r"[0-9]{1,5}", port)
+    if not host or digits is None or int(port) > HIGHEST_PORT or (":" in host and not bracketed):
+        raise argparse.ArgumentTypeError("must be an IP address, IPv6 in brackets, : and a port")
+    fault = unfit(bracketed[1] if bracketed else host, int(port))
+    if fault:
+        raise argparse.ArgumentTypeError(fault)
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""The official Affiliate Open API: links and product data without a browser or a cookie.
+
+A call is a GraphQL document in a signed POST. The signature covers the exact bytes of the body, so
+the body is serialised once, signed, and those bytes are sent. Values stand in the document as JSON
+strings (which are GraphQL strings too) instead of variables: published clients disagree on the
+names of the input types, and a wrong name fails the call.
+
+The API answers HTTP 200 whatever is wrong and says so in `errors`. It allows 2000 calls an hour and
+makes one link a call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import SecretStr
+
+from smartlinkd.marketplace import links
+from smartlinkd.marketplace.answers import Row, clean_short_link, graphql_error
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.commission import Rates
+from smartlinkd.marketplace.errors import (
+    AccountFrozen,
+    NotThere,
+    OpenApiBusy,
+    OpenApiRefused,
+    PortalDown,
+    PortalError,
+    PortalSilent,
+)
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
+from smartlinkd.marketplace.products import (
+    Facts,
+    ProductData,
+    link_of,
+    product_data,
+    split_rates,
+)
+from smartlinkd.marketplace.values import json_object, not_negative, to_decimal, to_dict, to_int
+
+logger = logging.getLogger(__name__)
+
+DEADLINE = 15.0  # seconds for making a link
+PRODUCT_DEADLINE = 8.0  # seconds; a link waits for no product data much longer
+MAX_BODY = 1024 * 1024  # bytes; an answer about one item has a few thousand
+
+_AUTH_FAILED = 10020
+_RATE_LIMIT = 10030
+# Access denied, wrong affiliate id, black list, no access to the Open API.
+_NO_ACCESS = (10031, 10032, 10034, 10035)
+_FROZEN = 10033
+_WRONG_PARAMETERS = 11001
+
+_CODE_IN_MESSAGE = re.compile(r"\[(1[0-9]{4})\]")
+_OFFER_FIELDS = (
+    "itemId shopId productName productLink imageUrl shopName ratingStar sales price priceMin "
+    "priceMax commissionRate sellerCommissionRate shopeeCommissionRate"
+)
+
+
+def signature(app_id: str, timestamp: int, body: str, secret: str) -> str:
+    """The hex SHA-256 of the four put together, in that order: no HMAC, no separators."""
+    return hashlib.sha256(f"{app_id}{timestamp}{body}{secret}".encode()).hexdigest()
+
+
+class OpenApi:
+    """One owner's access to the API of one market. `wall_clock` gives Unix seconds."""
+
+    def __init__(
+        self,
+        http: PlainHttp,
+        market: Market,
+        app_id: str,
+        secret: SecretStr,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._http = http
+        self._market = market
+        self._app_id = app_id
+        self._secret = secret
+        self._wall_clock = wall_clock
+
+    async def short_link(self, product: links.Product, sub_ids: Sequence[str]) -> Row:
+        """An affiliate link for one product. The API gives no long link, so both are the same.
+
+        Raises `OpenApiRefused`, `OpenApiBusy`, `AccountFrozen`, `PortalDown`, `PortalSilent`. What
+        is wrong with this link alone is a row with a fail code.
+        """
+        given = (
+            f"originUrl:{json.dumps(product.url(self._market))},subIds:{json.dumps(list(sub_ids))}"
+        )
+        try:
+            data = await self._ask(
+                f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}", deadline=DEADLINE
+            )
+        except PortalError as error:
+            logger.warning("the Open API made no link for %s: %s", product, error.detail)
+            return _refused_row(error)
+        made = to_dict(data.get("generateShortLink"))
+        link = clean_short_link(made.get("shortLink"), self._market)
+        if link is None:
+            return Row(None, None, FailCode.UNKNOWN)
+        return Row(link, link, FailCode.SUCCESS)
+
+    async def product(self, product: links.Product, *, default_cap: int) -> ProductData:
+        """What the API offers of one product; it names no cap.
+
+        Raises `NotThere` when it has no such offer, else as `short_link`, and `PortalError`.
+        """
+        query = f"{{productOfferV2(itemId:{product.item_id}){{nodes{{{_OFFER_FIELDS}}}}}}}"
+        data = await self._ask(query, deadline=PRODUCT_DEADLINE)
+        nodes = to_dict(data.get("productOfferV2")).get("nodes")
+        for node in map(to_dict, nodes if isinstance(nodes, list) else []):
+            if to_int(node.get("itemId")) == product.item_id:
+                facts = _facts(node, product, self._market)
+                return product_data(facts, self._market, default_cap=default_cap)
+        raise NotThere
+
+    async def _ask(self, query: str, *, deadline: float) -> dict[str, Any]:
+        body = json.dumps({"query": query}, separators=(",", ":"))
+        timestamp = int(self._wall_clock())
+        signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
+        try:
+            reply = await self._http.call(
+                "POST",
+                self._market.open_api_url,
+                deadline=deadline,
+                max_body=MAX_BODY,
+                headers={
+                    "Content-Type": "application/json",
+                    "Authorization": (
+                        f"SHA256 Credential={self._app_id}, Timestamp={timestamp}, "
+                        f"Signature={signed}"
+                    ),
+                },
+                content=body.encode(),
+            )
+        except NoAnswer as silence:
+            raise PortalSilent(f"the Affiliate Open API ({silence})") from None
+        return read_answer(reply)
+
+
+def read_answer(reply: Reply) -> dict[str, Any]:
+    """The `data` of an answer. Raises the error that the API gave instead (see `OpenApi`)."""
+    answer = json_object(reply.text)
+    if answer is not None and (errors := answer.get("errors")):
+        raise _error(*graphql_error(errors))
+    if reply.status == 429:
+        raise OpenApiBusy
+    if reply.status in (401, 403):
+        raise OpenApiRefused(f"HTTP {reply.status}")
+    if reply.status != 200 or answer is None:
+        what = f"it gave no answer to read (HTTP {reply.status})"
+        raise PortalDown(what, who="the Affiliate Open API")
+    return to_dict(answer.get("data"))
+
+
+def _error(
+    code: int | None, message: str
+) -> OpenApiRefused | OpenApiBusy | AccountFrozen | PortalError:
+    in_message = _CODE_IN_MESSAGE.search(message)
+    if code is None and in_message:
+        code = int(in_message[1])
+    if code == _AUTH_FAILED or code in _NO_ACCESS:
+        return OpenApiRefused(f"error {code}: {message}")
+    if code == _RATE_LIMIT:
+        return OpenApiBusy()
+    if code == _FROZEN:
+        return AccountFrozen()
+    return PortalError(message, code)
+
+
+def _refused_row(error: PortalError) -> Row:
+    """The sub-ids are checked before they come here, so wrong parameters mean the link."""
+    about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
+    return Row(None, None, FailCode.INVALID_LINK if about_link else FailCode.UNKNOWN, error.code)
+
+
+def _facts(node: dict[str, Any], product: links.Product, market: Market) -> Facts:
+    """Money here is in plain units, and rates are shares ("0.0123" is 1.23 %)."""
+    prices = (to_decimal(node.get(key)) for key in ("price", "priceMin", "priceMax"))
+    return Facts(
+        name=node.get("productName"),
+        price=next((price for price in prices if price is not None and price > 0), None),
+        image=node.get("imageUrl"),
+        shop_name=node.get("shopName"),
+        rating=not_negative(to_decimal(node.get("ratingStar"))),
+        sales=not_negative(to_int(node.get("sales"))),
+        rates=_rates(node),
+        cap=None,
+        link=link_of(node.get("productLink"), product.shop_id, product.item_id, market),
+    )
+
+
+def _rates(node: dict[str, Any]) -> Rates | None:
+    total, seller, platform = (
+        to_decimal(node.get(key))
+        for key in ("commissionRate", "sellerCommissionRate", "shopeeCommissionRate")
+    )
+    if platform is None:
+        return split_rates(total, seller)
+    return split_rates(platform + (seller or 0), seller)

@@ -1,0 +1,221 @@
+"""Product data: what a client is given of a product, and how the portal's answer becomes that.
+
+The thirteen fields are those of the affiliate service (section 2), each null when it is not known.
+A field that cannot be read costs that field alone: a product without a name still has its price.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from smartlinkd.marketplace import links
+from smartlinkd.marketplace.commission import Rates, commission
+from smartlinkd.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.portal_page import PageResponse
+from smartlinkd.marketplace.session import read_json
+from smartlinkd.marketplace.values import (
+    as_text,
+    half_up,
+    is_web_address,
+    not_negative,
+    to_decimal,
+    to_int,
+    to_percent,
+    to_text,
+    unpacked,
+)
+
+# The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
+_SCALE = Decimal(100000)
+# Times the price: more than any rate, and little enough for every price to be multiplied by it and
+# rounded (see `values.py`).
+_MAX_RATE = Decimal(10)
+_REDIRECTS = range(300, 400)
+_IMAGE_HASH = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+class ProductData(BaseModel):
+    """The product object of a success entry; on the wire in camelCase.
+
+    Money is in whole units of the market's currency.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+        defer_build=True,
+    )
+
+    name: str | None = None
+    price: int | None = None
+    image: str | None = None
+    shop_name: str | None = None
+    rating: str | None = None
+    sales: int | None = None
+    commission: int | None = None
+    commission_rate: str | None = None
+    seller_commission: int | None = None
+    platform_commission: int | None = None
+    is_xtra: bool | None = None
+    cap: int | None = None
+    product_link: str | None = None
+
+
+FIELD_NAMES = tuple(field.alias or name for name, field in ProductData.model_fields.items())
+"""The fields by their names on the wire."""
+PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
+"""Where the address of an estimate service names the product (`third_party.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a source says of a product, in its own precision; None is not known."""
+
+    name: object
+    price: Decimal | None
+    image: object
+    shop_name: object
+    rating: Decimal | None
+    sales: int | None
+    rates: Rates | None
+    cap: Decimal | None
+    link: links.Product | None
+
+
+def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductData:
+    """The thirteen fields out of a source's facts.
+
+    `default_cap` (whole units) stands in for a cap that the source does not give.
+    """
+    cap = default_cap if facts.cap is None else half_up(facts.cap)
+    rates, price = facts.rates, facts.price
+    earns = commission(price, rates, cap) if rates and price is not None else None
+    return ProductData(
+        name=to_text(facts.name),
+        price=None if price is None else half_up(price),
+        image=_image(facts.image, market),
+        shop_name=to_text(facts.shop_name),
+        rating=None if facts.rating is None else as_text(facts.rating, places=1),
+        sales=facts.sales,
+        commission=earns.total if earns else None,
+        commission_rate=rates.text if rates else None,
+        seller_commission=earns.seller if earns else None,
+        platform_commission=earns.platform if earns else None,
+        is_xtra=rates.is_xtra if rates else None,
+        cap=cap,
+        product_link=facts.link.url(market) if facts.link else None,
+    )
+
+
+def parse_portal_product(
+    response: PageResponse, *, asked: links.Product, market: Market, default_cap: int
+) -> ProductData:
+    """What the portal's `/api/v3/offer/product` answers of the product that was `asked` for.
+
+    Raises `ProductsRefused` for a refusal of any kind, also one that looks like a lost session: the
+    links decide whether the session lives. Raises `HumanCheck`, `PortalDown` (also for an answer
+    about another product), and `NotThere` when the portal knows no such product.
+    """
+    status = response.status
+    try:
+        answer = read_json(response)
+    except SessionLost:
+        raise ProductsRefused(f"the portal wants a login for it (HTTP {status})") from None
+    except PortalDown:
+        if status == 429 or status in _REDIRECTS:
+            raise ProductsRefused(f"the portal answered with HTTP {status}") from None
+        raise
+    code = to_int(answer.get("code"))
+    if code not in (None, 0):
+        raise PortalDown(f"it has no product data to give, and says code {code}")
+    data = unpacked(answer.get("data"))
+    card = unpacked(data.get("batch_item_for_item_card_full"))
+    if not card:
+        raise NotThere
+    link = link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market)
+    said = card.get("itemid")
+    is_other = said is not None and to_int(said) != asked.item_id
+    if is_other or (link is not None and link.item_id != asked.item_id):
+        raise PortalDown("it was asked about one product and answered about another")
+    detail = unpacked(data.get("commission_rate_detail"))
+    facts = Facts(
+        name=card.get("name"),
+        price=_portal_price(card),
+        image=card.get("image"),
+        shop_name=card.get("shop_name"),
+        rating=not_negative(to_decimal(unpacked(card.get("item_rating")).get("rating_star"))),
+        sales=not_negative(to_int(card.get("historical_sold"))),
+        rates=_portal_rates(detail, unpacked(data.get("commission_rate"))),
+        cap=_positive(_scaled(detail.get("commission_cap"))),
+        link=link,
+    )
+    return product_data(facts, market, default_cap=default_cap)
+
+
+def _portal_price(card: dict[str, Any]) -> Decimal | None:
+    """Return the price; of a product with several variants the lowest, where it has no other."""
+    prices = (_positive(_scaled(card.get(key))) for key in ("price", "price_min", "price_max"))
+    return next((price for price in prices if price is not None), None)
+
+
+def split_rates(total: Decimal | None, seller: Decimal | None) -> Rates | None:
+    """The two rates out of the whole and the seller's part of it.
+
+    No seller's part is none paid. A whole below its part is a contradiction, and one above
+    `_MAX_RATE` no rate, so nothing is known.
+    """
+    seller = seller or Decimal(0)
+    if total is None or not 0 <= seller <= total <= _MAX_RATE:
+        return None
+    return Rates(platform=total - seller, seller=seller)
+
+
+def link_of(link: object, shop_id: object, item_id: object, market: Market) -> links.Product | None:
+    """The product that a source's link means, else its two numbers, else None."""
+    found = links.parse(link, market) if isinstance(link, str) else None
+    if isinstance(found, links.Product):
+        return found
+    shop, item = to_int(shop_id), to_int(item_id)
+    if shop is None or item is None or shop <= 0 or item <= 0:
+        return None
+    return links.Product(shop, item)
+
+
+def _portal_rates(detail: dict[str, Any], shown: dict[str, Any]) -> Rates | None:
+    """`default_commission_rate` is the whole; the seller's part is in it, not on top of it.
+
+    The exact numbers of `commission_rate_detail` count, and the strings for people ("2,5%") only
+    where those are missing.
+    """
+    total = _scaled(detail.get("default_commission_rate"))
+    if total is not None:
+        return split_rates(total, _scaled(detail.get("seller_commission_rate")))
+    total = to_percent(shown.get("default_commission_rate"))
+    seller = to_percent(shown.get("seller_commission_rate")) or Decimal(0)
+    return split_rates(None if total is None else total / 100, seller / 100)
+
+
+def _scaled(value: object) -> Decimal | None:
+    number = to_decimal(value)
+    return None if number is None else number / _SCALE
+
+
+def _positive(value: Decimal | None) -> Decimal | None:
+    return value if value is not None and value > 0 else None
+
+
+def _image(value: object, market: Market) -> str | None:
+    """A picture is named by its hash; some sources give the whole address."""
+    text = to_text(value)
+    if text is None or is_web_address(text):
+        return text
+    return market.image_url + text if _IMAGE_HASH.fullmatch(text) else None

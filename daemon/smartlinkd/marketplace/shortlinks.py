@@ -1,0 +1,157 @@
+"""Short links: from a code to the product it stands for, without the owner's cookie.
+
+Strangers choose what is fetched here. Every hop must be an address of the market (see
+`links.follow`), and hops, bytes and seconds are bounded. The first product address ends the
+journey: the product page itself is never fetched. A page may lead on, too (see `short_pages.py`).
+Hops to one host wait for each other, so a silent host delays only its own short links.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+import trio
+
+from smartlinkd.marketplace.links import NotALink, Page, Product, Short, follow
+from smartlinkd.marketplace.markets import Market, host_and_port, own_host_and_port
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
+from smartlinkd.marketplace.session import sign_of_url
+from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
+
+logger = logging.getLogger(__name__)
+
+MAX_HOPS = 5  # real chains have one to three
+MAX_BODY = 64 * 1024  # a page that goes on by itself says so at its top, and to look takes time
+HOPS_AT_ONCE = 8  # to one host; whoever asks for fifteen links of it waits for two rounds
+HOP_DEADLINE = 8.0  # seconds, from the look-up of the host's name to the last byte
+DEADLINE = 40.0  # seconds for all hops and what they wait for; a request has a minute
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Nothing is known of the link, because of `why`; it may work later."""
+
+    why: str
+
+
+class Lanes:
+    """Where hops wait for each other: a lane to each short host, and one to the shop, its
+    sub-domains included. A hop goes nowhere else (see `links.follow`).
+    """
+
+    def __init__(self, market: Market) -> None:
+        self._to_shop = trio.CapacityLimiter(HOPS_AT_ONCE)
+        self._to_short_hosts = {
+            host_and_port(url): trio.CapacityLimiter(HOPS_AT_ONCE) for url in market.short_urls
+        }
+
+    def to(self, url: str) -> trio.CapacityLimiter:
+        """That of the host of `url`."""
+        return self._to_short_hosts.get(host_and_port(url), self._to_shop)
+
+
+async def resolve(
+    http: PlainHttp,
+    short: Short,
+    market: Market,
+    lanes: Lanes,
+    *,
+    hop_deadline: float = HOP_DEADLINE,
+) -> Product | NotALink | Unresolved:
+    """Return the product that a short link stands for.
+
+    `NotALink` if it leads to none, `Unresolved` if nothing is known of it and it may work later.
+    All callers share one `lanes` for each market. No fault of the network raises. All hops take
+    `DEADLINE` seconds at most. One hop takes `hop_deadline` seconds, not counting the wait for its
+    lane.
+    """
+    with trio.move_on_after(DEADLINE):
+        return await _follow(http, short, market, lanes, hop_deadline)
+    return Unresolved(f"no answer within {DEADLINE:g} seconds")
+
+
+async def _follow(
+    http: PlainHttp, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+) -> Product | NotALink | Unresolved:
+    here, seen = short.url, {short.url}
+    for _ in range(MAX_HOPS):
+        try:
+            async with lanes.to(here):
+                reply = await http.call("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
+        except NoAnswer as silence:
+            return Unresolved(str(silence))
+        found = _next(reply, here, market)
+        if not isinstance(found, Page):
+            logger.debug("short link %s: %s", short.url, found)
+            return found
+        if found.url in seen:
+            return NotALink("its redirects go round in a loop")
+        here = found.url
+        seen.add(here)
+    return NotALink(f"it redirects more than {MAX_HOPS} times")
+
+
+def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink | Unresolved:
+    """Return where the answer of `here` leads."""
+    if reply.status in _REDIRECTS:
+        if "location" not in reply.headers:
+            return NotALink("it redirects, but not to any address")
+        return _follow_target(reply.headers["location"], here, market)
+    if reply.status == 200:
+        return _next_in_page(reply, here, market)
+    if reply.status in (404, 410):
+        return NotALink("there is nothing behind it")
+    return Unresolved(f"HTTP {reply.status}")
+
+
+def _next_in_page(
+    reply: Reply, here: str, market: Market
+) -> Product | Page | NotALink | Unresolved:
+    page = read_short_page(reply.text)
+    about = [_follow_target(target, here, market) for target in page.is_about]
+    # A login or check page may name the product that it stands in the way of.
+    if page.asks_for_password or sign_of_url(here) or _LOGIN_OR_CHECK in about:
+        return _LOGIN_OR_CHECK
+    refresh = refresh_target(reply.headers.get("refresh", ""))
+    targets = [*([refresh] if refresh else []), *page.goes_to]
+    places = [_follow_target(target, here, market) for target in targets]
+    # A page may name an app's address before the web's: a product among them is what is meant.
+    products = (place for place in places or about if isinstance(place, Product))
+    found = next(products, None) or next(iter(places), None)
+    if found is not None:
+        return found
+    if _is_on_short_host(here, market):
+        return Unresolved("its page is not understood")
+    return NotALink("it leads to a page that is no product")
+
+
+_LOGIN_OR_CHECK = Unresolved("the shop wants a login or a person before it says more")
+
+
+def _follow_target(
+    target: str, here: str, market: Market
+) -> Product | Page | NotALink | Unresolved:
+    """Return where `target`, as it is written in the answer of `here`, leads."""
+    try:
+        url = urljoin(here, target)
+    except ValueError:
+        url = target  # not a URL, and `follow` says so
+    place = follow(url, market)
+    if isinstance(place, Page) and sign_of_url(place.url):
+        return _LOGIN_OR_CHECK
+    # `follow` allows only codes on a short host, so a login page there is no link to it.
+    if isinstance(place, NotALink) and _is_on_short_host(url, market) and sign_of_url(url):
+        return _LOGIN_OR_CHECK
+    return place
+
+
+def _is_on_short_host(url: str, market: Market) -> bool:
+    try:
+        here = host_and_port(url)
+    except ValueError:  # an impossible port
+        return False
+    return any(own_host_and_port(short) == here for short in market.short_urls)

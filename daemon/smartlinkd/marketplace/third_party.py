@@ -1,0 +1,148 @@
+"""An estimate service of somebody else's, for owners who have chosen one.
+
+It is told which products the owner promotes, so it is used only where a configuration names it, and
+it is given nothing but item and shop numbers: no cookie, no account. What it answers is taken field
+by field, as an estimate, and never added up or corrected here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from smartlinkd.marketplace import links
+from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
+from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER, ProductData, link_of
+from smartlinkd.marketplace.values import (
+    as_text,
+    half_up,
+    is_web_address,
+    json_object,
+    not_negative,
+    to_decimal,
+    to_dict,
+    to_percent,
+    to_text,
+)
+
+DEADLINE = 8.0  # seconds; a link waits for no product data much longer
+MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
+
+_REFUSED = (401, 403, 429)
+
+
+class ThirdParty:
+    """A service that answers GET with one JSON object.
+
+    `url_template` has {item_id}, {shop_id} and {url} (the canonical link, percent-encoded) in it.
+    `fields` says where each of our fields is in the answer, as a dotted path ("data.price"); one
+    that is not mentioned is looked for at the top, under our own name.
+    Raises `ValueError` for a name in `fields` that is none of `FIELD_NAMES`.
+    """
+
+    def __init__(
+        self,
+        http: PlainHttp,
+        market: Market,
+        url_template: str,
+        fields: Mapping[str, str],
+    ) -> None:
+        unknown = sorted(set(fields) - set(FIELD_NAMES))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no field; use one of {', '.join(FIELD_NAMES)}")
+        self._http = http
+        self._market = market
+        self._url_template = url_template
+        self._places = {name: fields.get(name, name) for name in FIELD_NAMES}
+
+    async def product(self, product: links.Product) -> ProductData:
+        """The service's estimate for one product.
+
+        Raises `ProductsRefused`, `NotThere`, `PortalDown` or `PortalSilent`. A redirect is not
+        followed: whoever was configured is who is told.
+        """
+        try:
+            reply = await self._http.call(
+                "GET", self._url(product), deadline=DEADLINE, max_body=MAX_BODY
+            )
+        except NoAnswer as silence:
+            raise PortalSilent(f"the estimate service ({silence})") from None
+        return self._read(reply, product)
+
+    def _url(self, product: links.Product) -> str:
+        values = {
+            "item_id": str(product.item_id),
+            "shop_id": str(product.shop_id),
+            "url": quote(product.url(self._market), safe=""),
+        }
+        return PLACEHOLDER.sub(lambda match: values[match[1]], self._url_template)
+
+    def _read(self, reply: Reply, product: links.Product) -> ProductData:
+        if reply.status in _REFUSED:
+            raise ProductsRefused(f"the estimate service answered with HTTP {reply.status}")
+        if reply.status in (404, 410):
+            raise NotThere
+        answer = json_object(reply.text)
+        if reply.status != 200 or answer is None:
+            what = f"it gave no answer to read (HTTP {reply.status})"
+            raise PortalDown(what, who="the estimate service")
+        found = {name: _at(answer, place) for name, place in self._places.items()}
+        read = {name: reader(found[name]) for name, reader in _READERS.items()}
+        link = link_of(found["productLink"], product.shop_id, product.item_id, self._market)
+        data = ProductData.model_validate(
+            {**read, "productLink": link.url(self._market) if link else None}
+        )
+        if all(value is None for value in read.values()):
+            raise NotThere  # an answer with none of the fields is no answer about a product
+        return data
+
+
+def _at(answer: object, place: str) -> object:
+    for key in place.split("."):
+        answer = to_dict(answer).get(key)
+    return answer
+
+
+def _whole(value: object) -> int | None:
+    number = not_negative(to_decimal(value))
+    return None if number is None else half_up(number)
+
+
+def _rating(value: object) -> str | None:
+    number = not_negative(to_decimal(value))
+    return None if number is None else as_text(number, places=1)
+
+
+def _percent(value: object) -> str | None:
+    """ "18%", "17,5 %" or the bare number of percent."""
+    number = to_percent(value)
+    number = not_negative(to_decimal(value) if number is None else number)
+    return None if number is None else f"{as_text(number, places=2)}%"
+
+
+def _web_address(value: object) -> str | None:
+    text = to_text(value)
+    return text if text and is_web_address(text) else None
+
+
+def _truth(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "name": to_text,
+    "price": _whole,
+    "image": _web_address,
+    "shopName": to_text,
+    "rating": _rating,
+    "sales": _whole,
+    "commission": _whole,
+    "commissionRate": _percent,
+    "sellerCommission": _whole,
+    "platformCommission": _whole,
+    "isXtra": _truth,
+    "cap": _whole,
+}

@@ -1,0 +1,181 @@
+"""Which addresses webhooks may call: pure rules.
+
+The problem: whoever may start a crew names addresses that this daemon then calls, from inside the
+owner's network. Its own port, the router, a cloud's metadata service are not for them to reach.
+
+The choice: only addresses of the public internet, unless the operator names others in
+`webhooks.allow`; and of these none that is this machine's own or on its own link, since a firewall
+lets them pass. The lists below follow IANA's registries of special-purpose addresses, but for one
+that a cloud keeps among its public ones. For IPv6 it is the other way round, what is not global
+unicast is refused. An IPv4 address inside an IPv6 one counts as itself where the system or a
+gateway really goes there (IPv4-mapped, and NAT64, without which a host that has only IPv6 could
+call almost nobody). 6to4 and Teredo are refused: both are given up, and a relay would be trusted
+with the judgement.
+
+A literal address is refused here, at the kickoff. A name may mean another address at every look,
+so it is judged by the address that is connected to, see `connecting.py`.
+
+Rejected: `ipaddress.is_global`, whose tables changed between patch releases of Python 3.11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Final
+
+from smartlinkd.bad_value import BadValue
+from smartlinkd.errors import Invalid
+from smartlinkd.late_imports import needed
+from smartlinkd.networks import HIGHEST_PORT, Network, host_name
+
+if TYPE_CHECKING:
+    from httpx import URL
+
+Address = IPv4Address | IPv6Address
+
+LONGEST_URL: Final = 4096
+"""Characters; what automation services give out has a few hundred."""
+
+_REFUSED_4: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this host
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # shared by a provider's customers (CGNAT)
+            "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # Azure's WireServer, the host of its machines
+            "169.254.0.0/16",  # link-local; the metadata services of clouds
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # relays of 6to4
+            "192.168.0.0/16",  # private
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+        ),
+    )
+)
+_GLOBAL_6: Final = IPv6Network("2000::/3")
+_REFUSED_6: Final = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments, with Teredo
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_CARRY_4: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+
+# What resolvers take for an IPv4 address (inet_aton): 127.1, 0x7f.1, 2130706433. No real name ends
+# like that.
+_NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
+_LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
+
+
+def may_call(address: Address, allow: Sequence[Network]) -> bool:
+    """Whether an address may be connected to: a public one, or one in an allowed network."""
+    there = reached(address)
+    if is_named(address, allow):
+        return True
+    if isinstance(there, IPv4Address):
+        return not any(there in network for network in _REFUSED_4)
+    return there in _GLOBAL_6 and not any(there in network for network in _REFUSED_6)
+
+
+def is_named(address: Address, allow: Sequence[Network]) -> bool:
+    """Whether the operator has named it, or a network that it is in."""
+    return any(each in network for network in allow for each in (address, reached(address)))
+
+
+def on_one_link(one: Address, other: Address) -> bool:
+    """Whether both are in one /64. Links of IPv4 have no size of their own."""
+    return one.version == other.version == 6 and int(one) >> 64 == int(other) >> 64
+
+
+def reached(address: Address) -> Address:
+    """Where a packet to this address ends up: an IPv4 address, when that is what it carries."""
+    if isinstance(address, IPv6Address) and any(address in network for network in _CARRY_4):
+        return IPv4Address(address.packed[-4:])
+    return address
+
+
+def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
+    """The address as it is to be called, or Invalid: naming `field`, and never quoting the URL.
+
+    That a name leads to addresses which may be called is not part of it. Raises `Unavailable`.
+    """
+    with needed():
+        from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
+
+    if len(url) > LONGEST_URL:
+        raise Invalid(f"{field}: has more than {LONGEST_URL} characters; use a shorter address")
+    if "\\" in url or not url.isprintable() or " " in url:
+        raise Invalid(f"{field}: holds a blank, a backslash or a control character; encode it")
+    try:
+        parts = URL(url)
+    except InvalidURL:
+        raise Invalid(f"{field}: is not a URL; use one such as https://example.com/path") from None
+    if parts.scheme not in ("http", "https"):
+        raise Invalid(f"{field}: must begin with https:// or http://")
+    if parts.userinfo:
+        raise Invalid(
+            f"{field}: holds a user name or a password; leave them out of the address (`webhooks` "
+            "and `humanInputWebhook` have `authentication` for them)"
+        )
+    if parts.port is not None and not 1 <= parts.port <= HIGHEST_PORT:
+        raise Invalid(f"{field}: has a port that is not between 1 and {HIGHEST_PORT}")
+    return str(parts.copy_with(host=_host(field, parts, allow), fragment=None))
+
+
+def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
+    """The host, lower-case and without a full stop at its end."""
+    host = parts.raw_host.decode("ascii").removesuffix(".")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        pass
+    else:
+        _check_literal(field, address, allow)
+        return host
+    try:
+        name = host_name(host)
+    except BadValue:
+        raise Invalid(f"{field}: has no host, or one whose name cannot be") from None
+    if _NUMBER.fullmatch(name):
+        raise Invalid(f"{field}: has an IPv4 address in an unusual form; write four numbers")
+    # By RFC 6761 these are no other addresses, whatever a resolver says.
+    is_local = name == "localhost" or name.endswith(".localhost")
+    if is_local and not any(may_call(each, allow) for each in _LOOPBACK):
+        _check_literal(field, _LOOPBACK[0], allow)
+    return name
+
+
+def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> None:
+    if not may_call(address, allow):
+        raise Invalid(
+            f"{field}: {address} is not an address of the public internet, and webhooks may call "
+            "no other; use a public one, or have the operator name its network in webhooks.allow"
+        )
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: all that a log may show, since the rest may be a secret.
+
+    For who calls it, and so has imported httpx.
+    """
+    from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
+
+    try:
+        parts = URL(url)
+    except InvalidURL:
+        return "what is no address"
+    return f"{parts.scheme}://{parts.netloc.decode('ascii')}"

@@ -1,0 +1,425 @@
+"""The supervision tree: who starts, in what order, and on whom each part depends.
+
+    service…      what the service manager is told all of the below; only where there is one
+    pauses        those of accounts, on disk       nobody
+    notify        what the owner is told of        pauses; only where it is configured
+    auth          tokens, second factor            nobody
+    vault         the cookie                       nobody
+    history       converted links on disk          nobody
+    browser       a Chromium                       nobody
+    conversion    the desk                         browser, or the APIs instead of it
+    crew tokens   who may call which crew          nobody
+    crews         a supervisor of three:
+      journal     executions on disk               nobody
+      executor    whose turn it is, workers        journal; conversion, for its workers
+      webhooks    calls to other people's servers  journal
+    http          the facade                       all of the above
+    http of …     that of a crew with a `bind`     crews, crew tokens
+    monitoring    a day of measurements            all of the above
+    reloading     SIGHUP                           all of the above
+    control       the owner's shell                all of the above
+
+They start from top to bottom and stop from bottom to top, so that whoever is asked is there before
+and after those who ask. The executor goes on from what the journal has, so the three of `crews` are
+rest_for_one: it starts again whenever the journal does. The parts themselves are made in
+`smartlinkd/parts.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import trio
+
+from smartlinkd.api.services import CrewServices, Services
+from smartlinkd.auth.actor import Auth
+from smartlinkd.browser.actor import Browser
+from smartlinkd.config.checks import out_of_reach
+from smartlinkd.config.settings import Settings
+from smartlinkd.control import Control
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.crews.reading.catalog import Catalog, log_broken
+from smartlinkd.doors import Doors, open_doors
+from smartlinkd.front import Front, rules_of
+from smartlinkd.history.actor import History
+from smartlinkd.late_imports import import_later
+from smartlinkd.logs import Event
+from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.metrics import Metrics
+from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
+from smartlinkd.name_look_ups import look_up_apart
+from smartlinkd.notify.actor import Notifier
+from smartlinkd.operator import Operator
+from smartlinkd.parts import (
+    Crews,
+    make_browser,
+    make_crews,
+    make_desk,
+    make_history,
+    make_notifier,
+    read_crews,
+)
+from smartlinkd.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
+from smartlinkd.processes.guardians import shared_guardians
+from smartlinkd.processes.memory import memory_allowed
+from smartlinkd.reloading import Reloader, Reread, Takers, never_ended_by_hangup
+from smartlinkd.service_manager.given import NOTHING, Given
+from smartlinkd.service_manager.link import Link
+from smartlinkd.service_manager.reporter import GRACE, Reporter
+from smartlinkd.service_manager.status_line import TELLER
+from smartlinkd.state import claim
+from smartlinkd.supervision.actor import Queue
+from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
+from smartlinkd.supervision.groups import sole_error
+from smartlinkd.supervision.policy import Strategy
+from smartlinkd.supervision.pulse import Pulse
+from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.vault.actor import Vault
+from smartlinkd.web.bundle import Site
+
+logger = logging.getLogger(__name__)
+
+LAST_WRITES = 5.0
+"""Seconds beyond a grace: for answers under way to clients that read slowly, and for what is to be
+written down of a worker that was stopped."""
+
+DISK_PATIENCE = 60.0
+"""Seconds more than others that what writes may hang: in one transaction, on a disk that stalls; so
+may whoever waits for that. To start the daemon anew mends no disk, and ends what crews are working
+on."""
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a started daemon answers."""
+
+    urls: tuple[str, ...]
+
+
+async def serve(
+    settings: Settings,
+    given: Given = NOTHING,
+    reread: Reread | None = None,
+    *,
+    task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up. A second signal ends
+    it without the grace.
+
+    `given` is what the service manager gave at the start; it is told how things are. `reread` reads
+    the configuration again, for SIGHUP; without it that is an end as well, as of a terminal that is
+    closed, unless it was ignored before (nohup). `started()` comes when the address answers;
+    Chromium may still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or
+    `Escalated`.
+    """
+    for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
+        logger.warning("%s", warning)
+    look_up_apart()
+    link = Link(given)
+    log_buffer = LogBuffer()
+    endings = [signal.SIGTERM, signal.SIGINT]
+    if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        endings.append(signal.SIGHUP)
+    with (
+        log_buffer.attached(),
+        never_ended_by_hangup(),
+        link.telling_why(),
+        claim(settings.state.directory),
+    ):
+        catalog = await read_crews(settings, link)
+        log_broken(catalog)
+        with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
+            for warning in doors.exposed(settings):
+                logger.warning("%s", warning)
+            # Asked of the sockets, which are closed by the time that a start is cut short.
+            urls, crew_urls = doors.urls, doors.crew_urls
+            async with (
+                shared_guardians(),
+                PlainHttp() as http,
+                sole_error(),
+                trio.open_nursery() as nursery,
+            ):
+                supervisor = _plant(
+                    settings, http, catalog, doors, link, log_buffer=log_buffer, reread=reread
+                )
+                await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
+                await nursery.start(_supervise, supervisor, nursery.cancel_scope)
+                if not supervisor.stopping:
+                    _tell_started(urls, crew_urls)
+                    link.ready()
+                task_status.started(Listening(urls))
+                await import_later()
+    logger.info("stopped", extra=Event.STOPPED())
+
+
+def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
+    logger.info("serving on %s", ", ".join(urls), extra=Event.STARTED())
+    for name, url in crew_urls.items():
+        logger.info("crew %s has an address of its own: %s", name, url)
+
+
+async def _supervise(
+    supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
+) -> None:
+    """Run the supervisor; with its end everything around it ends too."""
+    await supervisor.run(task_status)
+    around.cancel()
+
+
+def _plant(
+    settings: Settings,
+    http: PlainHttp,
+    catalog: Catalog,
+    doors: Doors,
+    link: Link,
+    *,
+    log_buffer: LogBuffer,
+    reread: Reread | None,
+) -> Supervisor:
+    """Make the parts and the supervisor over them."""
+    parts = _make_parts(settings, http, catalog, doors, link)
+    over_crews = _over(parts.crews)
+
+    def snapshot() -> list[ChildSnapshot]:
+        # The supervisors are made last, since they are made of the parts that report on them.
+        return [*supervisor.snapshot(), *over_crews.snapshot()]
+
+    services = _services(settings, parts, doors, link, log_buffer=log_buffer, snapshot=snapshot)
+    front = Front(services, doors, grace=settings.server.grace)
+    control = Control(settings.state.directory, services.operator.commands())
+    reporter = Reporter(
+        link, status=services.operator.status, parts=snapshot, whole=lambda: supervisor
+    )
+
+    def graces(catalog: Catalog) -> None:
+        over_crews.allow("executor", _longest_grace(catalog))
+        supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
+
+    takers = Takers(parts.auth, parts.history, parts.crews, front, link, graces)
+    reloader = Reloader(reread, settings, takers, doors) if reread is not None else None
+    supervisor = Supervisor(
+        "smartlinkd",
+        [
+            # The first, since it tells of the end of all others.
+            *([ChildSpec(TELLER, reporter.run, stop=reporter.stop, grace=GRACE)] if link else []),
+            *_specs(settings, parts),
+            ChildSpec(
+                "crews",
+                over_crews.run,
+                stop=over_crews.stop,
+                grace=_longest_grace(catalog) + LAST_WRITES,
+                vitals=over_crews.vitals,
+            ),
+            *(
+                ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
+                for name, each in front.facades().items()
+            ),
+            ChildSpec("monitoring", services.recorder.run),
+            *([ChildSpec("reloading", reloader.run)] if reloader else []),
+            ChildSpec("control", control.run),
+        ],
+    )
+    return supervisor
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """All that have no address of their own."""
+
+    auth: Auth
+    vault: Vault
+    notifier: Notifier
+    browser: Browser | None
+    pauses: Pauses
+    history: History
+    desk: Desk
+    crews: Crews
+
+
+def _make_parts(
+    settings: Settings, http: PlainHttp, catalog: Catalog, doors: Doors, link: Link
+) -> _Parts:
+    """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
+    directory = settings.state.directory
+    pauses = Pauses(directory)
+    notifier = make_notifier(settings, pauses)
+    auth = Auth(
+        directory,
+        password_hash=settings.auth.password_hash,
+        signing_secret=settings.auth.signing_secret,
+        key_made=notifier.key_made,
+    )
+    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
+    browser = make_browser(settings, notifier, own_ports=doors.ports)
+    history = make_history(settings)
+    desk = make_desk(settings, notifier, http, browser, pauses, history=history)
+    crews = make_crews(settings, notifier, catalog, desk, vault)
+    return _Parts(auth, vault, notifier, browser, pauses, history, desk, crews)
+
+
+def _services(
+    settings: Settings,
+    parts: _Parts,
+    doors: Doors,
+    link: Link,
+    *,
+    log_buffer: LogBuffer,
+    snapshot: Callable[[], list[ChildSnapshot]],
+) -> Services:
+    """What the facade answers from."""
+    crews = parts.crews
+    return Services(
+        auth=parts.auth,
+        vault=parts.vault,
+        desk=parts.desk,
+        history=parts.history,
+        browser=parts.browser,
+        operator=Operator(
+            auth=parts.auth,
+            vault=parts.vault,
+            desk=parts.desk,
+            browser=parts.browser,
+            parts=snapshot,
+            tokens=crews.tokens,
+            executor=crews.executor,
+            url=doors.urls[0],
+            crew_urls=doors.crew_urls,
+            cookie_kept=lambda: link.cookies.kept,
+        ),
+        metrics=Metrics(
+            parts.browser,
+            (parts.desk.answered, *parts.desk.timings, *crews.webhooks.timings),
+            crews.executor,
+            snapshot,
+        ),
+        crews=CrewServices(
+            catalog=crews.executor.catalog,
+            executor=crews.executor,
+            tokens=crews.tokens,
+            webhook_networks=settings.webhooks.allow,
+            own_addresses=doors.crew_urls,
+        ),
+        log_buffer=log_buffer,
+        recorder=_recorder(parts, snapshot),
+        site=_site(parts.desk),
+        sync_key=settings.cookie.sync_key,
+        rules=rules_of(settings),
+    )
+
+
+def _site(desk: Desk) -> Site:
+    market = desk.market
+    return Site(
+        currency=market.currency,
+        portal_url=market.portal_url,
+        shop_url=market.shop_url,
+        picture_url=market.image_url,
+        needs_cookie=desk.needs_cookie,
+    )
+
+
+def _recorder(parts: _Parts, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
+    """Measure what the page's *System* view plots."""
+    browser = parts.browser
+
+    def restarts() -> float:
+        of_browser = sum(browser.restarts.values()) if browser is not None else 0
+        return of_browser + sum(part.restarts for part in snapshot())
+
+    return Recorder(
+        {
+            "conversions": increase(counted(parts.desk.answered, code="0")),
+            "submit_seconds": mean_of(parts.desk.timings.submit),
+            "memory_bytes": resident_bytes,
+            "restarts": increase(restarts, begin=0),
+        }
+    )
+
+
+def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
+    """In the order of their start."""
+    yield ChildSpec(  # before notify, which tells it until the end what the owner knows
+        "pauses",
+        parts.pauses.run,
+        stop=parts.pauses.stop,
+        pulses=(parts.pauses.pulse,),
+        busy=DISK_PATIENCE,
+    )
+    if parts.notifier:
+        yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
+    yield _actor("auth", parts.auth, stop=parts.auth.stop)
+    yield _actor("vault", parts.vault)
+    # Before all who convert: it writes what they made when they have ended.
+    yield _actor("history", parts.history, stop=parts.history.stop, busy=DISK_PATIENCE)
+    if parts.browser is not None:
+        longest_job = settings.browser.job_timeout + LAST_WRITES
+        yield _actor("browser", parts.browser, parts.browser.pulse, busy=longest_job)
+    yield _actor("conversion", parts.desk)
+    yield _actor("crew tokens", parts.crews.tokens)
+
+
+class _Actor(Protocol):
+    @property
+    def mailbox(self) -> Queue[Any]: ...
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
+
+
+def _actor(name: str, actor: _Actor, *more_pulses: Pulse, **more: Any) -> ChildSpec:
+    mailbox = actor.mailbox
+    pulses = (mailbox.pulse, *more_pulses)
+    return ChildSpec(name, actor.run, mailbox=mailbox, pulses=pulses, **more)
+
+
+def _over(crews: Crews) -> Supervisor:
+    """The supervisor of the parts that crews are run by."""
+    executor, grace = crews.executor, _longest_grace(crews.executor.catalog)
+    return Supervisor(
+        "crews",
+        [
+            _actor("journal", crews.journal, busy=DISK_PATIENCE),
+            _actor(
+                "executor",
+                executor,
+                stop=executor.stop_all,
+                grace=grace,
+                busy=DISK_PATIENCE,  # all its hands may wait for the journal
+            ),
+            ChildSpec(
+                "webhooks",
+                crews.webhooks.run,
+                pulses=(crews.webhooks.pulse,),
+                busy=DISK_PATIENCE,  # it asks the journal what is due
+            ),
+        ],
+        strategy=Strategy.REST_FOR_ONE,
+    )
+
+
+def _longest_grace(catalog: Catalog) -> float:
+    """Seconds in which every worker can be stopped as its crew was promised, or let go of that is
+    still being started."""
+    graces = (crew.worker.grace for crew in catalog.crews.values())
+    return max([*graces, LEAVE_LIMIT + KILLED_GUARDIAN_LIMIT]) + LAST_WRITES
+
+
+async def _stop_on(
+    endings: Sequence[signal.Signals],
+    supervisor: Supervisor,
+    around: trio.CancelScope,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    """The first signal lets requests end; whoever sends a second one does not want to wait."""
+    with trio.open_signal_receiver(*endings) as signals:
+        task_status.started()
+        name = signal.Signals(await anext(signals)).name
+        logger.info("stopping on %s", name, extra=Event.STOPPING())
+        supervisor.stop()
+        logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
+        around.cancel()

@@ -1,0 +1,112 @@
+"""A cookie string, parsed: what a browser's `Cookie` header holds, `name=value; name=value`.
+
+The string comes from an extension or from a person's clipboard and ends up in Chromium's cookie
+jar. Chromium drops or refuses what is beyond its limits, and would do so silently in the middle of
+a conversion; so the limits are checked here, where the person who sent it still hears of it.
+
+Nothing that prints a `Cookie` (a log line, a traceback, a failed assertion) shows its values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from smartlinkd.errors import Invalid
+
+MAX_BYTES = 64 * 1024
+MAX_PAIRS = 150
+"""Chromium keeps 150 cookies in one jar per site at the most; the oldest go first."""
+MAX_PAIR_BYTES = 4096
+"""A whole `name=value`. Chromium does not count the sign between (RFC 6265bis, section 5.6): what
+is taken here fits."""
+
+_USER_ID = "SPC_U"
+# Unicode's category Cc, the whole of it.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, eq=False)
+class Cookie:
+    """A parsed cookie string. `pairs` keeps the order; of a repeated name the first counts."""
+
+    pairs: tuple[tuple[str, str], ...] = field(repr=False)
+
+    # By hand: where a comparison that dataclass wrote fails, pytest prints the fields.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cookie) and self.pairs == other.pairs
+
+    def __hash__(self) -> int:
+        return hash(self.pairs)
+
+    def get(self, name: str) -> str | None:
+        """The value of `name`, or None."""
+        return next((value for key, value in self.pairs if key == name), None)
+
+    def header(self) -> str:
+        """The value of a `Cookie` header."""
+        return "; ".join(f"{name}={value}" for name, value in self.pairs)
+
+    # Cached, both: each link of a request asks for them several times, and a digest is a hash of a
+    # whole cookie. What is cached goes with the object.
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of the whole cookie: equal only for cookies that are equal throughout."""
+        return hashlib.sha256(self.header().encode()).hexdigest()
+
+    @cached_property
+    def account(self) -> str:
+        """Whose cookie it is: the marketplace's user id, else the digest.
+
+        Anybody can write any user id into a cookie, so this may delay work of the same name, but
+        what is shared (contexts, remembered links) goes by `digest`.
+        """
+        user_id = self.get(_USER_ID) or "-"
+        # "-" is what the shop sets for a visitor who is not logged in
+        return self.digest if user_id == "-" else user_id
+
+
+def parse_cookie(text: str) -> Cookie:
+    """Parse a cookie string. Raises `Invalid`, which names the rule and never shows a value."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise Invalid("cookie: holds half a character (a lone surrogate); copy it again") from None
+    if size > MAX_BYTES:
+        raise Invalid(f"cookie: {size} bytes, more than the {MAX_BYTES} that are accepted")
+    if _CONTROL.search(text):
+        raise Invalid(
+            "cookie: holds a control character (a line break or tab, say); "
+            "send the value of one Cookie header, in one line"
+        )
+    parts = [part.strip() for part in text.split(";")]
+    # A part without "=", or with nothing before it, is a cookie without a name (RFC 6265bis,
+    # section 5.6): browsers send some, no account hangs on one.
+    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if _has_name(part)]
+    if not pairs:
+        raise Invalid("cookie: holds no name=value pair; expected like 'SPC_U=…; SPC_EC=…'")
+    if len(pairs) > MAX_PAIRS:
+        raise Invalid(f"cookie: {len(pairs)} pairs, more than the {MAX_PAIRS} a browser keeps")
+    first: dict[str, str] = {}
+    for name, value in pairs:
+        first.setdefault(name, value)
+    return Cookie(tuple(first.items()))
+
+
+def _has_name(part: str) -> bool:
+    name, equals, _ = part.partition("=")
+    return bool(equals and name.strip())
+
+
+def _pair(place: int, part: str) -> tuple[str, str]:
+    name, _, value = (piece.strip() for piece in part.partition("="))
+    if any(char.isspace() for char in name):
+        raise Invalid(
+            f"cookie: part {place} is not a name=value pair; "
+            "send the value of one Cookie header, pairs separated by semicolons"
+        )
+    if len(f"{name}={value}".encode()) > MAX_PAIR_BYTES:
+        raise Invalid(f"cookie: pair {place} is over the {MAX_PAIR_BYTES} bytes that are accepted")
+    return name, value

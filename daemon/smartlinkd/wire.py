@@ -1,0 +1,54 @@
+"""How bodies look on the wire: names in camelCase, times in ISO 8601 UTC with milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+
+class Body(BaseModel):
+    """A body. Unknown fields are ignored, types are not coerced, and errors show no values.
+
+    Of the text in it nothing is kept: pydantic would keep 16 384 short ones for the next time they
+    come, the owner's password among them. What a kind of body is checked by is made when the first
+    one comes: for all of them, that is a twentieth of the time to the daemon's first answer.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+        strict=True,
+        hide_input_in_errors=True,
+        cache_strings="keys",
+        defer_build=True,
+    )
+
+
+def example(body: dict[str, JsonValue]) -> ConfigDict:
+    """Return the configuration of a body that has an example in the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"examples": [body]})
+
+
+def timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds and `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(timestamp, return_type=str),
+    Field(description="ISO 8601, UTC, milliseconds"),
+]
+
+
+@dataclass(frozen=True)
+class AsSent:
+    """Marks a field of a body whose strings keep half characters (lone surrogates).
+
+    In every other string of a body a half character is read as U+FFFD (`smartlinkd/api/bodies.py`).
+    """
