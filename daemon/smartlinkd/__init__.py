@@ -1,3 +1,3 @@
 """smartlinkd: a marketplace account's affiliate links, made in the owner's own session."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

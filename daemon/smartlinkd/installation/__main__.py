@@ -89,8 +89,8 @@ def _undisturbed() -> Iterator[None]:
 def install(paths: ServicePaths, wish: Bind | None, source: Path) -> None:
     """Install this version, whose units are in `source`; a new configuration gets `wish`.
 
-    Raises `NotInstalled`, `ConfigError`, or `OSError` before anything was touched but the
-    configuration.
+    Raises `NotInstalled`, `ConfigError`, or `OSError` before anything was touched but a
+    configuration that was not there.
     """
     configuration.see_to(
         paths, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
@@ -114,6 +114,8 @@ def install(paths: ServicePaths, wish: Bind | None, source: Path) -> None:
     try:
         units.put(paths, wanted)
         service.switch(paths, Path(sys.prefix))
+        for config in configuration.with_old_example(paths):
+            before.renamed.append(configuration.rename_example(config))
         service.start(paths, moved=moved)
         ready = service.prove(paths, bind, with_browser=settings.needs_browser)
         for unit in service.others(paths):
@@ -129,6 +131,11 @@ def install(paths: ServicePaths, wish: Bind | None, source: Path) -> None:
     with _undisturbed():  # there is no way back from here
         os.sync()
         _tidy(paths)
+        for copy in before.renamed:
+            print(
+                f"{copy.with_name('config.toml')}: daemon.crews.deal_post is now called "
+                f"smartlinkd.crews.deal_post; the file as it was is {copy}"
+            )
         _explain(paths, settings, ready=ready)
 
 
@@ -143,6 +150,8 @@ class Before:
     """Whether this service was one that starts."""
     followed: list[str] = field(default_factory=list)
     """The other services that were started anew since."""
+    renamed: list[Path] = field(default_factory=list)
+    """The copies of configurations that name the example crew anew since."""
 
 
 def _ask() -> str | None:
@@ -221,6 +230,8 @@ def _steps_back(
         yield partial(service.systemctl, "disable", "--now", "--quiet", paths.service, paths.socket)
     yield partial(units.put, paths, before.units)
     yield partial(_switch_back, paths, before.version)
+    for copy in before.renamed:
+        yield partial(configuration.restore, copy)
     if before.there:
         yield partial(service.start, paths, moved=moved)
     else:

@@ -1,4 +1,4 @@
-"""The owner's files: made when they are missing, and never changed.
+"""The owner's files: made when they are missing, and never changed but by `rename_example`.
 
 A configuration that is not there is the mark of a first installation. It is written last, so that
 one that was interrupted is a first one again. The password is the one thing that is seen to each
@@ -12,19 +12,24 @@ the service's user has to, which exists only while the service does.
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import stat
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, load
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.installation.service_paths import UNIT, ServicePaths
 from smartlinkd.networks import Bind
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
 SYNC_KEY = "cookie.sync_key"
 DEFAULT_BIND = Bind("127.0.0.1", 8787)
+
+OLD_EXAMPLE = re.compile(r"""(["']-m["']\s*,\s*["'])daemon(?=\.crews\.deal_post["'])""")
+"""The example crew's module by its name in 0.1, as the documents told to configure it."""
 
 Say = Callable[[str], None]
 Ask = Callable[[], str | None]
@@ -53,6 +58,58 @@ def see_to(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
 def read(paths: ServicePaths) -> Settings:
     """The settings that the service will have. Raises `ConfigError`."""
     return load(paths.configuration, {}, by_hand=True)
+
+
+def with_old_example(paths: ServicePaths) -> list[Path]:
+    """Return the configurations, of all instances, that run the example crew by its old name.
+
+    Raises:
+        OSError: if one cannot be read.
+    """
+    folders = (paths.root / "etc" / UNIT, *sorted((paths.root / "etc").glob(f"{UNIT}@*")))
+    found = [folder / "config.toml" for folder in folders]
+    return [each for each in found if each.exists() and OLD_EXAMPLE.search(_text(each))]
+
+
+def rename_example(config: Path) -> Path:
+    """Give the example crew its new name, and return the copy of the file as it was.
+
+    The copy lies beside it (`config.toml.before-0.2`), with the same owner and mode.
+
+    Raises:
+        OSError: if a file cannot be written. The configuration is unchanged then.
+    """
+    text, copy = _text(config), config.with_name(f"{config.name}.before-0.2")
+    _replace(copy, text, like=config)
+    _replace(config.resolve(), OLD_EXAMPLE.sub(r"\1smartlinkd", text), like=config)
+    return copy
+
+
+def restore(copy: Path) -> None:
+    """Put a configuration back as it was before `rename_example`, and remove the copy.
+
+    Raises:
+        OSError: if a file cannot be written.
+    """
+    _replace(copy.with_name("config.toml").resolve(), _text(copy), like=copy)
+    copy.unlink()
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="surrogateescape")
+
+
+def _replace(path: Path, text: str, *, like: Path) -> None:
+    """Write a file at once, with the owner and the mode of the file `like`."""
+    fresh, status = path.with_name(f".{path.name}.new"), like.stat()
+    fresh.unlink(missing_ok=True)
+    with fresh.open("xb") as file:
+        os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        file.write(text.encode(errors="surrogateescape"))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
 
 
 def _given(paths: ServicePaths, key: str) -> bool:
