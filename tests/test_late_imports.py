@@ -31,14 +31,14 @@ def imported_by(program: str) -> set[str]:
 
 
 def test_what_can_wait_is_not_imported_for_the_start() -> None:
-    found = imported_by("from daemon import cli, tree")
+    found = imported_by("from smartlinkd import cli, tree")
     assert "hypercorn" in found
     late = {each for each in MODULES if not each.startswith("encodings.")}  # Python may need those
     assert found.isdisjoint({*late, *LIBRARIES})
 
 
 def test_and_it_is_all_imported_together() -> None:
-    found = imported_by("from daemon import late_imports\nlate_imports._import()")
+    found = imported_by("from smartlinkd import late_imports\nlate_imports._import()")
     assert found.issuperset({*MODULES, *LIBRARIES})
 
 

@@ -59,7 +59,9 @@ def test_all_of_it_is_roots_and_secrets_are_roots_alone(installed: Service) -> N
 def test_nothing_of_the_clone_is_needed_or_was_written_to(installed: Service) -> None:
     """The clone is mounted read-only here, so an installation that writes there has failed."""
     python = "/opt/smartlinkd/current/bin/python"
-    where = run(python, "-I", "-c", "import daemon, sys; print(daemon.__file__, sys.base_prefix)")
+    where = run(
+        python, "-I", "-c", "import smartlinkd, sys; print(smartlinkd.__file__, sys.base_prefix)"
+    )
     assert where.startswith("/opt/smartlinkd/")
     assert where.split()[1] == "/usr"
 

@@ -72,7 +72,7 @@ def test_what_another_python_cannot_run_is_mended_by_installing_it_again(service
     packages.rename(packages.with_name("python3.0"))
     run("systemctl", "restart", "--no-block", service.name)
     log = ("journalctl", "-u", service.name, "-o", "cat", "-n", "50")
-    until("it cannot start", lambda: "No module named 'daemon'" in run(*log))
+    until("it cannot start", lambda: "No module named 'smartlinkd'" in run(*log))
     run("./run", "install")
     assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [version()]
     assert version() != before

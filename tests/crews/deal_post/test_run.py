@@ -151,7 +151,7 @@ async def test_a_wrong_input_is_named_before_anything_is_done(run_crew: RunCrew)
 
 def test_it_needs_the_standard_library_alone() -> None:
     root = str(Path(smartlinkd.__file__).parents[1])
-    code = "import sys; sys.path.append(sys.argv[1]); import daemon.crews.deal_post.crew"
+    code = "import sys; sys.path.append(sys.argv[1]); import smartlinkd.crews.deal_post.crew"
     # Isolated and without site-packages: what is not Python's own cannot be imported.
     command = [sys.executable, "-I", "-S", "-c", code, root]
     subprocess.run(command, check=True, timeout=30)

@@ -1,0 +1,85 @@
+"""An upgrade from 0.1 gives the example crew its new name in every configuration, and says so."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from smartlinkd.installation.service import NotInstalled
+from tests.installation.machine import Machine
+
+OLD_COMMAND = 'command = ["/opt/smartlinkd/current/bin/python", "-m", "daemon.crews.deal_post"]'
+NEW_COMMAND = OLD_COMMAND.replace("daemon.", "smartlinkd.")
+CREW = '\n[[crews]]\nname = "{name}"\nrunner = "command"\n{command}\ninputs = ["links"]\n'
+
+
+def add(config: Path, command: str, *, name: str = "deal-post") -> str:
+    """Append a crew to a configuration, and return the whole file."""
+    config.parent.mkdir(parents=True, exist_ok=True)
+    with config.open("a", encoding="utf-8") as file:
+        file.write(CREW.format(name=name, command=command))
+    return config.read_text(encoding="utf-8")
+
+
+def test_example_is_renamed_in_each_configuration_and_copies_are_kept(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configs = [machine.paths.configuration, machine.instance().configuration]
+    before = [add(config, f"# -m daemon.crews.deal_post\n{OLD_COMMAND}") for config in configs]
+    configs[0].chmod(0o640)
+    machine.install()
+    said = capsys.readouterr().out
+    for config, text in zip(configs, before, strict=True):
+        copy = config.with_name("config.toml.before-0.2")
+        assert config.read_text(encoding="utf-8") == text.replace(OLD_COMMAND, NEW_COMMAND)
+        assert copy.read_text(encoding="utf-8") == text
+        assert f"{config}: daemon.crews.deal_post is now called smartlinkd.crews" in said
+        assert str(copy) in said
+    assert stat.S_IMODE(configs[0].stat().st_mode) == 0o640
+    copy = configs[0].with_name("config.toml.before-0.2")
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'command = ["python3", "-m", "daemon"]',
+        'command = ["python3", "-m", "daemon.crews.deal_posts"]',
+        'command = ["python3", "-m", "my.daemon.crews.deal_post"]',
+        'command = ["python3", "daemon.crews.deal_post"]',
+    ],
+)
+def test_other_commands_stay_as_they_are(machine: Machine, command: str) -> None:
+    before = add(machine.paths.configuration, command)
+    machine.install()
+    assert machine.paths.configuration.read_text(encoding="utf-8") == before
+    assert not machine.paths.configuration.with_name("config.toml.before-0.2").exists()
+
+
+def test_command_over_several_lines_in_single_quotes_is_renamed(machine: Machine) -> None:
+    add(machine.paths.configuration, "command = ['python3',\n  '-m',\n  'daemon.crews.deal_post']")
+    machine.install()
+    (crew,) = tomllib.loads(machine.paths.configuration.read_text(encoding="utf-8"))["crews"]
+    assert crew["command"] == ["python3", "-m", "smartlinkd.crews.deal_post"]
+
+
+def test_version_that_does_not_start_leaves_the_configuration_of_before(machine: Machine) -> None:
+    before = add(machine.paths.configuration, OLD_COMMAND)
+    machine.fault = NotInstalled("it does not answer")
+    with pytest.raises(NotInstalled, match="is running again"):
+        machine.install()
+    assert machine.paths.configuration.read_text(encoding="utf-8") == before
+    assert not machine.paths.configuration.with_name("config.toml.before-0.2").exists()
+
+
+def test_linked_configuration_is_changed_where_it_lies(machine: Machine, tmp_path: Path) -> None:
+    config, real = machine.paths.configuration, tmp_path / "mine.toml"
+    add(config, OLD_COMMAND)
+    config.rename(real)
+    config.symlink_to(real)
+    machine.install()
+    assert config.is_symlink()
+    assert NEW_COMMAND in real.read_text(encoding="utf-8")
