@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PASSWORD = b"correct horse"
-COMMAND = [sys.executable, "-c", "import sys, daemon.cli; sys.exit(daemon.cli.main())"]
+COMMAND = [sys.executable, "-c", "import sys, smartlinkd.cli; sys.exit(smartlinkd.cli.main())"]
 # Buffered, as for everybody who has not asked for anything else.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
