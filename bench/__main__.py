@@ -52,7 +52,7 @@ def main() -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--only", type=_rows, default=list(ROWS), help="rows, as in 1,6")
-    parser.add_argument("--quick", action="store_true", help="a glance: too few rounds to go by")
+    parser.add_argument("--quick", action="store_true", help="a peek: too few rounds to go by")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
     # Before anything is measured, and before `_end`, which cannot end a run of trio's.

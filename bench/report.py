@@ -68,7 +68,7 @@ def summary(found: Json) -> str:
     ]
     lines += [f"  row {number} could not be measured" for number in found["failures"]]
     if found["quick"]:
-        lines.append("  a glance only (--quick): too few rounds to go by")
+        lines.append("  a peek only (--quick): too few rounds to go by")
     return "\n".join(lines)
 
 

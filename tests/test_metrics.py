@@ -22,13 +22,13 @@ from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention, Status
 from smartlinkd.metrics import Metrics
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.supervision.policy import Backoff
 
 RETENTION = Retention(timedelta(days=1), 1)
 
 
-def part(name: str, state: State, restarts: int = 0) -> ChildSnapshot:
+def part(name: str, state: ChildState, restarts: int = 0) -> ChildSnapshot:
     return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
 
 
@@ -56,18 +56,18 @@ def samples(metrics: Metrics, family: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("state", "up"), [(state, float(state is State.RUNNING)) for state in State]
+    ("state", "up"), [(state, float(state is ChildState.RUNNING)) for state in ChildState]
 )
-def test_a_part_is_up_while_it_runs(state: State, up: float) -> None:
+def test_a_part_is_up_while_it_runs(state: ChildState, up: float) -> None:
     metrics = Metrics(None, Timings(), an_executor(), lambda: [part("vault", state)])
     assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
 
 
 def test_parts_are_read_at_the_scrape() -> None:
-    parts = [part("vault", State.RUNNING)]
+    parts = [part("vault", ChildState.RUNNING)]
     metrics = Metrics(None, Timings(), an_executor(), lambda: parts)
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
-    parts[:] = [part("vault", State.RUNNING, restarts=2), part("auth", State.WAITING)]
+    parts[:] = [part("vault", ChildState.RUNNING, restarts=2), part("auth", ChildState.WAITING)]
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
 
 
@@ -189,7 +189,7 @@ def test_two_daemons_in_a_process_count_apart() -> None:
 
 def test_each_family_has_a_type_and_says_what_it_is() -> None:
     seen = (*Timings(), *WebhookTimings())
-    metrics = Metrics(None, seen, an_executor(), lambda: [part("vault", State.RUNNING)])
+    metrics = Metrics(None, seen, an_executor(), lambda: [part("vault", ChildState.RUNNING)])
     metrics.requests.labels("/livez", 200).inc()
     metrics.request_seconds.labels("/livez").observe(0.01)
     for name, family in families(metrics).items():

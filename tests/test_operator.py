@@ -31,7 +31,7 @@ from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.operator import Operator
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import desk_limits
@@ -87,7 +87,7 @@ class Parts:
         self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
         self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, desk_limits()))
-        self.states = {"vault": State.RUNNING, "conversion": State.RUNNING}
+        self.states = {"vault": ChildState.RUNNING, "conversion": ChildState.RUNNING}
         self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())
         self.operator = Operator(
             auth=self.auth,
@@ -181,7 +181,7 @@ async def test_the_status_has_both_and_the_parts(
     parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await parts.run(nursery)
-    parts.states["vault"] = State.WAITING
+    parts.states["vault"] = ChildState.WAITING
     status = await parts.do("status")
     assert [(part["name"], part["state"]) for part in status["actors"]] == [
         ("vault", "waiting"),
@@ -212,8 +212,10 @@ async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.WAITING, State.STOPPING, State.DOWN])
-def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [ChildState.STARTING, ChildState.WAITING, ChildState.STOPPING, ChildState.DOWN]
+)
+def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
     assert parts.operator.not_ready() is None
     parts.states["conversion"] = state
     assert parts.operator.not_ready() == state

@@ -36,7 +36,7 @@ def rules_of(settings: Settings) -> Rules:
 
 
 class Facade:
-    """An app as a supervised part: each incarnation serves on the same sockets.
+    """An app as a supervised part: each instance serves on the same sockets.
 
     They are closed with its last one, at `stop`.
     """
@@ -48,7 +48,7 @@ class Facade:
         self._stop = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation."""
+        """One instance."""
         self._stop = trio.Event()
         await serve(
             self._served,

@@ -26,7 +26,7 @@ from smartlinkd import __version__
 from smartlinkd.browser.actor import Browser
 from smartlinkd.crews.executor import Executor
 from smartlinkd.operator import AccountResponse
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.timing import SECONDS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -116,7 +116,7 @@ class _States(Collector):
             "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
         )
         for part in self._parts():
-            up.add_metric([part.name], float(part.state is State.RUNNING))
+            up.add_metric([part.name], float(part.state is ChildState.RUNNING))
             restarts.add_metric([part.name], part.restarts)
         yield up
         yield restarts

@@ -20,7 +20,7 @@ from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import BrokenCrew, ListedCrew
 from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.memory import Record
 from smartlinkd.wire import Body, Timestamp
@@ -251,7 +251,7 @@ class Operator:
         Whether an account may be used is not part of it: `status` tells that.
         """
         for part in self._parts():
-            if part.state is not State.RUNNING:
+            if part.state is not ChildState.RUNNING:
                 return part.state
         if self._browser is not None and not self._browser.ready:
             return self._browser.status().state
@@ -303,7 +303,7 @@ class Operator:
 
     async def account_at_hand(self) -> AccountResponse | None:
         """Return how the account stands, or None while a part that knows it does not run."""
-        running = {part.name for part in self._parts() if part.state is State.RUNNING}
+        running = {part.name for part in self._parts() if part.state is ChildState.RUNNING}
         return await _section(self.account) if {"vault", "conversion"} <= running else None
 
     async def clear_accounts(self) -> int:

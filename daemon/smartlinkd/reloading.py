@@ -23,7 +23,7 @@ Nothing else is taken up, and those whose table has to be edited wait for that, 
 SIGHUP cuts a look short.
 
 A part that is being restarted in that very moment has taken its share all the same: it is kept
-outside of the incarnation that is gone, and the next one begins with it.
+outside of the instance that is gone, and the next one begins with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from trio.from_thread import check_cancelled
 
 from smartlinkd import logs
 from smartlinkd.auth.actor import Auth
-from smartlinkd.background import background
 from smartlinkd.config.changes import Changes, changes
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.problems import ConfigError
@@ -54,6 +53,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.front import Front
 from smartlinkd.history.actor import History
 from smartlinkd.logs import Event
+from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.service_manager.link import Link

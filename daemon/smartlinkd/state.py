@@ -198,7 +198,7 @@ def saving() -> Iterator[None]:
     """Save in the body, for somebody who waits. `NotSaved` is logged, and leaves as `Unavailable`.
 
     An `OSError` is for nobody to catch: with it the state that is in memory may be another than
-    the one on the disk, so the actor has to end and its next incarnation to read again.
+    the one on the disk, so the actor has to end and its next instance to read again.
     """
     try:
         yield

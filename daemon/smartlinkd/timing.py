@@ -1,6 +1,6 @@
 """How long things take, observed where they are done and shown at `/metrics`.
 
-A histogram belongs to the part that does the thing, and outlives that part's incarnations. It is in
+A histogram belongs to the part that does the thing, and outlives that part's instances. It is in
 no registry: the page asks the parts, as it does for all else.
 """
 

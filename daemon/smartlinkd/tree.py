@@ -55,6 +55,7 @@ from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
 from smartlinkd.name_look_ups import look_up_apart
 from smartlinkd.notify.actor import Notifier
+from smartlinkd.nurseries import sole_error
 from smartlinkd.operator import Operator
 from smartlinkd.parts import (
     Crews,
@@ -76,9 +77,8 @@ from smartlinkd.service_manager.status_line import TELLER
 from smartlinkd.state import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
-from smartlinkd.supervision.groups import sole_error
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Strategy
-from smartlinkd.supervision.pulse import Pulse
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.vault.actor import Vault
 from smartlinkd.web.bundle import Site
@@ -214,7 +214,7 @@ def _plant(
                 over_crews.run,
                 stop=over_crews.stop,
                 grace=_longest_grace(catalog) + LAST_WRITES,
-                vitals=over_crews.vitals,
+                watched_loops=over_crews.watched_loops,
             ),
             *(
                 ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
@@ -348,7 +348,7 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
         "pauses",
         parts.pauses.run,
         stop=parts.pauses.stop,
-        pulses=(parts.pauses.pulse,),
+        heartbeats=(parts.pauses.heartbeat,),
         busy=DISK_PATIENCE,
     )
     if parts.notifier:
@@ -359,7 +359,7 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
     yield _actor("history", parts.history, stop=parts.history.stop, busy=DISK_PATIENCE)
     if parts.browser is not None:
         longest_job = settings.browser.job_timeout + LAST_WRITES
-        yield _actor("browser", parts.browser, parts.browser.pulse, busy=longest_job)
+        yield _actor("browser", parts.browser, parts.browser.heartbeat, busy=longest_job)
     yield _actor("conversion", parts.desk)
     yield _actor("crew tokens", parts.crews.tokens)
 
@@ -371,10 +371,10 @@ class _Actor(Protocol):
     async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
 
 
-def _actor(name: str, actor: _Actor, *more_pulses: Pulse, **more: Any) -> ChildSpec:
+def _actor(name: str, actor: _Actor, *more_pulses: Heartbeat, **more: Any) -> ChildSpec:
     mailbox = actor.mailbox
-    pulses = (mailbox.pulse, *more_pulses)
-    return ChildSpec(name, actor.run, mailbox=mailbox, pulses=pulses, **more)
+    heartbeats = (mailbox.heartbeat, *more_pulses)
+    return ChildSpec(name, actor.run, mailbox=mailbox, heartbeats=heartbeats, **more)
 
 
 def _over(crews: Crews) -> Supervisor:
@@ -394,7 +394,7 @@ def _over(crews: Crews) -> Supervisor:
             ChildSpec(
                 "webhooks",
                 crews.webhooks.run,
-                pulses=(crews.webhooks.pulse,),
+                heartbeats=(crews.webhooks.heartbeat,),
                 busy=DISK_PATIENCE,  # it asks the journal what is due
             ),
         ],

@@ -206,7 +206,7 @@ async def test_it_outlives_its_actor(
         answer = await daemon.get(SYNC)
         assert answer.status_code == 503
         assert "vault" in answer.json()["error"]
-    # This one waits in the mailbox for the next incarnation.
+    # This one waits in the mailbox for the next instance.
     assert (await daemon.get(SYNC)).json() == before | {"cookie": COOKIE}
     assert "vault failed" in caplog.text
     assert ".a/b+c==" not in caplog.text

@@ -308,7 +308,7 @@ async def test_503(start: Start, conformity: Conformity, monkeypatch: pytest.Mon
         raise Overloaded("the queue is full", retry_after=1)
 
     monkeypatch.setattr(Queue, "_post", full)
-    monkeypatch.setattr(Mailbox, "glance", full)  # as while an actor is restarted
+    monkeypatch.setattr(Mailbox, "peek", full)  # as while an actor is restarted
     await calls.call(LOGIN, RIGHT)
     await calls.call(VERIFY, {"tempToken": "t", "code": "123456"})
     await calls.call(SYNC, {"cookie": COOKIE})

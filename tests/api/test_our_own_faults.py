@@ -163,7 +163,7 @@ async def test_a_part_that_fails_is_503(
     assert answer.status_code == 503
     assert answer.json()["error"].startswith(f"the {part} part of the daemon restarted while")
     assert int(answer.headers["Retry-After"]) >= 1
-    # The next one waits for the next incarnation, and the session is still good.
+    # The next one waits for the next instance, and the session is still good.
     assert (await daemon.ask(*call, token=token)).status_code == 200
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in errors] == [f"{part} failed"]

@@ -47,17 +47,17 @@ def new_auth(
 
 @pytest.fixture
 def running(new_auth: Callable[..., Auth]) -> Callable[..., AbstractAsyncContextManager[Auth]]:
-    """One incarnation of the actor, of a new handle or a given one, while the body runs."""
+    """One instance of the actor, of a new handle or a given one, while the body runs."""
 
     @asynccontextmanager
-    async def incarnation(handle: Auth | None = None) -> AsyncIterator[Auth]:
+    async def instance(handle: Auth | None = None) -> AsyncIterator[Auth]:
         auth = handle or new_auth()
         async with trio.open_nursery() as nursery:
             await nursery.start(auth.run)
             yield auth
             nursery.cancel_scope.cancel()
 
-    return incarnation
+    return instance
 
 
 @pytest.fixture

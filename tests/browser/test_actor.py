@@ -69,7 +69,7 @@ def a_browser(queue: int = QUEUE) -> Browser:
 
 @asynccontextmanager
 async def running(browser: Browser) -> AsyncIterator[None]:
-    """One incarnation of the actor for the length of the block."""
+    """One instance of the actor for the length of the block."""
     async with trio.open_nursery() as nursery:
         await nursery.start(browser.run)
         yield
@@ -477,8 +477,8 @@ async def test_cancelled_it_leaves_no_browser(
 
 def overdue(browser: Browser) -> float:
     """Seconds for which a sign of life of the loop that keeps Chromium up is due."""
-    pulse = browser.pulse
-    return trio.current_time() - pulse.last - pulse.allowance
+    heartbeat = browser.heartbeat
+    return trio.current_time() - heartbeat.last - heartbeat.allowance_s
 
 
 async def test_a_browser_that_is_up_shows_signs_of_life(

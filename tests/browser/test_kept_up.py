@@ -73,13 +73,13 @@ async def test_one_that_ends_again_and_again_is_told_also_over_a_restart_of_the_
 ) -> None:
     for turn in range(TOO_MANY):
         assert browser.told == []
-        async with trio.open_nursery() as incarnation:
-            await incarnation.start(browser.run)
+        async with trio.open_nursery() as instance:
+            await instance.start(browser.run)
             while not browser.ready:  # noqa: ASYNC110 - it tells nobody
                 await trio.sleep(0.1)
             chromiums.launched[-1].exit()
             await trio.sleep(0.1)
-            incarnation.cancel_scope.cancel()
+            instance.cancel_scope.cancel()
         assert len(chromiums.launched) == turn + 1
     assert browser.told == ["crashed: Chromium ended: signal 9"]
 

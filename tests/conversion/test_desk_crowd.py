@@ -185,7 +185,7 @@ def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
             except Unavailable as refusal:
                 refusals.append(refusal)
 
-        async def incarnations() -> None:
+        async def instances() -> None:
             with trio.CancelScope() as first:
                 strike.arm(first.cancel)
                 await desk.run(trio.TASK_STATUS_IGNORED)
@@ -193,7 +193,7 @@ def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
             await desk.run(trio.TASK_STATUS_IGNORED)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(incarnations)
+            nursery.start_soon(instances)
             async with trio.open_nursery() as askers:
                 for _ in range(3):
                     askers.start_soon(convert)

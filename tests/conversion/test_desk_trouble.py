@@ -496,7 +496,7 @@ async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questi
 async def test_a_pause_outlives_the_desk(bench: Bench, autojump_clock: MockClock) -> None:
     desk = bench.make()
     bench.links.script = [HumanCheck()]
-    for _ in range(2):  # incarnations
+    for _ in range(2):  # instances
         async with trio.open_nursery() as nursery:
             await nursery.start(desk.run)
             with pytest.raises(HumanCheck):

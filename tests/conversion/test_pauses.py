@@ -149,7 +149,7 @@ async def test_a_full_disk_is_told_and_tried_again(
     pauses.keep([ONE])
     for _ in range(int(RETRY) - 1):
         await trio.sleep(1)
-        pauses.pulse.prompt()  # a look at its loop is no reason to try again
+        pauses.heartbeat.probe()  # a look at its loop is no reason to try again
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
     assert "it is tried again, and until then a pause ends with the daemon" in caplog.text
     assert Pauses(tmp_path).kept == ()
@@ -215,10 +215,10 @@ async def test_its_loop_comes_round_when_it_is_prompted(
     pauses = Pauses(tmp_path)
     await nursery.start(pauses.run)
     await trio.sleep(100)
-    assert pauses.pulse.last < 100
-    pauses.pulse.prompt()
+    assert pauses.heartbeat.last < 100
+    pauses.heartbeat.probe()
     await wait_all_tasks_blocked()
-    assert pauses.pulse.last >= 100
+    assert pauses.heartbeat.last >= 100
 
 
 @pytest.mark.parametrize("name", [FILE, UNTOLD_FILE])

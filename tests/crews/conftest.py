@@ -61,10 +61,10 @@ Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 
 @pytest.fixture
 def running_tokens(tmp_path: Path) -> Running:
-    """One incarnation of the crew tokens while the body runs, on the same folder each time."""
+    """One instance of the crew tokens while the body runs, on the same folder each time."""
 
     @asynccontextmanager
-    async def incarnation(
+    async def instance(
         users: Mapping[str, tuple[str, ...]], *, master: bytes = bytes(range(32))
     ) -> AsyncIterator[CrewTokens]:
         tokens = CrewTokens(tmp_path, SecretBytes(master), users)
@@ -73,4 +73,4 @@ def running_tokens(tmp_path: Path) -> Running:
             yield tokens
             nursery.cancel_scope.cancel()
 
-    return incarnation
+    return instance

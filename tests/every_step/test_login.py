@@ -181,7 +181,7 @@ def test_a_code_during_which_auth_fails_is_good_once(strike_world: StrikeWorld) 
         strike.arm(lambda: world.parts.fail("auth"))
         await asked.wait()
         strike.disarm()
-        was_told(asked, 200, 403)  # its next incarnation knows of no login half done
+        was_told(asked, 200, 403)  # its next instance knows of no login half done
         await world.is_well()
         used = owner.is_used()
         if asked.status == 200:
@@ -219,7 +219,7 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
         saved = owner.saved()
         on = saved.second_factor is not None
         if death == "auth fails":
-            was_told(asked, 200, 400)  # its next incarnation has not handed this secret out
+            was_told(asked, 200, 400)  # its next instance has not handed this secret out
         assert on or asked.status != 200
         assert (await answered(owner.login())).get("mfaRequired", False) is on
         assert await owner.is_let_in(own)

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.background import background
 from smartlinkd.browser import chromium as chromium_module
 from smartlinkd.browser import generation
 from smartlinkd.browser.cdp import Connection, converse
 from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
 from smartlinkd.browser.errors import Disconnected
+from smartlinkd.nurseries import background
 from smartlinkd.processes.guarded import ExitStatus
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from smartlinkd.background import background
+from smartlinkd.nurseries import background
 from smartlinkd.sandbox import spoil
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.portal import portal_app

@@ -26,8 +26,8 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from smartlinkd.background import background
 from smartlinkd.crews import worker as worker_module
+from smartlinkd.nurseries import background
 from smartlinkd.processes import guarded as guarded_module
 from smartlinkd.processes.guardian import Order
 from smartlinkd.processes.tail import Tails

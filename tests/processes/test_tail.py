@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.background import background
+from smartlinkd.nurseries import background
 from smartlinkd.processes.tail import Tail, Tails
 
 

@@ -60,14 +60,14 @@ sys.exit(code)
 # The vault's first answer, which is to the look for a sign of life.
 HANG = """
 import trio
-from smartlinkd.supervision.actor import Request
-answer = Request.answer
+from smartlinkd.supervision.actor import Call
+answer = Call.answer
 async def current(self, state):
     if self.actor != "vault":
         return await answer(self, state)
     with trio.CancelScope(shield=True):
         await trio.sleep(3600)
-Request.answer = current
+Call.answer = current
 """
 BLOCK = HANG.replace("with trio.CancelScope(shield=True):", "while True:").replace(
     "await trio.sleep(3600)", "pass"

@@ -16,9 +16,9 @@ from smartlinkd.service_manager.given import Given
 from smartlinkd.service_manager.link import Link
 from smartlinkd.service_manager.messenger import Messenger
 from smartlinkd.service_manager.reporter import EXTENSION, GRACE, LOOK_EVERY, MARGIN, Reporter
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Intensity
-from smartlinkd.supervision.pulse import Pulse
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Part:
         self.stuck: trio.Event | None = None
         self.start_takes = 0.0
         self.waiting = 0  # executions
-        self.pulse = Pulse(self._come_round)
+        self.heartbeat = Heartbeat(self._come_round)
         self._stop = trio.Event()
         self._crash = trio.Event()
 
@@ -64,7 +64,7 @@ class Part:
         raise ZeroDivisionError
 
     def _come_round(self) -> None:
-        self.pulse.beat()
+        self.heartbeat.touch()
 
     def stop(self) -> None:
         self._stop.set()
@@ -73,7 +73,7 @@ class Part:
         self._crash.set()
 
     def hang(self) -> None:
-        self.pulse.prompt = lambda: None
+        self.heartbeat.probe = lambda: None
 
 
 class Daemon:
@@ -88,7 +88,9 @@ class Daemon:
             "smartlinkd",
             [
                 ChildSpec("service manager", reporter.run, stop=reporter.stop, grace=GRACE),
-                ChildSpec("part", part.run, stop=part.stop, grace=60.0, pulses=(part.pulse,)),
+                ChildSpec(
+                    "part", part.run, stop=part.stop, grace=60.0, heartbeats=(part.heartbeat,)
+                ),
             ],
             intensity=Intensity(restarts=0),
         )
@@ -241,7 +243,7 @@ async def test_there_are_none_while_a_part_is_stuck(
         pings = len(manager.said("WATCHDOG"))
         await trio.sleep(10 * WITHIN)
         assert len(manager.said("WATCHDOG")) == pings
-        part.pulse.beat()
+        part.heartbeat.touch()
         await trio.sleep(WITHIN)
         assert len(manager.said("WATCHDOG")) > pings
 
@@ -280,7 +282,7 @@ async def test_its_end_comes_with_that_of_the_last_part(
     async with running(WITHIN) as supervisor:
         supervisor.stop()
         await trio.sleep(GRACE / 2)
-        assert {each.state for each in supervisor.snapshot()} == {State.DOWN}
+        assert {each.state for each in supervisor.snapshot()} == {ChildState.DOWN}
 
 
 async def test_more_time_is_asked_for_within_the_graces_alone(

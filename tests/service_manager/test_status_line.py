@@ -18,14 +18,18 @@ from smartlinkd.operator import (
     StatusReport,
 )
 from smartlinkd.service_manager.status_line import ending_line, status_line
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)
 
 
 def part(
-    name: str, state: State = State.RUNNING, *, restarts: int = 0, error: str | None = None
+    name: str,
+    state: ChildState = ChildState.RUNNING,
+    *,
+    restarts: int = 0,
+    error: str | None = None,
 ) -> PartReport:
     return PartReport(
         name=name, state=state, since=NOW, restarts=restarts, last_error=error, next_retry=None
@@ -93,19 +97,21 @@ def account(state: str, reason: str | None = None) -> AccountReport:
     [
         (report(part("auth"), part("http")), "All parts run"),
         (
-            report(part("auth"), part("crews", State.STARTING), part("http", State.DOWN)),
+            report(part("auth"), part("crews", ChildState.STARTING), part("http", ChildState.DOWN)),
             "Starting: crews, http",
         ),
         (
-            report(part("auth"), part("journal", State.WAITING, error="OSError: disk full")),
+            report(part("auth"), part("journal", ChildState.WAITING, error="OSError: disk full")),
             "journal is waiting (OSError: disk full)",
         ),
         (
-            report(part("crews", State.STARTING, restarts=1), part("journal", State.DOWN)),
+            report(
+                part("crews", ChildState.STARTING, restarts=1), part("journal", ChildState.DOWN)
+            ),
             "crews is starting, journal is down",
         ),
         (
-            report(part("crews", State.STARTING, error="OSError: disk full")),
+            report(part("crews", ChildState.STARTING, error="OSError: disk full")),
             "crews is starting (OSError: disk full)",
         ),
         (report(part("auth"), browser=browser(), cookie=COOKIE), "All parts run; browser ready"),
@@ -144,16 +150,16 @@ def test_how_it_is(found: StatusReport, line: str) -> None:
     assert status_line(found) == line
 
 
-def snapshot(name: str, state: State) -> ChildSnapshot:
+def snapshot(name: str, state: ChildState) -> ChildSnapshot:
     return ChildSnapshot(name, state, NOW, 0, None, None)
 
 
 def test_who_is_still_to_end() -> None:
     parts = [
-        snapshot("service manager", State.RUNNING),
-        snapshot("auth", State.RUNNING),
-        snapshot("crews", State.STOPPING),
-        snapshot("http", State.DOWN),
+        snapshot("service manager", ChildState.RUNNING),
+        snapshot("auth", ChildState.RUNNING),
+        snapshot("crews", ChildState.STOPPING),
+        snapshot("http", ChildState.DOWN),
     ]
     assert ending_line(parts) == "Stopping: auth, crews"
     assert ending_line(parts[:1]) == "Stopping"

@@ -18,7 +18,7 @@ from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.blocking import BlockingMailbox
-from smartlinkd.supervision.pulse import Vital
+from smartlinkd.supervision.heartbeat import WatchedLoop
 from smartlinkd.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0
@@ -30,7 +30,7 @@ ACTORS = [
     *("auth", "vault", "history", "browser", "conversion", "crew tokens", "journal", "executor")
 ]
 BY_ITSELF = "browser upkeep"
-"""It goes round without being prompted; this one's tests: tests/browser/test_actor.py."""
+"""It goes round without being probed; this one's tests: tests/browser/test_actor.py."""
 LOOPS = [
     *("smartlinkd", "pauses", "auth", "vault", "history", "browser", BY_ITSELF, "conversion"),
     *("crew tokens", "crews", "journal", "executor", "webhooks"),
@@ -70,36 +70,36 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planted:
     return lambda: planted(tmp_path, monkeypatch)
 
 
-def vital(supervisor: Supervisor, name: str) -> Vital:
-    (found,) = (each for each in supervisor.vitals() if each.name == name)
+def vital(supervisor: Supervisor, name: str) -> WatchedLoop:
+    (found,) = (each for each in supervisor.watched_loops() if each.name == name)
     return found
 
 
-async def beats(one: Vital, *, since: float) -> None:
+async def beats(one: WatchedLoop, *, since: float) -> None:
     """Wait until it has shown a sign of life."""
     with trio.fail_after(PATIENCE):
-        while one.pulse.last <= since:
-            one.pulse.prompt()
+        while one.heartbeat.last <= since:
+            one.heartbeat.probe()
             await trio.sleep(0.01)
 
 
 async def test_every_loop_is_watched(daemon: Planted) -> None:
     async with daemon() as supervisor:
-        assert [each.name for each in supervisor.vitals()] == LOOPS
+        assert [each.name for each in supervisor.watched_loops()] == LOOPS
 
 
 async def test_every_loop_shows_signs_of_life_whenever_it_is_prompted(daemon: Planted) -> None:
     async with daemon() as supervisor:
         for _ in range(3):
             since = trio.current_time()
-            for each in supervisor.vitals():
+            for each in supervisor.watched_loops():
                 if each.name != BY_ITSELF:
                     await beats(each, since=since)
 
 
 async def test_those_whose_work_is_long_may_have_all_hands_busy_that_long(daemon: Planted) -> None:
     async with daemon() as supervisor:
-        busy = {each.name: each.busy for each in supervisor.vitals() if each.busy}
+        busy = {each.name: each.busy for each in supervisor.watched_loops() if each.busy}
     assert busy == {
         **dict.fromkeys(("browser", BY_ITSELF), 77 + 5.0),
         **dict.fromkeys(("pauses", "history", "journal", "executor", "webhooks"), 60.0),
@@ -117,14 +117,18 @@ async def test_whoever_stands_still_with_the_journal_may_do_so_as_long_as_it(
 
     async with daemon() as supervisor, trio.open_nursery() as nursery:
         journal = vital(supervisor, "journal")
-        nursery.start_soon(keep, journal.pulse.prompt.__self__)  # type: ignore[attr-defined]
+        nursery.start_soon(keep, journal.heartbeat.probe.__self__)  # type: ignore[attr-defined]
         await trio.testing.wait_all_tasks_blocked(0.05)
         for _ in range(2):  # the first has the loop of the webhooks ask the journal
             since = trio.current_time()
-            for each in supervisor.vitals():
-                each.pulse.prompt()
+            for each in supervisor.watched_loops():
+                each.heartbeat.probe()
             await trio.testing.wait_all_tasks_blocked(0.05)
-        still = {each.name: each.busy for each in supervisor.vitals() if each.pulse.last < since}
+        still = {
+            each.name: each.busy
+            for each in supervisor.watched_loops()
+            if each.heartbeat.last < since
+        }
         del still[BY_ITSELF]
         assert still == dict.fromkeys(("journal", "webhooks"), tree.DISK_PATIENCE)
         nursery.cancel_scope.cancel()
@@ -148,16 +152,16 @@ async def test_an_actor_that_hangs_shows_none(daemon: Planted, name: str) -> Non
 
     async with daemon() as supervisor, trio.open_nursery() as nursery:
         one = vital(supervisor, name)
-        mailbox = one.pulse.prompt.__self__  # type: ignore[attr-defined]
+        mailbox = one.heartbeat.probe.__self__  # type: ignore[attr-defined]
         for _ in range(MORE_THAN_ALL_HANDS):
             nursery.start_soon(ask, mailbox)
         await trio.testing.wait_all_tasks_blocked(0.05)
         since = trio.current_time()
-        for each in supervisor.vitals():
+        for each in supervisor.watched_loops():
             # The last two ask the journal.
             if each.name not in (name, BY_ITSELF, "webhooks", "crews"):
                 await beats(each, since=since)
-        assert one.pulse.last < since
+        assert one.heartbeat.last < since
         nursery.cancel_scope.cancel()
         release.set()
         let_go.set()
@@ -175,6 +179,6 @@ async def test_the_webhooks_loop_is_seen_to_hang(
         since = trio.current_time()
         await beats(vital(supervisor, "journal"), since=since)
         one = vital(supervisor, "webhooks")
-        one.pulse.prompt()
+        one.heartbeat.probe()
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert one.pulse.last < since
+        assert one.heartbeat.last < since

@@ -22,8 +22,8 @@ from smartlinkd.logs import Event
 from smartlinkd.service_manager.watchdog import LOOKS, Watchdog
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.heartbeat import WatchedLoop
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.supervision.pulse import Vital
 from smartlinkd.supervision.supervisor import Supervisor
 
 WITHIN = 20.0
@@ -64,8 +64,8 @@ class Actor:
 
     def spec(self, *, busy: float = 0.0) -> ChildSpec:
         mailbox = self.mailbox
-        pulses = (mailbox.pulse,)
-        return ChildSpec(mailbox.name, self.run, mailbox=mailbox, pulses=pulses, busy=busy)
+        heartbeats = (mailbox.heartbeat,)
+        return ChildSpec(mailbox.name, self.run, mailbox=mailbox, heartbeats=heartbeats, busy=busy)
 
     async def ask(self, work: Callable[[Desk], Awaitable[None]]) -> None:
         """And take no for an answer."""
@@ -108,7 +108,7 @@ async def watched(*specs: ChildSpec) -> AsyncIterator[Manager]:
     tree = Supervisor("tree", specs, backoff=Backoff(jitter=0.0), wall=lambda: NOON)
     async with trio.open_nursery() as nursery:
         await nursery.start(tree.run)
-        manager = Manager(Watchdog(tree.vitals, within=WITHIN, wall=lambda: NOON))
+        manager = Manager(Watchdog(tree.watched_loops, within=WITHIN, wall=lambda: NOON))
         nursery.start_soon(manager.run)
         yield manager
         tree.stop()
@@ -183,7 +183,9 @@ async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
     autojump_clock: MockClock,
 ) -> None:
     webhooks = Webhooks(cast("Journal", FullJournal()), allow=(), key=None)
-    async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
+    async with watched(
+        ChildSpec("webhooks", webhooks.run, heartbeats=(webhooks.heartbeat,))
+    ) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()
 
@@ -196,7 +198,9 @@ async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: Moc
         now = datetime.now(UTC)
         call = Delivery(number, "an-id", "a-crew", target, b"{}", 0, now, now)
         assert webhooks._hands.take(call)
-    async with watched(ChildSpec("webhooks", webhooks.run, pulses=(webhooks.pulse,))) as manager:
+    async with watched(
+        ChildSpec("webhooks", webhooks.run, heartbeats=(webhooks.heartbeat,))
+    ) as manager:
         await trio.sleep(3600.0)
         assert not manager.strikes()
 
@@ -207,7 +211,7 @@ async def test_a_part_that_crashes_and_waits_for_its_restart_is_not_stuck(
     async with watched(serial.spec()) as manager:
         for _ in range(4):  # the fourth wait is 4 s, and they come to 7.5 s
             await serial.ask(Desk.crash)
-        serial.mailbox.pulse.last = -WITHIN  # as if the waits had been longer than that
+        serial.mailbox.heartbeat.last = -WITHIN  # as if the waits had been longer than that
         await trio.sleep(1.0)
         await serial.ask(partial(Desk.work, seconds=0.0))
         await trio.sleep(60.0)
@@ -223,7 +227,7 @@ async def test_a_slow_start_is_its_supervisors_to_judge(
             await trio.sleep(29.0)
         await serial.run(task_status)
 
-    spec = ChildSpec("slow", run, mailbox=serial.mailbox, pulses=(serial.mailbox.pulse,))
+    spec = ChildSpec("slow", run, mailbox=serial.mailbox, heartbeats=(serial.mailbox.heartbeat,))
     async with watched(spec) as manager:
         await serial.ask(Desk.crash)
         await trio.sleep(60.0)
@@ -260,7 +264,7 @@ async def test_it_is_told_before_the_manager_strikes_with_where_it_stands(
         "serial has shown no sign of life for 25 s, since 2026-05-04T11:59:35.000Z: "
     )
     assert "restarts the daemon after 20 s of that" in text
-    assert "Supervisor._incarnation at " in text
+    assert "Supervisor._instance at " in text
     assert "test_watchdog.py:" in text
     assert " hang < supervision/actor.py:" in text
 
@@ -319,7 +323,7 @@ async def test_a_part_that_never_gets_to_its_mailbox_is_struck(
         task_status.started()
         await trio.sleep_forever()
 
-    spec = ChildSpec("late", run, mailbox=serial.mailbox, pulses=(serial.mailbox.pulse,))
+    spec = ChildSpec("late", run, mailbox=serial.mailbox, heartbeats=(serial.mailbox.heartbeat,))
     async with watched(spec) as manager:
         await trio.sleep(STRIKE)
         assert manager.strikes()
@@ -352,12 +356,12 @@ async def test_a_supervisor_that_cannot_end_a_child_is_struck(
 
 async def test_every_look_is_at_those_that_there_are_then(autojump_clock: MockClock) -> None:
     task = trio.lowlevel.current_task()
-    stuck = Vital("it", Actor("it").mailbox.pulse, since=0.0, busy=0.0, task=task)
-    vitals = [stuck]
-    watchdog = Watchdog(lambda: vitals, within=WITHIN)
+    stuck = WatchedLoop("it", Actor("it").mailbox.heartbeat, since=0.0, busy=0.0, task=task)
+    watched_loops = [stuck]
+    watchdog = Watchdog(lambda: watched_loops, within=WITHIN)
     await trio.sleep(WITHIN)
     assert watchdog.look()
     await trio.sleep(0.1)
     assert not watchdog.look()
-    vitals.clear()
+    watched_loops.clear()
     assert watchdog.look()

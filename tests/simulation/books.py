@@ -54,7 +54,7 @@ class Books:
         self.made: dict[tuple[Whose, int, SubIds], float] = {}
         """What was handed out since the desk's start, which must not be asked for again."""
         self.desk = 0
-        """Which incarnation of it this is."""
+        """Which instance of it this is."""
         self._broken = broken
         self._open: list[Order] = []
         self._left: list[tuple[float, Order]] = []

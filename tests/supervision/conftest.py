@@ -16,13 +16,13 @@ class Child:
     """One child for a supervisor: it notes what happens to it in `events`.
 
     `before` runs before it serves; `tidy` runs when it ends, whatever the reason. `fail`,
-    `finish` end the incarnation that serves. Told to `stop` it returns after `stop_takes` seconds.
+    `finish` end the instance that serves. Told to `stop` it returns after `stop_takes` seconds.
     """
 
     def __init__(self, name: str, events: list[str]) -> None:
         self.name = name
         self.events = events
-        self.incarnations = 0
+        self.instances = 0
         self.alive = 0
         self.serving = False
         self.start_times: list[float] = []
@@ -35,7 +35,7 @@ class Child:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         self._told, self._error, self._asked = trio.Event(), None, False
-        self.incarnations += 1
+        self.instances += 1
         self.alive += 1
         self.start_times.append(trio.current_time())
         self.events.append(f"{self.name} starts")

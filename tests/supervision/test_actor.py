@@ -62,9 +62,9 @@ def mailbox() -> Mailbox[Desk]:
 
 @pytest.fixture
 def actor(mailbox: Mailbox[Desk], nursery: trio.Nursery) -> Incarnation:
-    incarnation = Incarnation(mailbox)
-    nursery.start_soon(incarnation.run)
-    return incarnation
+    instance = Incarnation(mailbox)
+    nursery.start_soon(instance.run)
+    return instance
 
 
 async def note(answers: list[object], ask: Awaitable[object]) -> None:
@@ -148,14 +148,14 @@ async def test_those_that_wait_survive_a_crash(
     assert mailbox.waiting == 2
     nursery.start_soon(Incarnation(mailbox).run)
     await trio.sleep(1)
-    assert answers[1:] == [1, 2]  # the state of the new incarnation
+    assert answers[1:] == [1, 2]  # the state of the new instance
 
 
 async def test_a_crash_ends_all_that_is_in_hand(
     mailbox: Mailbox[Desk], nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    incarnation = Incarnation(mailbox, at_once=2)
-    nursery.start_soon(incarnation.run)
+    instance = Incarnation(mailbox, at_once=2)
+    nursery.start_soon(instance.run)
     answers: list[object] = []
     nursery.start_soon(note, answers, mailbox.ask(Desk.work, 10.0))
     nursery.start_soon(note, answers, mailbox.ask(Desk.fail, ValueError("broken")))
@@ -164,24 +164,24 @@ async def test_a_crash_ends_all_that_is_in_hand(
     await trio.sleep(2)
     assert [type(answer) for answer in answers] == [ActorRestarting, ActorRestarting]
     assert mailbox.waiting == 1
-    assert isinstance(incarnation.end, ExceptionGroup)
-    assert incarnation.end.subgroup(ValueError) is not None
+    assert isinstance(instance.end, ExceptionGroup)
+    assert instance.end.subgroup(ValueError) is not None
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_cancelling_the_actor_answers_what_it_has_in_hand(
     mailbox: Mailbox[Desk], nursery: trio.Nursery, autojump_clock: MockClock, at_once: int
 ) -> None:
-    incarnation = Incarnation(mailbox, at_once=at_once)
-    nursery.start_soon(incarnation.run)
+    instance = Incarnation(mailbox, at_once=at_once)
+    nursery.start_soon(instance.run)
     answers: list[object] = []
     for _ in range(at_once):
         nursery.start_soon(note, answers, mailbox.ask(Desk.work, 10.0))
     await trio.sleep(1)
-    incarnation.scope.cancel()
+    instance.scope.cancel()
     await wait_all_tasks_blocked()
     assert [type(answer) for answer in answers] == [ActorRestarting] * at_once
-    assert incarnation.scope.cancelled_caught
+    assert instance.scope.cancelled_caught
 
 
 async def test_cancelling_the_actor_between_requests_loses_none(

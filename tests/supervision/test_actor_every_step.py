@@ -81,7 +81,7 @@ def test_the_actor_is_cancelled_at_every_step(at_every_step: AtEveryStep, at_onc
         mailbox, counter = Mailbox[Counter]("counter", size=3), Counter()
         answers: list[object] = []
 
-        async def incarnations() -> None:
+        async def instances() -> None:
             with trio.CancelScope() as first:
                 strike.arm(first.cancel)
                 await mailbox.serve(counter, at_once=at_once)
@@ -89,7 +89,7 @@ def test_the_actor_is_cancelled_at_every_step(at_every_step: AtEveryStep, at_onc
             await mailbox.serve(counter, at_once=at_once)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(incarnations)
+            nursery.start_soon(instances)
             async with trio.open_nursery() as askers:
                 for _ in range(3):
                     askers.start_soon(note, answers, mailbox.ask(Counter.add, 1))

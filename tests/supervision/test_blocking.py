@@ -199,7 +199,7 @@ async def test_a_crash_is_the_actors_end_and_no_asker_hangs(
     assert answers["a"] == ["A"]
     assert [type(answer) for answer in answers["fault"]] == [ActorRestarting]
     assert "the shelf part of the daemon" in str(answers["fault"][0])
-    assert answers["b"] == []  # who had not come to its turn waits for the next incarnation
+    assert answers["b"] == []  # who had not come to its turn waits for the next instance
     nursery.start_soon(serve, mailbox, shelf)
     assert await mailbox.ask(put("d")) == "D"
     await wait_all_tasks_blocked()
@@ -335,14 +335,14 @@ async def test_a_full_queue_takes_back_as_many_as_it_has_room_for(
     await ask("fault", fail_once_the_queue_is_full)
     await ask("b", put("b"))
     await ask("c", put("c"))
-    async with trio.open_nursery() as incarnation:
+    async with trio.open_nursery() as instance:
 
         async def crash() -> None:
             with pytest.raises(ZeroDivisionError):
                 await serve(mailbox, shelf)
 
         with closed_door(shelf):
-            incarnation.start_soon(crash)
+            instance.start_soon(crash)
             await wait_all_tasks_blocked()
             await ask("d", put("d"))
             await ask("e", put("e"))
@@ -363,12 +363,12 @@ async def test_an_idle_one_comes_round_without_a_visit(
 ) -> None:
     nursery.start_soon(serve, mailbox, shelf)
     await wait_all_tasks_blocked()
-    mailbox.pulse.last = -1.0
+    mailbox.heartbeat.last = -1.0
 
-    mailbox.pulse.prompt()
+    mailbox.heartbeat.probe()
     await wait_all_tasks_blocked()
 
-    assert mailbox.pulse.last >= 0.0
+    assert mailbox.heartbeat.last >= 0.0
     assert shelf.visits == []
 
 
@@ -383,7 +383,7 @@ async def test_it_comes_round_before_each_that_is_done_alone(
     for work in (refuse, put("a"), put("b")):
         nursery.start_soon(note, answers, mailbox.ask(work))
         await wait_all_tasks_blocked()
-    monkeypatch.setattr(mailbox.pulse, "beat", lambda: beats.append(len(shelf.visits)))
+    monkeypatch.setattr(mailbox.heartbeat, "touch", lambda: beats.append(len(shelf.visits)))
 
     nursery.start_soon(serve, mailbox, shelf)
     await mailbox.ask(put("c"))
@@ -395,12 +395,12 @@ async def test_who_is_cancelled_waits_for_the_thread_and_answers(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
     answers: list[object] = []
-    async with trio.open_nursery() as incarnation:
-        incarnation.start_soon(serve, mailbox, shelf)
+    async with trio.open_nursery() as instance:
+        instance.start_soon(serve, mailbox, shelf)
         with closed_door(shelf):
             nursery.start_soon(note, answers, mailbox.ask(put("a")))
             await until_entered(shelf)
-            incarnation.cancel_scope.cancel()
+            instance.cancel_scope.cancel()
             await wait_all_tasks_blocked()
             assert answers == []
     await wait_all_tasks_blocked()

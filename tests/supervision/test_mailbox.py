@@ -293,49 +293,49 @@ async def test_an_incarnation_opens_a_closed_mailbox(desk: Desk, nursery: trio.N
 # Glances
 
 
-async def test_a_glance_is_answered_at_once_whatever_is_in_hand(
+async def test_a_peek_is_answered_at_once_whatever_is_in_hand(
     desk: Desk, nursery: trio.Nursery
 ) -> None:
     mailbox = Mailbox[Desk]("desk", size=1)
     nursery.start_soon(mailbox.serve, desk)
     nursery.start_soon(mailbox.ask, Desk.work, "a")
     await wait_all_tasks_blocked()
-    assert await mailbox.glance(Desk.count_done) == 1
+    assert await mailbox.peek(Desk.count_done) == 1
     for thing in "bc":
         nursery.start_soon(partial(mailbox.ask, Desk.work, thing, seconds=3600))
         await wait_all_tasks_blocked()
     with pytest.raises(Overloaded):
         await mailbox.ask(Desk.work, "d")
-    assert await mailbox.glance(Desk.count_done, 3, add=10) == 13
+    assert await mailbox.peek(Desk.count_done, 3, add=10) == 13
 
 
-async def test_a_glance_waits_for_the_next_incarnation(desk: Desk, nursery: trio.Nursery) -> None:
+async def test_a_peek_waits_for_the_next_incarnation(desk: Desk, nursery: trio.Nursery) -> None:
     mailbox = Mailbox[Desk]("desk", size=8)
     answers: list[object] = []
     desk.done = ["a"]
-    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done, 3, add=10))
+    nursery.start_soon(note, answers, mailbox.peek(Desk.count_done, 3, add=10))
     await wait_all_tasks_blocked()
     assert (answers, mailbox.waiting) == ([], 1)
-    async with trio.open_nursery() as incarnation:
-        incarnation.start_soon(mailbox.serve, desk)
+    async with trio.open_nursery() as instance:
+        instance.start_soon(mailbox.serve, desk)
         await wait_all_tasks_blocked()
-        incarnation.cancel_scope.cancel()
+        instance.cancel_scope.cancel()
     assert answers == [13]
-    nursery.start_soon(note, answers, mailbox.glance(Desk.count_done))
+    nursery.start_soon(note, answers, mailbox.peek(Desk.count_done))
     await wait_all_tasks_blocked()
     assert (answers, mailbox.waiting) == ([13], 1)
 
 
-async def test_what_refuses_a_glance_is_the_askers_error(desk: Desk, nursery: trio.Nursery) -> None:
+async def test_what_refuses_a_peek_is_the_askers_error(desk: Desk, nursery: trio.Nursery) -> None:
     mailbox = Mailbox[Desk]("desk", size=8)
     nursery.start_soon(mailbox.serve, desk)
     await wait_all_tasks_blocked()
     with pytest.raises(Invalid, match="thing: no"):
-        await mailbox.glance(Desk.refuse_at_once)
-    assert await mailbox.glance(Desk.count_done) == 0
+        await mailbox.peek(Desk.refuse_at_once)
+    assert await mailbox.peek(Desk.count_done) == 0
 
 
-async def test_the_actor_ends_by_a_fault_in_a_glance(desk: Desk) -> None:
+async def test_the_actor_ends_by_a_fault_in_a_peek(desk: Desk) -> None:
     mailbox = Mailbox[Desk]("desk", size=8)
     answers: list[object] = []
 
@@ -346,7 +346,7 @@ async def test_the_actor_ends_by_a_fault_in_a_glance(desk: Desk) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fall)
         await wait_all_tasks_blocked()
-        await note(answers, mailbox.glance(Desk.fail_at_once))
+        await note(answers, mailbox.peek(Desk.fail_at_once))
     assert [type(answer) for answer in answers] == [ActorRestarting]
 
 
@@ -357,10 +357,10 @@ async def test_nobody_glances_at_one_that_is_gone(desk: Desk, nursery: trio.Nurs
     await wait_all_tasks_blocked()
     mailbox.close("it has done its work")
     with pytest.raises(ActorGone):
-        await mailbox.glance(Desk.count_done)
+        await mailbox.peek(Desk.count_done)
 
 
-async def test_one_that_is_already_cancelled_does_not_glance(
+async def test_one_that_is_already_cancelled_does_not_peek(
     desk: Desk, nursery: trio.Nursery
 ) -> None:
     mailbox = Mailbox[Desk]("desk", size=8)
@@ -368,7 +368,7 @@ async def test_one_that_is_already_cancelled_does_not_glance(
     await wait_all_tasks_blocked()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await mailbox.glance(Desk.count_done)
+        await mailbox.peek(Desk.count_done)
     assert scope.cancelled_caught
 
 

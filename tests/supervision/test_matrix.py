@@ -5,7 +5,7 @@ transient or temporary x a normal, an erroneous or a cancelled end x a strategy 
 every cell three children run: `a`, then `b`, which is the cell's, then `c`. At second 1 `b` ends,
 and matrix.toml says what has to happen then, and when. The kind of child changes only the words
 of an error, and what becomes of questions while `b` is down: those to an actor wait for its next
-incarnation, while a supervisor that ends closes its children's mailboxes.
+instance, while a supervisor that ends closes its children's mailboxes.
 
 A cancelled end is one by a cancel scope of the child's own, a deadline say, which trio makes a
 return. A cancellation from outside is no end of a child's: only its supervisor cancels it, when
@@ -30,7 +30,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
@@ -276,7 +276,7 @@ async def do_nothing(state: None) -> None:
 
 def fail_the_second_start(child: Child) -> None:
     async def before() -> None:
-        if child.incarnations == 2:
+        if child.instances == 2:
             raise ValueError("no start")
 
     child.before = before
@@ -373,7 +373,7 @@ async def check_who_answers(parts: list[Part], tree: Supervisor) -> None:
     for part in parts:
         await ask(part, answers)
     for child in tree.snapshot():
-        assert (answers[child.name] == STOPPED_AT) is (child.state is State.RUNNING)
+        assert (answers[child.name] == STOPPED_AT) is (child.state is ChildState.RUNNING)
 
 
 def test_every_cell_is_covered_or_has_its_reason(

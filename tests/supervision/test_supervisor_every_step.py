@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Supervisor
 
@@ -110,7 +110,7 @@ class House:
             with pytest.raises(ActorGone):
                 await part.mailbox.ask(do_nothing)
         for child in self.supervisor.snapshot():
-            assert (child.state, child.next_retry) == (State.DOWN, None)
+            assert (child.state, child.next_retry) == (ChildState.DOWN, None)
 
 
 async def do_nothing(state: None) -> None:

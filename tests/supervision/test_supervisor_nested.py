@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
@@ -47,7 +47,7 @@ async def test_what_one_gives_up_on_the_next_one_starts_again(
     b.fail(ValueError("broken"))
     await trio.sleep(2)
     outer_snapshot = tree.supervisor.snapshot()[1]
-    assert (outer_snapshot.state, outer_snapshot.restarts) == (State.RUNNING, 1)
+    assert (outer_snapshot.state, outer_snapshot.restarts) == (ChildState.RUNNING, 1)
     assert outer_snapshot.last_error is not None
     assert outer_snapshot.last_error.startswith("Escalated: b needed more than 1 restarts")
     assert b.serving
@@ -55,7 +55,7 @@ async def test_what_one_gives_up_on_the_next_one_starts_again(
     await trio.sleep(3)
     assert b.serving
     assert tree.supervisor.snapshot()[1].restarts == 2
-    assert a.incarnations == 1
+    assert a.instances == 1
 
 
 @pytest.mark.parametrize("lives_for", [0.1, 5.0, 8.0])
@@ -80,7 +80,7 @@ async def test_one_below_that_always_fails_ends_the_uppermost_one(
         "inner needed more than 5 restarts in 60 s; its last error: Escalated: "
         "b needed more than 5 restarts in 60 s; its last error: ValueError: broken"
     )
-    assert (a.incarnations, starts) == (1, 11)
+    assert (a.instances, starts) == (1, 11)
 
 
 async def test_backoff_starts_over_with_the_supervisor(
@@ -145,7 +145,7 @@ async def test_one_that_was_stopped_with_its_base_starts_again_with_it(
     await trio.sleep(0.5)
     assert b.events[-2:] == ["b is asked", "b ends"]
     await trio.sleep(5)
-    assert (b.incarnations, b.serving) == (2, True)
+    assert (b.instances, b.serving) == (2, True)
     assert [child.restarts for child in tree.supervisor.snapshot()] == [1, 1]
 
 

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
@@ -54,7 +54,7 @@ async def test_those_started_before_are_left_alone(
     await trio.sleep(1)
     b.fail(ValueError("broken"))
     await trio.sleep(5)
-    assert [child.incarnations for child in (a, b, c)] == [1, 2, 2]
+    assert [child.instances for child in (a, b, c)] == [1, 2, 2]
 
 
 async def test_the_wait_counts_from_the_end_of_the_stops(
@@ -79,10 +79,10 @@ async def test_a_start_that_fails_puts_off_its_dependants(
     b.before = break_down
     a.fail(ValueError("broken"))
     await trio.sleep(2)  # at 2.0 a is up again and b is not
-    assert (a.serving, c.incarnations) == (True, 1)
+    assert (a.serving, c.instances) == (True, 1)
     b.before = trio.lowlevel.checkpoint
     await trio.sleep(5)
-    assert [child.incarnations for child in (a, b, c)] == [2, 3, 2]
+    assert [child.instances for child in (a, b, c)] == [2, 3, 2]
     assert c.start_times[-1] == pytest.approx(3.0)
 
 
@@ -117,7 +117,7 @@ async def test_a_dependant_that_is_done_as_its_base_fails_is_done_or_works_again
         b.finish()
         await trio.sleep(20)
         (_, dependant) = tree.supervisor.snapshot()
-        assert dependant.state is (State.RUNNING if b.serving else State.DOWN)
+        assert dependant.state is (ChildState.RUNNING if b.serving else ChildState.DOWN)
         assert dependant.next_retry is None
         tree.supervisor.stop()
         await tree.over.wait()
@@ -162,7 +162,7 @@ async def test_nobody_starts_again_on_a_base_that_ended_meanwhile(
     a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:
     async def lose_the_base() -> None:
-        if b.incarnations == 2:
+        if b.instances == 2:
             a.fail(ValueError("broken again"))
             await trio.sleep(5)
 
@@ -171,7 +171,7 @@ async def test_nobody_starts_again_on_a_base_that_ended_meanwhile(
     await trio.sleep(1)
     a.fail(ValueError("broken"))
     await trio.sleep(20)
-    assert [child.incarnations for child in (a, b, c)] == [3, 3, 2]
+    assert [child.instances for child in (a, b, c)] == [3, 3, 2]
     assert all(child.serving for child in (a, b, c))
 
 
@@ -183,7 +183,7 @@ async def test_a_temporary_dependant_stops_and_does_not_come_back(
     await trio.sleep(1)
     a.fail(ValueError("broken"))
     await trio.sleep(5)
-    assert (a.incarnations, b.incarnations, b.alive) == (2, 1, 0)
+    assert (a.instances, b.instances, b.alive) == (2, 1, 0)
     with pytest.raises(ActorGone, match="it depended on a, which ended"):
         await mailbox.ask(do_nothing)
 
@@ -217,7 +217,7 @@ async def test_a_dependant_that_is_done_stays_done(
     await trio.sleep(1)
     a.fail(ValueError("broken"))
     await trio.sleep(5)
-    assert [child.incarnations for child in (a, b, c)] == [2, 1, 2]
+    assert [child.instances for child in (a, b, c)] == [2, 1, 2]
 
 
 async def test_a_dependant_that_waits_for_its_restart_comes_back_with_its_base(
@@ -230,7 +230,7 @@ async def test_a_dependant_that_waits_for_its_restart_comes_back_with_its_base(
     a.fail(ValueError("broken"))
     await trio.sleep(5)
     assert a.start_times[-1] == b.start_times[-1] == c.start_times[-1] == pytest.approx(2.5)
-    assert [child.incarnations for child in (a, b, c)] == [2, 2, 2]
+    assert [child.instances for child in (a, b, c)] == [2, 2, 2]
 
 
 async def test_one_restart_too_many_stops_the_dependants_in_order_too(
@@ -257,7 +257,7 @@ async def test_stopped_while_dependants_stop_it_starts_nothing_again(
     await tree.over.wait()
     assert tree.end is None
     assert tree.end_time == pytest.approx(4.0)
-    assert (a.incarnations, b.incarnations) == (1, 1)
+    assert (a.instances, b.instances) == (1, 1)
     assert b.events.count("b is asked") == 1
 
 
@@ -305,14 +305,17 @@ async def test_a_stop_ends_a_start_whose_base_has_just_ended(
     tree.supervisor.stop()
     await tree.over.wait()
     assert tree.end is None
-    assert [child.state for child in tree.supervisor.snapshot()] == [State.DOWN, State.DOWN]
+    assert [child.state for child in tree.supervisor.snapshot()] == [
+        ChildState.DOWN,
+        ChildState.DOWN,
+    ]
 
 
 async def test_who_begins_after_a_base_has_ended_waits_for_it_and_is_seen_to(
     grow: Grow, a: Child, b: Child, c: Child, autojump_clock: MockClock
 ) -> None:
     async def see_the_base_end() -> None:
-        if b.incarnations == 1:
+        if b.instances == 1:
             a.fail(ValueError("broken"))
             await trio.sleep_forever()
 
@@ -320,7 +323,7 @@ async def test_who_begins_after_a_base_has_ended_waits_for_it_and_is_seen_to(
     tree = rest_for_one(a.spec(), b.spec(), c.spec(), replace(c.spec(), name="another like it"))
     grow(tree)
     await trio.sleep(0.5)
-    assert [child.state for child in tree.snapshot()] == [State.WAITING] * 4
+    assert [child.state for child in tree.snapshot()] == [ChildState.WAITING] * 4
     await trio.sleep(1.0)
-    assert [child.state for child in tree.snapshot()] == [State.RUNNING] * 4
-    assert c.incarnations == 2  # one of each of the two
+    assert [child.state for child in tree.snapshot()] == [ChildState.RUNNING] * 4
+    assert c.instances == 2  # one of each of the two

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
@@ -71,13 +71,13 @@ async def test_who_comes_back(
     await trio.sleep(10)
     end(b)
     await trio.sleep(0.9)
-    assert b.incarnations == 1
+    assert b.instances == 1
     await trio.sleep(10)
-    assert b.incarnations == (2 if comes_back else 1)
+    assert b.instances == (2 if comes_back else 1)
     assert b.serving is comes_back
     state = tree.supervisor.snapshot()[1].state
-    assert state is (State.RUNNING if comes_back else State.DOWN)
-    assert a.incarnations == 1
+    assert state is (ChildState.RUNNING if comes_back else ChildState.DOWN)
+    assert a.instances == 1
 
 
 async def test_a_child_that_cancels_itself_has_returned(
@@ -92,7 +92,7 @@ async def test_a_child_that_cancels_itself_has_returned(
     tree = grow(Supervisor("tree", [spec]))
     await trio.sleep(10)
     (child,) = tree.supervisor.snapshot()
-    assert child.state is State.DOWN
+    assert child.state is ChildState.DOWN
     assert child.last_error is None
 
 
@@ -103,7 +103,7 @@ async def test_one_for_one_leaves_the_others_alone(
     await trio.sleep(10)
     fail(a)
     await trio.sleep(10)
-    assert [child.incarnations for child in (a, b, c)] == [2, 1, 1]
+    assert [child.instances for child in (a, b, c)] == [2, 1, 1]
 
 
 async def test_waits_grow_with_each_failure_in_a_row(
@@ -224,7 +224,7 @@ async def test_restarts_up_to_the_limit_are_all_right(
         await trio.sleep(2)
     await trio.sleep(100)
     assert not tree.over.is_set()
-    assert a.incarnations == 4
+    assert a.instances == 4
 
 
 async def test_one_restart_more_and_everything_stops_in_order(
@@ -270,7 +270,7 @@ async def test_starts_that_fail_count_against_the_limit(
     fail(b)
     await tree.over.wait()
     assert isinstance(tree.end, Escalated)
-    assert b.incarnations == 3
+    assert b.instances == 3
     assert a.events[-2:] == ["a is asked", "a ends"]
 
 
@@ -295,7 +295,7 @@ async def test_several_that_fail_together_all_come_back(
     for child in (c, a, b):
         fail(child)
     await trio.sleep(5)
-    assert all(child.serving and child.incarnations == 2 for child in (a, b, c))
+    assert all(child.serving and child.instances == 2 for child in (a, b, c))
 
 
 @pytest.mark.parametrize(
@@ -320,13 +320,13 @@ async def test_the_mailbox_of_one_that_never_comes_back_is_closed(
 async def test_the_mailbox_of_one_that_comes_back_keeps_what_waits(
     grow: Grow, autojump_clock: MockClock
 ) -> None:
-    incarnations = 0
+    instances = 0
 
     async def break_once(task_status: trio.TaskStatus[None]) -> None:
-        nonlocal incarnations
-        incarnations += 1
+        nonlocal instances
+        instances += 1
         task_status.started()
-        if incarnations == 1:
+        if instances == 1:
             await trio.sleep(1)
             raise ValueError("broken")
         await mailbox.serve(None)
@@ -354,4 +354,4 @@ async def test_an_interrupt_from_the_keyboard_ends_it_all(
         assert tree.end.subgroup(KeyboardInterrupt) is not None
     else:
         assert tree.end is interrupt
-    assert (a.alive, b.alive, b.incarnations) == (0, 0, 1)
+    assert (a.alive, b.alive, b.instances) == (0, 0, 1)

@@ -11,9 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, ChildState
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff, Intensity, Restart
-from smartlinkd.supervision.pulse import Pulse
 from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def take_three_seconds() -> None:
 
 def test_the_words_of_a_childs_life_are_those_that_monitors_know() -> None:
     words = ["down", "starting", "running", "waiting", "stopping"]
-    assert [str(state) for state in State] == words
+    assert [str(state) for state in ChildState] == words
 
 
 async def test_a_snapshot_before_the_start_is_all_down(
@@ -51,8 +51,8 @@ async def test_a_snapshot_before_the_start_is_all_down(
 ) -> None:
     supervisor = Supervisor("tree", [a.spec(), b.spec()], wall=wall)
     assert supervisor.snapshot() == [
-        ChildSnapshot("a", State.DOWN, at(0), 0, None, None),
-        ChildSnapshot("b", State.DOWN, at(0), 0, None, None),
+        ChildSnapshot("a", ChildState.DOWN, at(0), 0, None, None),
+        ChildSnapshot("b", ChildState.DOWN, at(0), 0, None, None),
     ]
 
 
@@ -63,33 +63,35 @@ async def test_a_snapshot_tells_each_phase_of_a_childs_life(
     tree = grow(Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN, wall=wall))
     await trio.sleep(1)
     starting, not_yet = tree.supervisor.snapshot()
-    assert starting == ChildSnapshot("a", State.STARTING, at(0), 0, None, None)
-    assert not_yet == ChildSnapshot("b", State.DOWN, at(0), 0, None, None)
+    assert starting == ChildSnapshot("a", ChildState.STARTING, at(0), 0, None, None)
+    assert not_yet == ChildSnapshot("b", ChildState.DOWN, at(0), 0, None, None)
 
     await trio.sleep(4)  # now 5.0
     running = tree.supervisor.snapshot()[0]
-    assert running == ChildSnapshot("a", State.RUNNING, at(3), 0, None, None)
+    assert running == ChildSnapshot("a", ChildState.RUNNING, at(3), 0, None, None)
 
     a.fail(ValueError("broken"))
     await trio.sleep(0.5)
     waiting = tree.supervisor.snapshot()[0]
-    assert waiting == ChildSnapshot("a", State.WAITING, at(5), 0, "ValueError: broken", 1.5)
+    assert waiting == ChildSnapshot("a", ChildState.WAITING, at(5), 0, "ValueError: broken", 1.5)
 
     await trio.sleep(2.5)  # now 8.0
     again = tree.supervisor.snapshot()[0]
-    assert again == ChildSnapshot("a", State.STARTING, at(7), 1, "ValueError: broken", None)
+    assert again == ChildSnapshot("a", ChildState.STARTING, at(7), 1, "ValueError: broken", None)
 
     await trio.sleep(4)  # now 12.0
     a.stop_takes = 2.0
     tree.supervisor.stop()
     await trio.sleep(1)
     stopping = tree.supervisor.snapshot()[0]
-    assert stopping == ChildSnapshot("a", State.STOPPING, at(12), 1, "ValueError: broken", None)
+    assert stopping == ChildSnapshot(
+        "a", ChildState.STOPPING, at(12), 1, "ValueError: broken", None
+    )
 
     await tree.over.wait()
     down, other = tree.supervisor.snapshot()
-    assert down == ChildSnapshot("a", State.DOWN, at(14), 1, "ValueError: broken", None)
-    assert other == ChildSnapshot("b", State.DOWN, at(12), 0, None, None)
+    assert down == ChildSnapshot("a", ChildState.DOWN, at(14), 1, "ValueError: broken", None)
+    assert other == ChildSnapshot("b", ChildState.DOWN, at(12), 0, None, None)
 
 
 async def test_one_that_is_done_stays_down_since_then(
@@ -102,7 +104,7 @@ async def test_one_that_is_done_stays_down_since_then(
     await trio.sleep(9)
     tree.supervisor.stop()
     await tree.over.wait()
-    assert tree.supervisor.snapshot() == [ChildSnapshot("a", State.DOWN, at(1), 0, None, None)]
+    assert tree.supervisor.snapshot() == [ChildSnapshot("a", ChildState.DOWN, at(1), 0, None, None)]
 
 
 async def test_a_failed_restart_is_the_last_error(
@@ -114,7 +116,7 @@ async def test_a_failed_restart_is_the_last_error(
     a.fail(KeyError("lost"))
     await trio.sleep(2.5)
     assert tree.supervisor.snapshot() == [
-        ChildSnapshot("a", State.WAITING, at(3), 1, "ValueError: broken", 3.5)
+        ChildSnapshot("a", ChildState.WAITING, at(3), 1, "ValueError: broken", 3.5)
     ]
 
 
@@ -144,7 +146,7 @@ async def test_nothing_waits_after_the_end(a: Child, grow: Grow, autojump_clock:
     tree.scope.cancel()
     await tree.over.wait()
     assert tree.supervisor.snapshot() == [
-        ChildSnapshot("a", State.DOWN, at(2), 0, "ValueError: broken", None)
+        ChildSnapshot("a", ChildState.DOWN, at(2), 0, "ValueError: broken", None)
     ]
 
 
@@ -160,8 +162,8 @@ async def test_a_start_that_was_cut_short_is_down_while_the_others_stop(
     tree.supervisor.stop()
     await trio.sleep(1)
     assert tree.supervisor.snapshot() == [
-        ChildSnapshot("a", State.DOWN, at(4), 1, "ValueError: broken", None),
-        ChildSnapshot("b", State.STOPPING, at(4), 0, None, None),
+        ChildSnapshot("a", ChildState.DOWN, at(4), 1, "ValueError: broken", None),
+        ChildSnapshot("b", ChildState.STOPPING, at(4), 0, None, None),
     ]
 
 
@@ -177,8 +179,8 @@ async def test_a_start_that_failed_once_too_often_is_down_while_the_others_stop(
     a.fail(KeyError("lost"))
     await trio.sleep(3)
     assert tree.supervisor.snapshot() == [
-        ChildSnapshot("a", State.DOWN, at(3), 1, "ValueError: broken", None),
-        ChildSnapshot("b", State.STOPPING, at(3), 0, None, None),
+        ChildSnapshot("a", ChildState.DOWN, at(3), 1, "ValueError: broken", None),
+        ChildSnapshot("b", ChildState.STOPPING, at(3), 0, None, None),
     ]
 
 
@@ -257,10 +259,10 @@ async def test_an_orderly_life_leaves_no_record(
 
 
 async def test_who_watches_sees_the_loops_themselves(grow: Grow, a: Child) -> None:
-    pulse = Pulse(lambda: None)
-    tree = Supervisor("tree", [ChildSpec("a", a.run, stop=a.stop, pulses=(pulse,))])
+    heartbeat = Heartbeat(lambda: None)
+    tree = Supervisor("tree", [ChildSpec("a", a.run, stop=a.stop, heartbeats=(heartbeat,))])
     grow(tree)
     await wait_all_tasks_blocked()
-    own, child = tree.vitals()
+    own, child = tree.watched_loops()
     assert "Tree.run" in own.task.name
-    assert child.pulse is pulse
+    assert child.heartbeat is heartbeat

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Restart
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
@@ -171,7 +171,7 @@ async def test_a_second_started_is_the_childs_own_failure(
     tree = grow(Supervisor("tree", [spec]))
     await trio.sleep(1)
     (child,) = tree.supervisor.snapshot()
-    assert child.state is State.DOWN
+    assert child.state is ChildState.DOWN
     assert child.last_error is not None
     assert "called 'started' twice" in child.last_error
 
@@ -179,7 +179,7 @@ async def test_a_second_started_is_the_childs_own_failure(
 async def test_a_second_started_while_stopping_does_not_bring_a_child_back(
     grow: Grow, autojump_clock: MockClock
 ) -> None:
-    states: list[State] = []
+    states: list[ChildState] = []
 
     async def serve_again_when_cancelled(task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
@@ -194,7 +194,7 @@ async def test_a_second_started_while_stopping_does_not_bring_a_child_back(
     await trio.sleep(1)
     tree.supervisor.stop()
     await tree.over.wait()
-    assert states == [State.STOPPING]
+    assert states == [ChildState.STOPPING]
 
 
 async def test_stopping_cuts_a_start_short(
@@ -250,7 +250,7 @@ async def test_a_child_may_stop_it_all_in_the_moment_it_serves(
     tree = grow(supervisor)
     await tree.over.wait()
     assert tree.end is None
-    assert b.incarnations == 0
+    assert b.instances == 0
     assert a.alive == 0
 
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.supervision.actor import ActorGone, Mailbox
-from smartlinkd.supervision.child import ChildSpec, State
+from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Restart
 from smartlinkd.supervision.supervisor import Supervisor
 
@@ -181,7 +181,7 @@ async def test_a_failure_at_the_moment_of_the_stop_is_told(
     await tree.over.wait()
     assert tree.end is None
     assert [message.split()[:2] for message in caplog.messages] == [["b", "failed"]]
-    assert b.incarnations == 1
+    assert b.instances == 1
 
 
 async def test_a_child_that_has_ended_is_not_asked_to_stop(
@@ -210,7 +210,7 @@ async def test_stopped_during_a_wait_it_starts_nothing_again(
     await tree.over.wait()
     assert tree.end is None
     assert tree.end_time == pytest.approx(1.5)
-    assert b.incarnations == 1
+    assert b.instances == 1
     assert "b is asked" not in a.events
 
 
@@ -225,7 +225,7 @@ async def test_nothing_is_due_any_more_while_the_others_stop(
     tree.supervisor.stop()
     await trio.sleep(0.1)
     stopping, down = tree.supervisor.snapshot()
-    assert (stopping.state, down.state) == (State.STOPPING, State.DOWN)
+    assert (stopping.state, down.state) == (ChildState.STOPPING, ChildState.DOWN)
     assert down.next_retry is None
     await tree.over.wait()
 
@@ -243,7 +243,7 @@ async def test_stopping_cuts_a_restart_short(
     await tree.over.wait()
     assert tree.end is None
     assert tree.end_time == pytest.approx(2.5)
-    assert (b.incarnations, b.alive, c.incarnations) == (2, 0, 1)
+    assert (b.instances, b.alive, c.instances) == (2, 0, 1)
 
 
 async def test_stopping_twice_is_stopping_once(
@@ -273,7 +273,7 @@ async def test_cancelled_it_ends_at_once_with_all_its_children(
     assert tree.scope.cancelled_caught
     assert tree.end_time == pytest.approx(1.0)
     assert (a.alive, b.alive) == (0, 0)
-    assert {child.state for child in tree.supervisor.snapshot()} == {State.DOWN}
+    assert {child.state for child in tree.supervisor.snapshot()} == {ChildState.DOWN}
     for mailbox in mailboxes:
         with pytest.raises(ActorGone):
             await mailbox.ask(do_nothing)

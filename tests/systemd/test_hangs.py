@@ -21,16 +21,16 @@ import os, sys
 
 if sys.argv[0].endswith("/smartlinkd"):
     import time, trio
-    from smartlinkd.supervision.actor import Request
+    from smartlinkd.supervision.actor import Call
 
-    answer = Request.answer
+    answer = Call.answer
 
     async def hanging(self, state):
         if self.actor == "vault" and os.path.exists("{FLAG}"):
             HANG
         return await answer(self, state)
 
-    Request.answer = hanging
+    Call.answer = hanging
 """
 HANGS = """
             with trio.CancelScope(shield=True):

@@ -1,6 +1,6 @@
 """The auth actor: who may in. This is the handle that the rest of the daemon holds.
 
-The state of one incarnation is a `Doorkeeper`; the handle and its mailbox outlive it.
+The state of one instance is a `Doorkeeper`; the handle and its mailbox outlive it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from smartlinkd.auth.state import (
     parse_signing_secret,
 )
 from smartlinkd.auth.tokens import password_digest
-from smartlinkd.background import background
+from smartlinkd.nurseries import background
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 
@@ -69,7 +69,7 @@ class Auth:
         self._serving = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation: reads what is saved, then answers.
+        """One instance: reads what is saved, then answers.
 
         Throttling and logins half done are forgotten with it. Raises `StateUnusable` or
         `NotSaved` when the state directory is not in order.
@@ -106,7 +106,7 @@ class Auth:
         The hash has passed `check_hash`. Raises `Unavailable` when it could not be saved that they
         have ended: it is in force all the same, but with the old hash they would be back.
         """
-        self._password_hash = password_hash  # also for the next incarnation
+        self._password_hash = password_hash  # also for the next instance
         await self.mailbox.ask(Doorkeeper.take_password, password_hash)
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
@@ -129,7 +129,7 @@ class Auth:
 
         Raises `NotAllowed`. Never waits behind logins or the disk.
         """
-        return await self.mailbox.glance(Doorkeeper.check_session, token)
+        return await self.mailbox.peek(Doorkeeper.check_session, token)
 
     async def cookie_name(self) -> str:
         """Return the name of the page's session cookie.
@@ -137,7 +137,7 @@ class Auth:
         Cookies ignore ports, so it differs between daemons on one host: it is derived from the
         signing secret.
         """
-        return await self.mailbox.glance(Doorkeeper.cookie_name)
+        return await self.mailbox.peek(Doorkeeper.cookie_name)
 
     async def logout(self, session: Session) -> None:
         """End a session. Raises `Unavailable`."""
@@ -189,7 +189,7 @@ class Auth:
 
         Raises `WrongKey`.
         """
-        return await self.mailbox.glance(Doorkeeper.check_key, key)
+        return await self.mailbox.peek(Doorkeeper.check_key, key)
 
     async def keys(self) -> tuple[ApiKey, ...]:
         """Return all API keys, oldest first."""

@@ -36,8 +36,8 @@ from smartlinkd.auth.throttle import Throttle, Tries
 from smartlinkd.auth.tokens import Tokens, password_digest, refusal
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.logs import Event
+from smartlinkd.slots import slot
 from smartlinkd.state import saving
-from smartlinkd.supervision.slots import slot
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class _IssuedSetup:
 
 
 class Doorkeeper:
-    """The state of one incarnation, and what is done on it."""
+    """The state of one instance, and what is done on it."""
 
     def __init__(
         self,
@@ -393,7 +393,7 @@ class Doorkeeper:
         """Put it on the disk, then in force.
 
         Can be cancelled before the thread starts, never after. Raises `Unavailable` when nothing
-        was changed; any other error of the disk ends the incarnation, and the next one reads
+        was changed; any other error of the disk ends the instance, and the next one reads
         what is really there.
         """
         with saving():

@@ -27,8 +27,8 @@ from smartlinkd.browser.upkeep import TellDown, Upkeep
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import Event
 from smartlinkd.supervision.actor import Mailbox
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.supervision.pulse import Pulse
 from smartlinkd.timing import LATE, histogram
 
 logger = logging.getLogger(__name__)
@@ -98,46 +98,46 @@ class Browser:
         """`queue` pieces of work may wait, but never fewer than `LEAST_QUEUE`. `down` is told when
         Chromium cannot be kept up, and when it can be again."""
         self.mailbox = Mailbox[_Browser]("browser", size=max(queue, LEAST_QUEUE))
-        self.pulse = Pulse(_not_idle, of="upkeep")
+        self.heartbeat = Heartbeat(_not_idle, of="upkeep")
         """Of the loop that keeps Chromium up, which goes round by itself."""
         self._settings = settings
         self._backoff = backoff
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._upkeep = Upkeep(down)
-        self._incarnation: _Browser | None = None
+        self._instance: _Browser | None = None
         self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
         self.down = histogram(
             "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
         )
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation. Serving begins before Chromium is up: `ready` says when it is."""
+        """One instance. Serving begins before Chromium is up: `ready` says when it is."""
         browser = _Browser(
             self._settings,
             self._backoff,
             self._chance,
             self.restarts,
             upkeep=self._upkeep,
-            pulse=self.pulse,
+            heartbeat=self.heartbeat,
             was_down=self.down.observe,
         )
-        self._incarnation = browser
+        self._instance = browser
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(browser.keep_up)
                 task_status.started()
                 await self.mailbox.serve(browser, at_once=JOBS_AT_ONCE)
         finally:
-            self._incarnation = None
+            self._instance = None
 
     @property
     def ready(self) -> bool:
         """A page has really been able to run script within the last few seconds."""
-        return self._incarnation is not None and self._incarnation.ready
+        return self._instance is not None and self._instance.ready
 
     def status(self) -> BrowserStatus:
         """For health, metrics and status: a look that waits for nobody."""
-        browser = self._incarnation
+        browser = self._instance
         generation = browser.generation if browser else None
         if generation is not None and generation.dead:
             generation = None  # the next one is not up yet
@@ -174,7 +174,7 @@ class _Browser:
         restarts: dict[str, int],
         *,
         upkeep: Upkeep,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
         was_down: Callable[[float], None],
     ) -> None:
         self._settings = settings
@@ -182,7 +182,7 @@ class _Browser:
         self._chance = chance
         self._restarts = restarts
         self._upkeep = upkeep
-        self._pulse = pulse
+        self._pulse = heartbeat
         self._was_down = was_down
         self._down_since = trio.current_time()
         self._waiting = False
@@ -214,7 +214,7 @@ class _Browser:
         async with trio.open_nursery() as nursery:
             while True:
                 generation = Generation(self._settings)
-                self._pulse.beat(self._settings.launch.start_timeout + FIRST_STEPS)
+                self._pulse.touch(self._settings.launch.start_timeout + FIRST_STEPS)
                 try:
                     await nursery.start(generation.run)
                 except Refused as refusal:
@@ -268,7 +268,7 @@ class _Browser:
         its own canary ends it within seconds, and should be seen to."""
         while True:
             if generation.ready:
-                self._pulse.beat()
+                self._pulse.touch()
             with trio.move_on_after(LOOK_EVERY):
                 return await generation.wait_ended()
 
@@ -282,7 +282,7 @@ class _Browser:
         self._waiting = True
         self._at_once = trio.Event()
         wait = self._backoff.wait(self._upkeep.failures, self._chance)
-        self._pulse.beat(wait)
+        self._pulse.touch(wait)
         try:
             with trio.move_on_after(wait):
                 await self._at_once.wait()

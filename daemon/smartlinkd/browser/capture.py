@@ -21,10 +21,10 @@ from functools import partial
 
 import trio
 
-from smartlinkd.background import background
 from smartlinkd.browser.cdp import Session
 from smartlinkd.browser.errors import CallTimedOut, ProtocolError, without_query
 from smartlinkd.browser.events import Events, JsonObject
+from smartlinkd.nurseries import background
 from smartlinkd.printable import first_line
 
 logger = logging.getLogger(__name__)

@@ -38,7 +38,6 @@ from urllib.parse import urlsplit
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
-from smartlinkd.background import background
 from smartlinkd.browser.errors import (
     BrowserFailed,
     CallTimedOut,
@@ -50,6 +49,7 @@ from smartlinkd.browser.errors import (
 from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.errors import leaves
 from smartlinkd.foreign_json import load_json
+from smartlinkd.nurseries import background
 from smartlinkd.printable import first_line
 
 logger = logging.getLogger(__name__)

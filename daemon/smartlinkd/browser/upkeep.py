@@ -2,7 +2,7 @@
 
 One that ends is an everyday event and is started again. When it ends again and again, or does not
 start, that goes on for as long as the daemon lives, with waits in between; but the owner should
-know. The count outlives the incarnations of the browser's actor.
+know. The count outlives the instances of the browser's actor.
 """
 
 from __future__ import annotations

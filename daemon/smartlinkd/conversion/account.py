@@ -2,7 +2,7 @@
 
 A pause is a promise: nothing more goes upstream until the owner has seen to it. The desk is allowed
 to crash and to be started again; the promise is not. So an `Account` belongs to whoever outlives
-the desk's incarnations, and a line only refers to it. Whoever holds it is told of each change, and
+the desk's instances, and a line only refers to it. Whoever holds it is told of each change, and
 keeps the pauses where the next process finds them (`pauses.py`).
 """
 

@@ -170,7 +170,7 @@ class Desk:
         }
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation. What it remembers goes with it, but not how the accounts stand."""
+        """One instance. What it remembers goes with it, but not how the accounts stand."""
         async with trio.open_nursery() as nursery:
             desk = _Desk(self._setup, self._accounts, self._account_changed, self.timings, nursery)
             nursery.start_soon(self._setup.sightings.hear, desk.pause)

@@ -20,7 +20,7 @@ TellMissing = Callable[[bool], None]
 
 
 class MissingCookie:
-    """What is known of it; outlives the desk's incarnations. The stored cookie is only replaced, so
+    """What is known of it; outlives the desk's instances. The stored cookie is only replaced, so
     once there was one none is missing: who says so then has looked before."""
 
     def __init__(self, tell: TellMissing | None) -> None:

@@ -30,7 +30,7 @@ from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.logs import Event
 from smartlinkd.state import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
-from smartlinkd.supervision.pulse import Pulse
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Pauses:
         """When what the disk has refused is tried again, on trio's clock."""
         self._wake = trio.Event()
         self._stopping = False
-        self.pulse = Pulse(self._look)
+        self.heartbeat = Heartbeat(self._look)
 
     def keep(self, pauses: Sequence[Pause]) -> None:
         """These are all that there are now. Does not wait."""
@@ -120,11 +120,11 @@ class Pauses:
         self._look()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation. Ends with `OSError` when the disk may have lost what it took."""
+        """One instance. Ends with `OSError` when the disk may have lost what it took."""
         task_status.started()
         while True:
             self._wake = trio.Event()
-            self.pulse.beat()
+            self.heartbeat.touch()
             await self._write()
             if self._stopping and not self._wake.is_set():
                 return

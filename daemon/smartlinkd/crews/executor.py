@@ -3,9 +3,9 @@
 The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
 of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
 So an execution is in the journal before its kickoff is answered, every change is there before
-anybody hears of it, and each incarnation begins by reading what has not ended.
+anybody hears of it, and each instance begins by reading what has not ended.
 
-A crew's executions wait in its own line and never for another crew's. What an incarnation has in
+A crew's executions wait in its own line and never for another crew's. What an instance has in
 hand is a task in its nursery: it goes on when whoever asked for it goes away, and ends with the
 actor, workers first. Reading goes straight to the journal, so that statuses are told while
 executions are being stopped.
@@ -53,11 +53,11 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
+from smartlinkd.nurseries import sole_error
 from smartlinkd.patience import patience
 from smartlinkd.processes.removing import empty_folder
 from smartlinkd.state import StateUnusable
 from smartlinkd.supervision.actor import Mailbox
-from smartlinkd.supervision.groups import sole_error
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Executor:
         self._lines: Lines | None = None
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation: goes on with what has not ended, then serves until stopped."""
+        """One instance: goes on with what has not ended, then serves until stopped."""
         self._stopping = trio.Event()
         await on_thread(_make_empty, self._workplace.runs)
         try:
@@ -124,7 +124,7 @@ class Executor:
 
     async def take(self, catalog: Catalog) -> None:
         """Have these crews from now on: see `Lines.take`. Also when it raises: then the next
-        incarnation begins with them."""
+        instance begins with them."""
         self._catalog = catalog
         await self.mailbox.ask(Lines.take, catalog)
 

@@ -4,10 +4,10 @@ An execution has its turn when its crew has a place for it, and its worker may c
 (`starts.py`). Until then it is PENDING, in the journal too, so that it is as if it had never been
 near a turn should the daemon end.
 
-This is the state of one incarnation of the executor. Everything in hand is a task in one of two
+This is the state of one instance of the executor. Everything in hand is a task in one of two
 nurseries. `running` has the executions, which are let end in order, and the kickoffs and stops that
 are being written down, which have a little time to finish. `errands` has the rest, which can be cut
-short at any moment, since the next incarnation finds it undone.
+short at any moment, since the next instance finds it undone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from smartlinkd.journal.model import (
     WebhookTarget,
 )
 from smartlinkd.logs import Event
-from smartlinkd.supervision.actor import Request
+from smartlinkd.supervision.actor import Call
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class Lines:
         # A task of ours does it: nothing is lost when the client leaves, or we end, after the write
         # to the journal and before the entry into the line. A shield would do that, too, but wait
         # for ever on a journal that restarts.
-        entering = Request[Lines, str](
+        entering = Call[Lines, str](
             "executor", lambda lines: lines._enter(line, caller, kickoff, key)
         )
         self._last_entries.start_soon(entering.answer, self)

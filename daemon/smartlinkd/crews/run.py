@@ -44,7 +44,7 @@ from smartlinkd.errors import BUG, Invalid, Refused
 from smartlinkd.journal.errors import AlreadyFinished
 from smartlinkd.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 from smartlinkd.logs import Work, working_for
-from smartlinkd.supervision.groups import sole_error
+from smartlinkd.nurseries import sole_error
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,6 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.background import background
 from smartlinkd.crews.channel import Channel
 from smartlinkd.crews.ends import OUT_OF_SIGHT, ProtocolBroken, WorkerEnd, silent_end
 from smartlinkd.crews.protocol import (
@@ -53,6 +52,7 @@ from smartlinkd.crews.protocol import (
     ToolResult,
     quoted,
 )
+from smartlinkd.nurseries import background
 from smartlinkd.processes.activity import Activity
 from smartlinkd.processes.guarded import ExitStatus, Guarded, Limits, guarded
 from smartlinkd.processes.guardian import CHANNEL

@@ -31,8 +31,8 @@ from smartlinkd.history.model import (
 )
 from smartlinkd.history.pending import Pending
 from smartlinkd.history.store import Store, each
+from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.blocking import BlockingMailbox
-from smartlinkd.supervision.groups import sole_error
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 
 class History:
-    """The handle that others hold. It outlives the actor's incarnations.
+    """The handle that others hold. It outlives the actor's instances.
 
     Every asynchronous method may raise `Unavailable`, also when the file cannot be used.
     """
@@ -91,7 +91,7 @@ class History:
         self._stopping.set()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run one incarnation: write, answer, and forget what is beyond its retention."""
+        """Run one instance: write, answer, and forget what is beyond its retention."""
         store = Store(self._path, self._pending, self._limits)
         if self._pending:
             self._filled.set()

@@ -1,4 +1,4 @@
-"""The history's file, as one incarnation of the actor has it.
+"""The history's file, as one instance of the actor has it.
 
 Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
 The file is opened when it is needed first, and again after a failure. Each call first writes what

@@ -1,6 +1,6 @@
 """The journal actor: executions on disk before anybody is told of them.
 
-This is the handle that the rest of the daemon holds. The state of one incarnation is an open
+This is the handle that the rest of the daemon holds. The state of one instance is an open
 `Store`, and a thread that alone uses it; each question is whole, and they are done in the order
 asked. Those that wait for the thread at the same time go there together (`Store.together`).
 
@@ -45,8 +45,8 @@ from smartlinkd.journal.model import (
 from smartlinkd.journal.recent import Recent
 from smartlinkd.journal.retention import START, Mark
 from smartlinkd.journal.store import Store
+from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.blocking import BlockingMailbox
-from smartlinkd.supervision.groups import sole_error
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -90,11 +90,11 @@ class Journal:
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
         self._recent = Recent()
-        self._began = math.inf  # this incarnation, on trio's clock
-        self._was_open = False  # in any incarnation
+        self._began = math.inf  # this instance, on trio's clock
+        self._was_open = False  # in any instance
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation: opens the file, answers, and forgets what is beyond its retention.
+        """One instance: opens the file, answers, and forgets what is beyond its retention.
 
         Raises `UnusableJournal`.
         """
@@ -256,7 +256,7 @@ class Journal:
         of the file is free then, is given back to the disk, but for some.
 
         Many short transactions, between which others are answered. A key that seems to come of a
-        clock far ahead is kept for this incarnation's first hour: the clock that a machine starts
+        clock far ahead is kept for this instance's first hour: the clock that a machine starts
         with may be behind, and set right in a moment.
         """
         far_keys = trio.current_time() - self._began >= CLOCK_SET_WITHIN

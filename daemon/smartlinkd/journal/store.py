@@ -1,4 +1,4 @@
-"""The file, as one incarnation of the journal has it: whole transactions, and their errors.
+"""The file, as one instance of the journal has it: whole transactions, and their errors.
 
 Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
 A method that writes is one transaction: when it returns, the disk has it; when it raises, nothing

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-from smartlinkd.background import background
 from smartlinkd.browser.errors import BrowserFailed
 from smartlinkd.marketplace.errors import PortalDown, SessionLost
 from smartlinkd.marketplace.portal_page import Answer, PageResponse, PortalPage
@@ -25,6 +24,7 @@ from smartlinkd.marketplace.session import (
     raise_gravest,
     sign_of_url,
 )
+from smartlinkd.nurseries import background
 
 LEADS_ON_WITHIN = 2.0
 """Seconds for a login's page to come, or to lead on."""

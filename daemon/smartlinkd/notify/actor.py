@@ -62,7 +62,7 @@ class Notifier:
         return bool(self._tellers)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation; what is on the boards outlives it, what was just being told does not."""
+        """One instance; what is on the boards outlives it, what was just being told does not."""
         async with trio.open_nursery() as nursery:
             for teller in self._tellers:
                 nursery.start_soon(teller.run)

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.background import background
+from smartlinkd.nurseries import background
 from smartlinkd.processes.guardian import Order
 from smartlinkd.processes.guardians import Guardian, Guardians, guardians
 from smartlinkd.processes.removing import remove_folder

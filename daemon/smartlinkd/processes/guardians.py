@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import trio
 
-from smartlinkd.background import background
+from smartlinkd.nurseries import background
 from smartlinkd.processes.guardian import Order, is_closed
 from smartlinkd.processes.tail import Tails
 from smartlinkd.sealed import sealed_file

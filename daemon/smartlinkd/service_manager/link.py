@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 
+from smartlinkd.nurseries import describe
 from smartlinkd.service_manager.cookie_store import CookieStore, forget, is_cookie
 from smartlinkd.service_manager.given import Descriptor, Given
 from smartlinkd.service_manager.messenger import Messenger
 from smartlinkd.service_manager.sockets import NAMES, Sockets, sockets_among
-from smartlinkd.supervision.groups import describe
 
 logger = logging.getLogger(__name__)
 

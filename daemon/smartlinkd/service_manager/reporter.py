@@ -15,12 +15,12 @@ from typing import Final
 
 import trio
 
+from smartlinkd.nurseries import sole_error
 from smartlinkd.operator import StatusReport
 from smartlinkd.service_manager.link import Link
 from smartlinkd.service_manager.status_line import ending_line, status_line
 from smartlinkd.service_manager.watchdog import Watchdog
 from smartlinkd.supervision.child import ChildSnapshot
-from smartlinkd.supervision.groups import sole_error
 from smartlinkd.supervision.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ MARGIN: Final = 5.0
 
 
 class Reporter:
-    """One incarnation is `run`."""
+    """One instance is `run`."""
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class Reporter:
         whole = self._whole()
         async with sole_error(), trio.open_nursery() as nursery:
             if self._link.watchdog is not None:
-                nursery.start_soon(self._watch, Watchdog(whole.vitals, within=self._link.watchdog))
+                nursery.start_soon(
+                    self._watch, Watchdog(whole.watched_loops, within=self._link.watchdog)
+                )
             task_status.started()
             async with sole_error(), trio.open_nursery() as until_the_end:
                 until_the_end.start_soon(self._tell_status)

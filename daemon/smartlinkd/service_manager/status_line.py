@@ -14,7 +14,7 @@ from smartlinkd.operator import (
     PartReport,
     StatusReport,
 )
-from smartlinkd.supervision.child import ChildSnapshot, State
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
 
 TELLER: Final = "service manager"
 """The part that tells it."""
@@ -28,13 +28,13 @@ def status_line(report: StatusReport) -> str:
 
 def ending_line(parts: Iterable[ChildSnapshot]) -> str:
     """While it stops: who is still to end."""
-    running = (State.RUNNING, State.STOPPING)
+    running = (ChildState.RUNNING, ChildState.STOPPING)
     left = [part.name for part in parts if part.state in running and part.name != TELLER]
     return f"Stopping: {', '.join(left)}" if left else "Stopping"
 
 
 def _parts(report: StatusReport) -> Iterator[str]:
-    down = [part for part in report.actors if part.state != State.RUNNING]
+    down = [part for part in report.actors if part.state != ChildState.RUNNING]
     if down and all(map(_is_first_start, down)):
         yield f"Starting: {', '.join(part.name for part in down)}"
         return
@@ -54,7 +54,7 @@ def _parts(report: StatusReport) -> Iterator[str]:
 
 def _is_first_start(part: PartReport) -> bool:
     is_new = part.restarts == 0 and part.last_error is None
-    return is_new and part.state in (State.DOWN, State.STARTING)
+    return is_new and part.state in (ChildState.DOWN, ChildState.STARTING)
 
 
 def _down(part: PartReport) -> str:

@@ -1,49 +1,8 @@
-"""Actors: one task owns a piece of state, everyone else asks.
+"""Actors: one task owns a piece of state, and every other task sends it calls.
 
-The problem: several tasks want the same state (a cookie, a browser, a table of throttled
-addresses), each `await` is a place where another task may run, the asker may give up at any of
-them, and the owner may crash at any of them. Locks around shared objects make each of these the
-business of every caller.
-
-The choice: a `Mailbox`, which is a bounded memory channel of `Request`s. A request is a method of
-the actor's state, bound to its arguments but not to an instance: whichever incarnation of the
-actor takes it runs it on its own state. So typed methods need no message classes beside them, and
-a request that waits survives a restart of the actor.
-
-    class Counter:                              # the state: only its own task touches it
-        def __init__(self) -> None:
-            self.total = 0
-
-        async def add(self, n: int) -> int:
-            self.total += n
-            return self.total
-
-    mailbox = Mailbox[Counter]("counter", size=8)
-    nursery.start_soon(mailbox.serve, Counter())
-    total = await mailbox.ask(Counter.add, 5)   # mypy knows it is an int
-
-What only looks at the state and waits for nothing is no async method, and is answered by `glance`:
-without a task and two switches of tasks, which cost more than most such looks. Nobody else runs
-between two checkpoints, so it is as if the actor had answered, just now.
-
-An actor whose work blocks, on a disk say, has another kind of mailbox: see `blocking.py`.
-
-What is promised:
-
-* A full mailbox is an immediate `Overloaded`, never an endless wait.
-* Deadlines are the asker's own cancel scopes, and include the wait in the mailbox.
-* An asker that goes away takes its request with it: unstarted it never runs, started it is
-  cancelled. One that is already cancelled asks nothing.
-* `smartlinkd.errors.Refused` is the asker's error; the actor lives on. Any other exception ends the
-  incarnation, its asker gets `ActorRestarting`, and the supervisor decides.
-* What is logged while a request is worked on is logged as part of the asker's work.
-* The loop's `pulse` beats whenever it comes round with a hand free, also when nobody asks.
-* No asker hangs: whatever ends the actor settles the requests it had in hand; closing the mailbox
-  settles the ones that wait.
-
-Rejected: a reply over a memory channel (the asker hangs for ever when the actor dies between
-receive and reply), and shared objects behind a `trio.Lock` (a cancelled holder leaves the state
-half-changed for the next one).
+A call is a method of the actor's state with its arguments. It is not bound to an instance of the
+state, so a call that waits survives a restart of the actor. See docs/decisions/003-actor-calls.md.
+`Mailbox` is for actors that work in their own task, `blocking.py` for those that work on a thread.
 """
 
 from __future__ import annotations
@@ -59,7 +18,7 @@ import trio
 
 from smartlinkd.errors import Refused, Unavailable, leaves
 from smartlinkd.logs.context import working_for, works
-from smartlinkd.supervision.pulse import Pulse
+from smartlinkd.supervision.heartbeat import Heartbeat
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -67,24 +26,24 @@ R = TypeVar("R")
 
 
 class Overloaded(Unavailable):
-    """The actor's mailbox is full: nothing was queued."""
+    """The actor's mailbox is full. The call was not queued."""
 
 
 class ActorRestarting(Unavailable):
-    """The actor ended while it had this request in hand."""
+    """The actor ended while it worked on the call. The call may have had effects."""
 
 
 class ActorGone(Unavailable):
     """The actor has ended for good."""
 
 
-class Request(Generic[A, R]):
-    """One question to an actor, and the one-shot slot for its answer."""
+class Call(Generic[A, R]):
+    """One call of an actor's method, and its result, which is set once."""
 
     __slots__ = ("_answered", "_outcome", "_scope", "_work", "_works", "actor", "withdrawn")
 
     def __init__(self, actor: str, work: Callable[[A], Awaitable[R] | R]) -> None:
-        """`work` is a coroutine function for `answer`, and none for `do`."""
+        """Wrap `work`: a coroutine function for `answer`, a plain function for `do`."""
         self.actor = actor
         self.withdrawn = False
         self._work = work
@@ -94,29 +53,33 @@ class Request(Generic[A, R]):
         self._outcome: outcome.Outcome[R] | None = None
 
     def settle(self, result: outcome.Outcome[R]) -> None:
-        """Give the answer. Only the first one counts, so it is safe while being cancelled."""
+        """Set the result and wake the caller. A second result is ignored."""
         if self._outcome is None:
             self._outcome = result
             self._answered.set()
 
     def withdraw(self) -> None:
-        """The asker has gone: do not start, or stop. Nothing happens when it is answered."""
+        """Cancel the call because its caller has gone. A call that has its result ignores this."""
         self.withdrawn = True
         self._scope.cancel()
 
     async def wait(self) -> R:
-        """The answer, or the error that is the answer."""
+        """Return the result. Raises the error that the method or the actor ended with."""
         await self._answered.wait()
         assert self._outcome is not None  # noqa: S101 - set before the event, for the type checker
         return self._outcome.unwrap()
 
     def do(self, state: A) -> R:
-        """What the work returns or raises, which blocks."""
+        """Run blocking work on `state`, and return or raise what it does."""
         with working_for(self._works):
             return cast("R", self._work(state))
 
     async def answer(self, state: A) -> None:
-        """Run the work on `state`. What is not the asker's own error leaves here as a crash."""
+        """Run the work on `state` and settle the call.
+
+        A `Refused` is the caller's error and settles the call. Any other exception leaves here and
+        ends the actor's instance; the caller gets `ActorRestarting`.
+        """
         if self.withdrawn:
             return
         try:
@@ -135,7 +98,7 @@ class Request(Generic[A, R]):
             self.abandon()
 
     def abandon(self) -> None:
-        """The actor crashed, or was cancelled, with this in hand. Nothing when it is answered."""
+        """Settle the call with `ActorRestarting`, unless it has its result."""
         self.settle(
             outcome.Error(
                 ActorRestarting(
@@ -148,51 +111,58 @@ class Request(Generic[A, R]):
 
 
 class Queue(Generic[A]):
-    """The bounded queue in front of an actor whose state is an `A`. Outlives its incarnations.
+    """The bounded queue of calls to an actor with state `A`. It outlives the actor's instances.
 
-    `size` is the number of requests that may wait; those being worked on come on top.
+    Args:
+        size: how many calls may wait. Calls that the actor works on are not counted.
+
+    Guarantees:
+        A full queue raises `Overloaded` at once. Deadlines are the caller's own cancel scopes and
+        include the wait in the queue. When a caller is cancelled its call never starts, or is
+        cancelled. No caller waits for ever: the end of the actor settles the calls it worked on,
+        and `close` settles those that wait. Log records of a call carry the caller's log context.
     """
 
     def __init__(self, name: str, *, size: int) -> None:
         self.name = name
-        self.pulse = Pulse(self._come_round)
-        self._send, self._receive = trio.open_memory_channel[Request[A, object]](size)
+        self.heartbeat = Heartbeat(self._come_round)
+        self._send, self._receive = trio.open_memory_channel[Call[A, object]](size)
         self._gone: str | None = None
 
     @property
     def waiting(self) -> int:
-        """How many requests wait to be taken."""
+        """How many calls wait."""
         return self._receive.statistics().current_buffer_used
 
     def close(self, why: str) -> None:
-        """No incarnation is to come: fail all that wait, and all that ask before one serves."""
+        """Fail the waiting calls, and new ones until an instance serves, with `ActorGone`."""
         self._gone = why
-        for request in self._drain():
-            request.settle(outcome.Error(self._gone_error()))
+        for call in self._drain():
+            call.settle(outcome.Error(self._gone_error()))
 
-    async def _ask(self, request: Request[A, R]) -> R:
+    async def _ask(self, call: Call[A, R]) -> R:
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._post(request)
+        self._post(call)
         try:
-            return await request.wait()
+            return await call.wait()
         finally:
-            request.withdraw()
+            call.withdraw()
 
-    async def _next(self) -> Request[A, object]:
-        self.pulse.beat()
+    async def _next(self) -> Call[A, object]:
+        self.heartbeat.touch()
         return await self._receive.receive()
 
     def _come_round(self) -> None:
-        # While it waits for a request the queue is empty, so this takes nobody's place.
+        # While it waits for a call the queue is empty, so this takes nobody's place.
         if self._receive.statistics().tasks_waiting_receive:
-            nothing: Request[A, object] = Request(self.name, lambda _: None)
+            nothing: Call[A, object] = Call(self.name, lambda _: None)
             nothing.withdraw()
             self._send.send_nowait(nothing)
 
-    def _post(self, request: Request[A, R]) -> None:
+    def _post(self, call: Call[A, R]) -> None:
         if self._gone is not None:
             raise self._gone_error()
-        queued = cast("Request[A, object]", request)  # what it answers is the asker's business
+        queued = cast("Call[A, object]", call)  # what it answers is the asker's business
         try:
             self._send.send_nowait(queued)
         except trio.WouldBlock:
@@ -206,22 +176,22 @@ class Queue(Generic[A]):
                 ) from None
 
     def _drop_withdrawn(self) -> None:
-        """Make room: requests whose askers have gone keep their place until somebody looks."""
-        for request in self._drain():
-            if not request.withdrawn:
-                self._send.send_nowait(request)
+        """Make room: a withdrawn call keeps its place in the channel until it is received."""
+        for call in self._drain():
+            if not call.withdrawn:
+                self._send.send_nowait(call)
 
-    def _put_back(self, requests: Sequence[Request[A, object]]) -> None:
-        """In front of those that wait: none of them was begun. The last may find no room."""
-        if requests:
-            for request in [*requests, *self._drain()]:
+    def _put_back(self, calls: Sequence[Call[A, object]]) -> None:
+        """Queue calls that were not begun in front of the others. The last may find no room."""
+        if calls:
+            for call in [*calls, *self._drain()]:
                 try:
-                    self._send.send_nowait(request)
+                    self._send.send_nowait(call)
                 except trio.WouldBlock:
-                    request.abandon()
+                    call.abandon()
 
-    def _drain(self, most: float = inf) -> list[Request[A, object]]:
-        drained: list[Request[A, object]] = []
+    def _drain(self, most: float = inf) -> list[Call[A, object]]:
+        drained: list[Call[A, object]] = []
         with suppress(trio.WouldBlock):
             while len(drained) < most:
                 drained.append(self._receive.receive_nowait())
@@ -234,11 +204,24 @@ class Queue(Generic[A]):
 
 
 class Mailbox(Queue[A]):
-    """That of an actor who works in its own task, or in several of its own."""
+    """The mailbox of an actor that works in its own task, or in several tasks of its own.
+
+    class Counter:  # the state; only the actor's task touches it
+        def __init__(self) -> None:
+            self.total = 0
+
+        async def add(self, n: int) -> int:
+            self.total += n
+            return self.total
+
+    mailbox = Mailbox[Counter]("counter", size=8)
+    nursery.start_soon(mailbox.serve, Counter())
+    total = await mailbox.ask(Counter.add, 5)
+    """
 
     def __init__(self, name: str, *, size: int) -> None:
         super().__init__(name, size=size)
-        self._state: A | None = None  # while an incarnation serves
+        self._state: A | None = None  # while an instance serves
 
     async def ask(
         self,
@@ -246,20 +229,27 @@ class Mailbox(Queue[A]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Have the actor run `method(state, *args, **kwargs)` and return what it returns.
+        """Have the actor run `method(state, *args, **kwargs)`, and return its result.
 
-        Raises `Overloaded`, `ActorRestarting`, `ActorGone`, or the `Refused` of the method.
+        Raises:
+            Overloaded: the mailbox is full.
+            ActorRestarting: the actor ended while it worked on the call.
+            ActorGone: the actor has ended for good.
+            Refused: whatever kind of it the method raises.
         """
-        return await self._ask(Request(self.name, lambda state: method(state, *args, **kwargs)))
+        return await self._ask(Call(self.name, lambda state: method(state, *args, **kwargs)))
 
-    async def glance(
+    async def peek(
         self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """What `method(state, *args, **kwargs)` returns, which changes nothing.
+        """Return `method(state, *args, **kwargs)`, which only reads the state and does not wait.
 
-        At once while the actor serves, also when its mailbox is full. Without an incarnation it is
-        asked like everything else; so it is, too, when it fails by a fault, which is the actor's to
-        end by. Raises what `ask` does.
+        While the actor serves this calls the method directly, also when the mailbox is full: no
+        other task runs between two checkpoints, so the actor could not answer otherwise. Without
+        an instance, or when the method fails by a bug, the call goes through the mailbox.
+
+        Raises:
+            The same as `ask`.
         """
 
         async def asked(state: A) -> R:
@@ -276,9 +266,9 @@ class Mailbox(Queue[A]):
         return await self.ask(asked)
 
     async def serve(self, state: A, *, at_once: int = 1) -> NoReturn:
-        """Answer requests on `state`, at most `at_once` at the same time, until cancelled.
+        """Answer calls on `state`, at most `at_once` at the same time, until cancelled.
 
-        Opens a closed mailbox: a supervisor that is itself restarted runs its children again.
+        This opens a closed mailbox: a supervisor that is restarted runs its children again.
         """
         self._gone = None
         self._state = state
@@ -286,19 +276,19 @@ class Mailbox(Queue[A]):
             if at_once == 1:
                 while True:
                     await (await self._next()).answer(state)
-            hands = trio.Semaphore(at_once)
+            slots = trio.Semaphore(at_once)
             async with trio.open_nursery() as nursery:
                 while True:
-                    await hands.acquire()
-                    request = await self._next()
-                    nursery.start_soon(partial(self._answer_and_release, request, state, hands))
+                    await slots.acquire()
+                    call = await self._next()
+                    nursery.start_soon(partial(self._answer_and_release, call, state, slots))
         finally:
             self._state = None
 
     async def _answer_and_release(
-        self, request: Request[A, object], state: A, hands: trio.Semaphore
+        self, call: Call[A, object], state: A, slots: trio.Semaphore
     ) -> None:
         try:
-            await request.answer(state)
+            await call.answer(state)
         finally:
-            hands.release()
+            slots.release()

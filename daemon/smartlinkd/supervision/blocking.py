@@ -1,21 +1,9 @@
-"""Actors whose work blocks: a thread does it, for all who wait at the same time.
+"""Actors whose work blocks: a thread does it, for all waiting calls together.
 
-The problem: what blocks (a disk, say) has to be done on a thread, one thing after the other. To go
-there and back takes longer than most of such work, and whoever comes meanwhile waits for it.
-
-The choice: all requests that wait when the thread is free are taken there in one visit, where they
-can share what is slow about them: a transaction's way to the disk (what databases call a group
-commit). Each request is still whole and its asker's alone. When one of a visit fails, nothing of it
-was done, and all are done again, each in a visit of its own: so who is at fault is the only one to
-hear of it, and what an asker is told is what it would have been told alone. When its fault ends the
-actor, those behind it wait for the next incarnation.
-
-What is promised is what a `Mailbox` promises, but that started work is not cancelled: who gives up
-in the midst is answered nothing, and the work is done.
-
-Rejected: a part of the visit that can be undone for each request (more of the same transaction, for
-what is rare), and a thread of one's own with a queue that both sides lock (its wake-up costs what
-trio's does).
+A thread's visit costs more than most of the work (a write to the disk), so all calls that wait are
+done in one visit and share one transaction: databases call this a group commit. If a visit fails,
+nothing of it was done, and each call is repeated in a visit of its own, so only the faulty call
+fails. docs/decisions/003-actor-calls.md tells what was rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +16,7 @@ import outcome
 import trio
 
 from smartlinkd.errors import Refused
-from smartlinkd.supervision.actor import A, Queue, Request
+from smartlinkd.supervision.actor import A, Call, Queue
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -37,23 +25,33 @@ R = TypeVar("R")
 
 Work = Callable[[A], object]
 Together = Callable[[A, Sequence[Work[A]]], Sequence[object]]
-"""Does all of that in its order, or as many of the first as are enough for one visit, and returns
-what each of them returns; or raises, and nothing was changed."""
+"""Does the works in order, or the first few of them, and returns their results.
+
+If it raises, nothing was changed."""
 
 
 class BlockingMailbox(Queue[A]):
-    """That of an actor whose work blocks, and is done on a thread."""
+    """The mailbox of an actor whose work blocks and is done on a thread.
+
+    It guarantees what `Queue` does, but started work is not cancelled: when its caller has gone
+    the work is done and its result dropped.
+    """
 
     async def ask(self, work: Callable[[A], R]) -> R:
-        """Have the actor do `work(state)` and return what it returns.
+        """Have the actor do `work(state)`, and return its result.
 
-        Raises `Overloaded`, `ActorRestarting`, `ActorGone`, or the `Refused` of the work.
+        Raises:
+            Overloaded: the mailbox is full.
+            ActorRestarting: the actor ended while it worked on the call.
+            ActorGone: the actor has ended for good.
+            Refused: whatever kind of it the work raises.
         """
-        return await self._ask(Request(self.name, work))
+        return await self._ask(Call(self.name, work))
 
     async def serve(self, state: A, together: Together[A], *, most: int) -> NoReturn:
-        """Answer requests on `state`, in the order asked and at most `most` `together`, until
-        cancelled. Then, too, the thread is waited for.
+        """Answer calls on `state`, in order and at most `most` in one visit, until cancelled.
+
+        A cancellation waits for the thread.
         """
         self._gone = None
         thread = trio.CapacityLimiter(1)
@@ -63,50 +61,50 @@ class BlockingMailbox(Queue[A]):
     async def _answer_next(
         self, state: A, together: Together[A], most: int, thread: trio.CapacityLimiter
     ) -> None:
-        """All that wait. A call of its own: while it waits again, nothing holds their answers."""
+        """Answer all waiting calls. A method of its own, so that no local keeps their results."""
         waiting = [await self._next(), *self._drain(most - 1)]
         try:
             while waiting:
-                waiting = [request for request in waiting if not request.withdrawn]
+                waiting = [call for call in waiting if not call.withdrawn]
                 done = await _do_together(waiting, state, together, thread)
                 del waiting[:done]
                 while waiting and not done:
-                    self.pulse.beat()
+                    self.heartbeat.touch()
                     await _do_alone(waiting.pop(0), state, thread)
         finally:
             self._put_back(waiting)
 
 
 async def _do_together(
-    requests: Sequence[Request[A, object]],
+    calls: Sequence[Call[A, object]],
     state: A,
     together: Together[A],
     thread: trio.CapacityLimiter,
 ) -> int:
-    """How many of the first were done, and are answered. None: each is to be done alone."""
-    if len(requests) < 2:
+    """Do the works in one visit. Return how many were done; 0 if each has to be done alone."""
+    if len(calls) < 2:
         return 0
-    works = [request.do for request in requests]
+    works = [call.do for call in calls]
     try:
         found = await on_thread(together, state, works, limiter=thread)
-    except Exception as fault:  # noqa: BLE001 - it comes again, to the one whose it is
+    except Exception as fault:  # noqa: BLE001 - it is raised again, for the call whose it is
         # Its kind alone: the text of an error of the disk may repeat what is on it.
-        logger.debug("%d are done one by one: %s", len(requests), type(fault).__name__)
+        logger.debug("%d are done one by one: %s", len(calls), type(fault).__name__)
         return 0
-    for request, value in zip(requests, found, strict=False):
-        request.settle(outcome.Value(value))
+    for call, value in zip(calls, found, strict=False):
+        call.settle(outcome.Value(value))
     return len(found)
 
 
-async def _do_alone(request: Request[A, object], state: A, thread: trio.CapacityLimiter) -> None:
-    """What is not the asker's own error leaves here as a crash."""
-    if request.withdrawn:
+async def _do_alone(call: Call[A, object], state: A, thread: trio.CapacityLimiter) -> None:
+    """Do one call's work. Its `Refused` is the caller's; any other error ends the actor."""
+    if call.withdrawn:
         return
     try:
-        value = await on_thread(request.do, state, limiter=thread)
+        value = await on_thread(call.do, state, limiter=thread)
     except Refused as refusal:
-        request.settle(outcome.Error(refusal))
+        call.settle(outcome.Error(refusal))
     else:
-        request.settle(outcome.Value(value))
+        call.settle(outcome.Value(value))
     finally:
-        request.abandon()
+        call.abandon()

@@ -1,4 +1,4 @@
-"""A supervisor's child: what it is told of it, what it shows of it, and what it keeps of it."""
+"""A supervisor's children: their specification, their state, and a snapshot of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Protocol
 
 import trio
 
+from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
 from smartlinkd.supervision.policy import Restart
-from smartlinkd.supervision.pulse import Pulse, Vital
 
 StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
 
 
-class State(StrEnum):
-    """Where a child is in its life."""
+class ChildState(StrEnum):
+    """The state of a child."""
 
     DOWN = "down"  # not started yet, or ended and not to be restarted
     STARTING = "starting"
@@ -28,22 +28,26 @@ class State(StrEnum):
 
 
 class Closable(Protocol):
-    """What a child leaves behind for its callers; `Mailbox` is one."""
+    """The part of a `Mailbox` that a supervisor needs."""
 
-    def close(self, why: str) -> None: ...
+    def close(self, why: str) -> None:
+        """Fail all calls from now on. `why` is shown to the callers."""
 
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What a supervisor has to know of a child.
+    """How a supervisor starts, watches and stops a child.
 
-    `run(task_status)` is one incarnation: it calls `task_status.started()` when it serves, and the
-    next child starts then. `stop`, where given, asks it to return; it has `grace` seconds for that
-    and is cancelled then. Without `stop` it is cancelled at once. `mailbox` is closed when the
-    child will not run again, or not before its supervisor is run again. A start that takes over
-    `start_timeout` seconds has failed. `pulses` show whether its loops still come round; all its
-    hands may be `busy` for so many seconds. `vitals` are those of a child that is itself a
-    supervisor.
+    Attributes:
+        run: one instance of the child. It calls `task_status.started()` when it serves; the next
+            child starts then.
+        stop: asks `run` to return. Without it the child is cancelled at once.
+        grace: seconds between `stop` and the cancellation.
+        start_timeout: seconds until a start without `started()` has failed.
+        mailbox: closed when the child, or its supervisor, will not run again.
+        heartbeats: of the child's loops.
+        busy: seconds for which all slots of these loops may be taken.
+        watched_loops: the loops of a child that is itself a supervisor.
     """
 
     name: str
@@ -53,17 +57,17 @@ class ChildSpec:
     grace: float = 5.0
     start_timeout: float = 30.0
     mailbox: Closable | None = None
-    pulses: tuple[Pulse, ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
     busy: float = 0.0
-    vitals: Callable[[], list[Vital]] | None = None
+    watched_loops: Callable[[], list[WatchedLoop]] | None = None
 
 
 @dataclass(frozen=True)
 class ChildSnapshot:
-    """One child, for people and monitors. Times are aware UTC; `next_retry` is in seconds."""
+    """A child's state, for people and monitors. `since` is UTC, `next_retry` in seconds."""
 
     name: str
-    state: State
+    state: ChildState
     since: datetime
     restarts: int
     last_error: str | None
@@ -72,11 +76,11 @@ class ChildSnapshot:
 
 @dataclass(eq=False)
 class Child:
-    """A child as its supervisor keeps track of it, who alone changes anything here."""
+    """A child's spec and state. Only its supervisor changes it."""
 
     spec: ChildSpec
     since: datetime
-    state: State = State.DOWN
+    state: ChildState = ChildState.DOWN
     restarts: int = 0
     failures: int = 0  # in a row
     last_error: str | None = None
@@ -86,13 +90,13 @@ class Child:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
 
-    def vitals(self) -> Iterator[Vital]:
-        """What of it has to show signs of life now."""
-        if self.state is not State.RUNNING or self.ended.is_set():
+    def watched_loops(self) -> Iterator[WatchedLoop]:
+        """Yield the loops that have to show heartbeats now: none unless the child runs."""
+        if self.state is not ChildState.RUNNING or self.ended.is_set():
             return
-        if self.spec.vitals is not None:
-            yield from self.spec.vitals()
+        if self.spec.watched_loops is not None:
+            yield from self.spec.watched_loops()
         assert self.task is not None  # noqa: S101 - it has been since before its start
-        for pulse in self.spec.pulses:
-            name = f"{self.spec.name} {pulse.of}".rstrip()
-            yield Vital(name, pulse, self.started_at, self.spec.busy, self.task)
+        for heartbeat in self.spec.heartbeats:
+            name = f"{self.spec.name} {heartbeat.of}".rstrip()
+            yield WatchedLoop(name, heartbeat, self.started_at, self.spec.busy, self.task)

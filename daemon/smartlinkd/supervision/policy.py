@@ -1,7 +1,7 @@
-"""When to restart, how long to wait before it, and when to give up: rules without a clock.
+"""Restart rules: which ends restart a child, the wait before it, and when to give up. No clock.
 
-The terms are Erlang/OTP's (`supervisor`, "Supervision Principles"). The waits are ours: OTP
-restarts at once, which turns a full disk into five crashes in a millisecond.
+The terms are Erlang/OTP's (`supervisor`, "Supervision Principles"). OTP has no waits: a full disk
+would be five crashes in a millisecond.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from enum import StrEnum
 
 
 class Restart(StrEnum):
-    """Which ends of a child make its supervisor start it again."""
+    """The ends of a child after which its supervisor starts it again."""
 
     PERMANENT = "permanent"  # any
     TRANSIENT = "transient"  # an error, but not a return
     TEMPORARY = "temporary"  # none
 
     def wanted(self, *, failed: bool) -> bool:
-        """Whether a child that ended, by an error or by returning, is started again."""
+        """Return True if a child that failed, or returned, is started again."""
         return self is Restart.PERMANENT or (self is Restart.TRANSIENT and failed)
 
 
 class Strategy(StrEnum):
-    """Who else is restarted with a child that ended."""
+    """The children that are restarted with one that ended."""
 
     ONE_FOR_ONE = "one_for_one"  # nobody
     REST_FOR_ONE = "rest_for_one"  # those started after it, since they depend on it
@@ -66,7 +66,7 @@ class RestartWindow:
         self._times: deque[float] = deque(maxlen=intensity.restarts + 1)
 
     def exceeded_by(self, now: float) -> bool:
-        """Note a restart at `now`; True when it is one too many."""
+        """Record a restart at `now`, on trio's clock. Return True if it is one too many."""
         self._times.append(now)
         while now - self._times[0] > self._intensity.period:
             self._times.popleft()

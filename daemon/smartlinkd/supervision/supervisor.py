@@ -1,21 +1,9 @@
-"""A supervisor: starts children in order, restarts those that fail, stops them in reverse.
+"""A supervisor: it starts children in order, restarts those that fail, and stops them in reverse.
 
-The problem: in a nursery one child's exception cancels all the others. That is right for the parts
-of one task and wrong for parts that should outlive each other's bugs. OTP answered this: each child
-has a spec that says when it is restarted, and a supervisor that cannot keep its children up ends
-itself, so that the next level (here: the process, then the service manager) decides.
-
-The choice: one task, `Supervisor.run`, owns all decisions. Each child runs in a task of its own,
-inside a cancel scope of its own, and does nothing at its end but report. So there is one place
-where restarts happen and no lock, and everything is tested on a mock clock.
-
-A supervisor has the shape of a child (`run(task_status)`, `stop`), so supervisors nest. Each time
-it is run its children start over, and the waits with them, but not the count of restarts: with as
-many new tries each time it would give up so seldom that the supervisor above never counts too many
-restarts within its own period, and a child that always fails would end nothing.
-
-Rejected: restarting inside the child's own task (a `while` around `run`), which is less code but
-leaves nobody who could restart several together, or count over all of them.
+The terms and rules are Erlang/OTP's (`supervisor`). Each child runs in its own task and cancel
+scope, and only reports its end. One task, `Supervisor.run`, makes all decisions, so there are no
+locks. A supervisor has the shape of a child, so supervisors nest. docs/decisions/002-restarts.md
+tells why children are not restarted in their own task, and why a nested count is not reset.
 """
 
 from __future__ import annotations
@@ -31,23 +19,25 @@ from math import inf
 import trio
 
 from smartlinkd.logs import Event, acting_as
-from smartlinkd.supervision.child import Child, ChildSnapshot, ChildSpec, State
-from smartlinkd.supervision.groups import describe, sole_error
+from smartlinkd.nurseries import describe, sole_error
+from smartlinkd.supervision.child import Child, ChildSnapshot, ChildSpec, ChildState
+from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
 from smartlinkd.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
-from smartlinkd.supervision.pulse import Pulse, Vital
 
 logger = logging.getLogger(__name__)
 
 
 class Escalated(Exception):  # noqa: N818 - OTP's word
-    """A child could not be kept up, and everything was stopped in order."""
+    """A child could not be kept running. All children were stopped in order."""
 
 
 class Supervisor:
-    """Keeps `specs` running by `strategy` until `stop()` is called or it has to give up.
+    """Keeps children running until `stop` is called, or until it has to give up.
 
-    `chance` and `wall` are the randomness of the waits and the clock of the snapshots; all waits
-    are on trio's clock.
+    Args:
+        specs: the children, in the order of their start.
+        chance: the randomness of the waits between restarts.
+        wall: the clock of the snapshots. All waits are on trio's clock.
     """
 
     def __init__(
@@ -68,8 +58,8 @@ class Supervisor:
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._wall = wall
         self._children = [Child(spec, wall()) for spec in specs]
-        self._pulse = Pulse(self._look_again)
-        self._vital: Vital | None = None
+        self._pulse = Heartbeat(self._wake)
+        self._own_loop: WatchedLoop | None = None
         self._window = RestartWindow(intensity)
         self._begin_anew()
 
@@ -78,25 +68,25 @@ class Supervisor:
         self._starting = trio.CancelScope()
         # What ended by itself since the last look, and the event that says there is something.
         self._ended: deque[tuple[Child, Exception | None]] = deque()
-        self._news = trio.Event()
+        self._wake_event = trio.Event()
         self._ending = trio.Event()
 
     def stop(self) -> None:
         """Ask for an orderly end: `run` returns when all children have ended.
 
-        A child that is just starting is cancelled. Before `run`, this makes it return at once.
+        A child that is starting is cancelled. A `run` that comes later returns at once.
         """
         self._stopping = True
         self._starting.cancel()
-        self._news.set()
+        self._wake_event.set()
 
     @property
     def stopping(self) -> bool:
-        """`stop()` was called, and `run` has not returned since."""
+        """True from `stop()` until `run` returns."""
         return self._stopping
 
     def snapshot(self) -> list[ChildSnapshot]:
-        """The children as they are now, in the order of their start."""
+        """Return the children's states, in the order of their start."""
         return [
             ChildSnapshot(
                 name=child.spec.name,
@@ -111,43 +101,43 @@ class Supervisor:
 
     @property
     def longest_end(self) -> float:
-        """Seconds that an orderly end takes if every child uses up its grace."""
+        """Seconds that an orderly end takes if each child uses its whole grace."""
         return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
 
     def allow(self, name: str, seconds: float) -> None:
-        """Give a child so much grace from now on; never less than it had, which it may have
-        promised to others."""
+        """Set the grace of the child `name` to `seconds`, unless it has more already."""
         (child,) = (each for each in self._children if each.spec.name == name)
         child.spec = replace(child.spec, grace=max(seconds, child.spec.grace))
 
     async def wait_ending(self) -> None:
-        """Wait until all are being stopped, by request or because one cannot be kept up."""
+        """Wait until the children are being stopped, for whatever reason."""
         await self._ending.wait()
 
-    def vitals(self) -> list[Vital]:
-        """What has to show signs of life now: this, and those of its children that run.
+    def watched_loops(self) -> list[WatchedLoop]:
+        """Return the loops that have to show heartbeats now: this one and its running children's.
 
-        Not a child that is being started or stopped, has ended, or waits for its restart: that
-        takes as long as its spec allows, and it is this supervisor that has to come round then.
+        A child that starts, stops, has ended or waits for its restart is not among them. It may
+        take as long as its spec allows, and this supervisor's own heartbeat covers that time.
         """
-        if self._vital is None:
+        if self._own_loop is None:
             return []
-        return [self._vital, *(v for child in self._children for v in child.vitals())]
+        return [self._own_loop, *(v for child in self._children for v in child.watched_loops())]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start all children in order, then keep them up.
+        """Start all children in order, then keep them running.
 
-        Raises `Escalated` when a child failed to start the first time, or was restarted too often;
-        whatever was running has been stopped, in reverse order, by then.
+        Raises:
+            Escalated: a child failed its first start, or was restarted too often. All children
+                have been stopped, in reverse order, by then.
         """
         now, task = trio.current_time(), trio.lowlevel.current_task()
-        self._vital = Vital(self.name, self._pulse, since=now, busy=0.0, task=task)
+        self._own_loop = WatchedLoop(self.name, self._pulse, since=now, busy=0.0, task=task)
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 try:
                     await self._start_all(nursery)
                     task_status.started()
-                    await self._keep_up(nursery)
+                    await self._supervise(nursery)
                 finally:
                     self._ending.set()
                     # When `run` itself was cancelled the children are cancelled too, and these
@@ -157,9 +147,9 @@ class Supervisor:
             for child in self._children:
                 child.failures = 0
                 child.retry_at = inf
-                self._enter(child, State.DOWN)
+                self._enter(child, ChildState.DOWN)
                 self._close_mailbox(child, "the daemon, or this part of it, is stopping")
-            self._vital = None
+            self._own_loop = None
             self._begin_anew()
 
     # Starting
@@ -168,40 +158,40 @@ class Supervisor:
         for child in self._children:
             if self._stopping:
                 return
-            if self._base_has_ended():
-                self._put_off(child)
+            if self._dependency_has_ended():
+                self._defer(child)
                 continue
             error = await self._start(nursery, child)
             if error is not None:
                 raise Escalated(f"{child.spec.name} did not start: {describe(error)}") from error
 
     async def _start(self, nursery: trio.Nursery, child: Child) -> Exception | None:
-        """Start one incarnation and wait until it serves; its error when it did not come so far.
+        """Start one instance and wait until it serves. Return the error of a failed start.
 
-        A start that was cut short is no error. By `stop()`: the child is down then. By the end of
-        one that it depends on, and may be waiting for: it is due again, after that one.
+        A cancelled start returns None. If `stop` cancelled it the child is down. If a child that
+        it depends on has ended it is due again, after that child.
         """
-        self._pulse.beat(child.spec.start_timeout)
+        self._pulse.touch(child.spec.start_timeout)
         child.retry_at = inf
         child.scope = trio.CancelScope()
         child.ended = trio.Event()
-        self._enter(child, State.STARTING)
+        self._enter(child, ChildState.STARTING)
         try:
             with trio.move_on_after(child.spec.start_timeout) as self._starting:
-                await nursery.start(self._incarnation, child)
+                await nursery.start(self._instance, child)
                 return None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the child is down
-            self._enter(child, State.DOWN)
+            self._enter(child, ChildState.DOWN)
             return error
-        if self._base_has_ended():
-            self._put_off(child)
+        if self._dependency_has_ended():
+            self._defer(child)
             return None
-        self._enter(child, State.DOWN)
+        self._enter(child, ChildState.DOWN)
         too_slow = trio.TooSlowError(f"did not serve within {child.spec.start_timeout:g} s")
         return None if self._stopping else too_slow
 
-    async def _incarnation(self, child: Child, task_status: trio.TaskStatus[None]) -> None:
-        """The life of one incarnation. Its error is `_start`'s before it serves, a report after."""
+    async def _instance(self, child: Child, task_status: trio.TaskStatus[None]) -> None:
+        """Run one instance. Its error is raised until it serves, and reported afterwards."""
         status = _Serving(task_status, lambda: self._serves(child))
         child.task = trio.lowlevel.current_task()
         error: Exception | None = None
@@ -209,57 +199,57 @@ class Supervisor:
             with child.scope, acting_as(child.spec.name):
                 await child.spec.run(status)
         except Exception as failure:
-            if child.state is State.STARTING:
+            if child.state is ChildState.STARTING:
                 raise
             error = failure
-            self._tell(child, failure)
+            self._log_failure(child, failure)
         except BaseExceptionGroup as group:
             # Errors beside a Cancelled or a KeyboardInterrupt, which goes on alone.
             failures, rest = group.split(Exception)
             if failures is None or rest is None:
                 raise
-            self._tell(child, failures)
+            self._log_failure(child, failures)
             raise rest from None
         finally:
             child.ended.set()
-        if child.state is State.RUNNING:
+        if child.state is ChildState.RUNNING:
             if trio.current_time() - child.started_at >= self._backoff.healthy:
                 child.failures = 0
             self._ended.append((child, error))
-            self._news.set()
-            if self._base_has_ended():
+            self._wake_event.set()
+            if self._dependency_has_ended():
                 self._starting.cancel()
 
-    def _base_has_ended(self) -> bool:
-        """Whether one has ended that whoever starts now depends on: it starts after it."""
+    def _dependency_has_ended(self) -> bool:
+        """True if a child has ended on which the starting child depends."""
         return self._strategy is Strategy.REST_FOR_ONE and bool(self._ended)
 
-    def _put_off(self, child: Child) -> None:
-        """Start it when what it depends on is there again."""
+    def _defer(self, child: Child) -> None:
+        """Have the child start after the children that it depends on."""
         child.retry_at = trio.current_time()
-        self._enter(child, State.WAITING)
+        self._enter(child, ChildState.WAITING)
 
-    def _tell(self, child: Child, error: Exception) -> None:
+    def _log_failure(self, child: Child, error: Exception) -> None:
         # At once, and not when the report is read: that may be never, when all is stopping.
         child.last_error = describe(error)
-        if child.state is State.RUNNING:
+        if child.state is ChildState.RUNNING:
             logger.error("%s failed", child.spec.name, exc_info=error, extra=_failed(child))
         else:
             logger.warning("%s failed while stopping", child.spec.name, exc_info=error)
 
     def _serves(self, child: Child) -> None:
         child.started_at = trio.current_time()
-        self._enter(child, State.RUNNING)
+        self._enter(child, ChildState.RUNNING)
 
     # Keeping up
 
-    async def _keep_up(self, nursery: trio.Nursery) -> None:
+    async def _supervise(self, nursery: trio.Nursery) -> None:
         while True:
-            self._pulse.beat()
+            self._pulse.touch()
             with trio.move_on_at(min((child.retry_at for child in self._children), default=inf)):
-                await self._news.wait()
+                await self._wake_event.wait()
             # No checkpoint between these two, so no report is lost between them.
-            self._news = trio.Event()
+            self._wake_event = trio.Event()
             if self._stopping:
                 return
             while self._ended:
@@ -267,9 +257,9 @@ class Supervisor:
             await self._start_the_due(nursery)
 
     async def _child_ended(self, child: Child, error: Exception | None) -> None:
-        if child.state is not State.RUNNING:
+        if child.state is not ChildState.RUNNING:
             return  # it depends on one that ended just before, and starts again with that one
-        self._enter(child, State.DOWN)
+        self._enter(child, ChildState.DOWN)
         wanted = child.spec.restart.wanted(failed=error is not None)
         if error is None:
             logger.info("%s returned%s", child.spec.name, "; starting it again" if wanted else "")
@@ -279,7 +269,7 @@ class Supervisor:
             self._close_mailbox(child, "it has done its work" if error is None else "it failed")
 
     async def _plan_restart(self, child: Child) -> None:
-        """Decide when `child` starts again, and with whom; or that it was once too often."""
+        """Schedule the restart of `child` and its dependants. Raises `Escalated` if too many."""
         now = trio.current_time()
         if self._window.exceeded_by(now):
             raise Escalated(
@@ -292,14 +282,14 @@ class Supervisor:
         retry_at = trio.current_time() + self._backoff.wait(child.failures, self._chance)
         for member in group:
             member.retry_at = retry_at
-            self._enter(member, State.WAITING)
+            self._enter(member, ChildState.WAITING)
 
     async def _stop_dependants(self, child: Child) -> list[Child]:
-        """Stop those started after `child`; returns the ones that are started again with it."""
+        """Stop the children that depend on `child`; return those to start again with it."""
         if self._strategy is Strategy.ONE_FOR_ONE:
             return []
         after = self._children[self._children.index(child) + 1 :]
-        dependants = [member for member in after if member.state is not State.DOWN]
+        dependants = [member for member in after if member.state is not ChildState.DOWN]
         await self._stop_children(reversed(dependants))
         for member in dependants:
             if member.spec.restart is Restart.TEMPORARY:
@@ -307,7 +297,7 @@ class Supervisor:
         return [member for member in dependants if member.spec.restart is not Restart.TEMPORARY]
 
     async def _start_the_due(self, nursery: trio.Nursery) -> None:
-        """Start, in order, what is due. A failure puts off the rest of its group with it."""
+        """Start the due children in order. A failure reschedules the rest of its group."""
         for child in self._children:
             if self._ended or self._stopping:
                 return  # the base of those that are still due may have ended
@@ -326,13 +316,13 @@ class Supervisor:
     async def _stop_children(self, children: Iterable[Child]) -> None:
         for child in children:
             child.retry_at = inf
-            if child.state is State.RUNNING and not child.ended.is_set():
-                self._enter(child, State.STOPPING)
-                await self._stop_incarnation(child)
-            self._enter(child, State.DOWN)
+            if child.state is ChildState.RUNNING and not child.ended.is_set():
+                self._enter(child, ChildState.STOPPING)
+                await self._stop_instance(child)
+            self._enter(child, ChildState.DOWN)
 
-    async def _stop_incarnation(self, child: Child) -> None:
-        self._pulse.beat(child.spec.grace)
+    async def _stop_instance(self, child: Child) -> None:
+        self._pulse.touch(child.spec.grace)
         if child.spec.stop is not None and await self._stopped_in_time(child, child.spec.stop):
             return
         child.scope.cancel()
@@ -353,10 +343,10 @@ class Supervisor:
 
     # Bookkeeping
 
-    def _look_again(self) -> None:
-        self._news.set()
+    def _wake(self) -> None:
+        self._wake_event.set()
 
-    def _enter(self, child: Child, state: State) -> None:
+    def _enter(self, child: Child, state: ChildState) -> None:
         if child.state is not state:
             child.state = state
             child.since = self._wall()
@@ -367,7 +357,7 @@ class Supervisor:
 
 
 class _Serving:
-    """Passes `started()` on, and notes it at the very moment: a child may fail right after."""
+    """A task status that also calls `note`, at once: a child may fail right after its start."""
 
     def __init__(self, outer: trio.TaskStatus[None], note: Callable[[], None]) -> None:
         self._outer = outer

@@ -41,7 +41,7 @@ class Vault:
             self._memory.write(record)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation; the record of the one before is still there."""
+        """One instance; the record of the one before is still there."""
         vault = _Vault(self._memory, self._wall)
         task_status.started()
         await self.mailbox.serve(vault)
@@ -62,7 +62,7 @@ class Vault:
 
     async def current(self) -> Record | None:
         """The stored record, or None when no cookie was synced yet."""
-        return await self.mailbox.glance(_Vault.current)
+        return await self.mailbox.peek(_Vault.current)
 
 
 class _Vault:

@@ -106,10 +106,10 @@ async def test_with_all_hands_full_it_shows_signs_of_life(
         await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(20)
-    part.pulse.prompt()
+    part.heartbeat.probe()
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert part.pulse.last == trio.current_time()
-    assert part.pulse.allowance == 0
+    assert part.heartbeat.last == trio.current_time()
+    assert part.heartbeat.allowance_s == 0
 
 
 async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
@@ -123,7 +123,7 @@ async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
     monkeypatch.setattr(desk.journal, "due_deliveries", unavailable)
     await nursery.start((part := a_part(desk)).run)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert part.pulse.allowance >= webhooks.JOURNAL_WAITS.longest
+    assert part.heartbeat.allowance_s >= webhooks.JOURNAL_WAITS.longest
 
 
 async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(

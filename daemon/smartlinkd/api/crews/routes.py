@@ -35,12 +35,12 @@ from smartlinkd.api.crews.targets import targets
 from smartlinkd.api.guards import Guards
 from smartlinkd.api.openapi import Access, Api
 from smartlinkd.api.services import CrewServices
-from smartlinkd.background import background
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from smartlinkd.crews.following import Following
 from smartlinkd.errors import Refused
 from smartlinkd.journal.model import Execution, State
+from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
 from smartlinkd.serving import hold_until_answered
 

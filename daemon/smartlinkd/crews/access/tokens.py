@@ -11,7 +11,7 @@ user and generation, under a key derived from the crews' master secret (`secret.
 tell what they have found, and the 32 bytes in base64url.
 
 Checking one gives nothing away by its time. What a caller sends is hashed under a key of this
-incarnation's, and the hash is looked up among those of all tokens of all crews. So a wrong token, a
+instance's, and the hash is looked up among those of all tokens of all crews. So a wrong token, a
 crew that there is not and another crew's token take the same steps, whatever the number of crews
 and users; and as nobody else can know a hash, how far a comparison of two of them got says nothing.
 Rejected: comparing with each token of the named crew, by `hmac.compare_digest`, which tells how
@@ -35,9 +35,9 @@ from smartlinkd.crews.access.generations import Generations, load, save
 from smartlinkd.crews.access.secret import derive
 from smartlinkd.crews.crew import Caller
 from smartlinkd.errors import NotFound, WrongCredential
+from smartlinkd.slots import slot
 from smartlinkd.state import saving
 from smartlinkd.supervision.actor import Mailbox
-from smartlinkd.supervision.slots import slot
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class CrewTokens:
         self._users = users
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One incarnation: reads the generations, then answers.
+        """One instance: reads the generations, then answers.
 
         Raises `StateUnusable` or `NotSaved` when the state directory is not in order.
         """
@@ -90,7 +90,7 @@ class CrewTokens:
         Raises `WrongCredential`: the same when there is no such crew, in the same time. Never
         waits behind the disk.
         """
-        return await self.mailbox.glance(_Book.caller, crew, token)
+        return await self.mailbox.peek(_Book.caller, crew, token)
 
     async def organization(self, crew: str) -> Caller:
         """Return the caller that the crew's organization token stands for.
@@ -98,7 +98,7 @@ class CrewTokens:
         For somebody who was admitted otherwise. Raises `WrongCredential` when there is no such
         crew.
         """
-        return await self.mailbox.glance(_Book.organization, crew)
+        return await self.mailbox.peek(_Book.organization, crew)
 
     async def show(self, crew: str, user: str = "") -> SecretStr:
         """A user's token, or without a user the organization's.
@@ -117,7 +117,7 @@ class CrewTokens:
 
 
 class _Book:
-    """The state of one incarnation. `caller` and `show` have no await: they are never in between.
+    """The state of one instance. `caller` and `show` have no await: they are never in between.
 
     It keeps no token, only what tells one.
     """

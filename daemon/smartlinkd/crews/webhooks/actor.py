@@ -58,11 +58,11 @@ from smartlinkd.journal.model import Delivery
 from smartlinkd.late_imports import needed
 from smartlinkd.logs import Event, Work, working_for
 from smartlinkd.networks import Network
+from smartlinkd.nurseries import sole_error
 from smartlinkd.posting.addresses import origin
 from smartlinkd.posting.outcomes import Silence
-from smartlinkd.supervision.groups import sole_error
+from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.supervision.pulse import Pulse
 from smartlinkd.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Timings:
 
 
 class Webhooks:
-    """The handle; `run` is one incarnation. Without a `key`, calls are not signed."""
+    """The handle; `run` is one instance. Without a `key`, calls are not signed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Webhooks:
         self._wall = wall
         self._resolve = resolve
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self.pulse = Pulse(self.nudge)
+        self.heartbeat = Heartbeat(self.nudge)
         self.timings = Timings()
         self._news = trio.Event()
         self._hands = Hands()
@@ -134,7 +134,7 @@ class Webhooks:
         self._news.set()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Make calls until cancelled; the next incarnation makes again what was in hand."""
+        """Make calls until cancelled; the next instance makes again what was in hand."""
         task_status.started()
         await self._until_called_for()
         async with (
@@ -143,7 +143,7 @@ class Webhooks:
             trio.open_nursery() as nursery,
         ):
             while True:
-                self.pulse.beat()
+                self.heartbeat.touch()
                 # Before the look: what is queued meanwhile may be missed by it.
                 self._news = trio.Event()
                 sleep = await self._look(sender, nursery)
@@ -153,7 +153,7 @@ class Webhooks:
     async def _until_called_for(self) -> None:
         """Wait for the first call that is due, or soon will be: many a daemon never makes one."""
         while True:
-            self.pulse.beat()
+            self.heartbeat.touch()
             self._news = trio.Event()
             if await self._insist(self._next):
                 return
@@ -182,7 +182,7 @@ class Webhooks:
     async def _next(self) -> list[Delivery]:
         """What is due, or will be soon, and not for a host that has no hand free: however much
         waits for one that hangs, it hides no other."""
-        self.pulse.beat(JOURNAL_WAITS.longest)  # the loop is here, be it for the tenth time
+        self.heartbeat.touch(JOURNAL_WAITS.longest)  # the loop is here, be it for the tenth time
         return await self._journal.due_deliveries(
             self._wall() + timedelta(seconds=LONGEST_SLEEP),
             AT_ONCE,

@@ -1,7 +1,7 @@
-"""Slots for what makes an actor wait: fewer than it has hands, so that one is always left.
+"""Slots for calls that make an actor wait: one fewer than the actor's concurrency.
 
-Who finds none free is told to come again, and does not wait for one: whoever waited would have a
-hand, and a question that can be answered at once needs it.
+So the actor can always answer a call that does not wait. A caller without a slot is refused at
+once, since a caller that waited would take the actor's last place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from smartlinkd.errors import Unavailable
 
 @contextmanager
 def slot(slots: trio.Semaphore, too_many: str) -> Iterator[None]:
-    """Hold one of `slots` in the body. Raises `Unavailable`: there are `too_many` of these."""
+    """Hold one of `slots` in the block.
+
+    Args:
+        too_many: what there is too much of, for the error's text.
+
+    Raises:
+        Unavailable: no slot is free.
+    """
     try:
         slots.acquire_nowait()
     except trio.WouldBlock:

@@ -13,8 +13,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
+from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
-from smartlinkd.supervision.pulse import Pulse, Vital
 from smartlinkd.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ async def ask_and_leave(mailbox: Mailbox[Desk], seconds: float) -> None:
         await mailbox.ask(Desk.work, seconds)
 
 
-async def last_after_prompts(pulse: Pulse, seconds: float) -> float:
+async def last_after_prompts(heartbeat: Heartbeat, seconds: float) -> float:
     """Prompt for so long; how long ago the last beat was then."""
     until = trio.current_time() + seconds
     while trio.current_time() < until:
-        pulse.prompt()
+        heartbeat.probe()
         await trio.sleep(EVERY)
-    return trio.current_time() - pulse.last
+    return trio.current_time() - heartbeat.last
 
 
 # A mailbox's loop
@@ -59,7 +59,7 @@ async def test_an_idle_loop_beats_when_it_is_prompted(
 ) -> None:
     mailbox = Mailbox[Desk]("desk", size=0)
     nursery.start_soon(partial(mailbox.serve, Desk(), at_once=at_once))
-    assert await last_after_prompts(mailbox.pulse, 600.0) == EVERY
+    assert await last_after_prompts(mailbox.heartbeat, 600.0) == EVERY
 
 
 async def test_an_idle_loop_that_is_not_prompted_sleeps(
@@ -68,7 +68,7 @@ async def test_an_idle_loop_that_is_not_prompted_sleeps(
     mailbox = Mailbox[Desk]("desk", size=8)
     nursery.start_soon(mailbox.serve, Desk())
     await trio.sleep(600.0)
-    assert mailbox.pulse.last == 0.0
+    assert mailbox.heartbeat.last == 0.0
 
 
 async def test_a_prompt_is_asked_by_nobody_and_takes_nobodys_place(
@@ -76,12 +76,12 @@ async def test_a_prompt_is_asked_by_nobody_and_takes_nobodys_place(
 ) -> None:
     mailbox = Mailbox[Desk]("desk", size=1)
     for _ in range(9):
-        mailbox.pulse.prompt()  # nobody serves: it is for nobody
+        mailbox.heartbeat.probe()  # nobody serves: it is for nobody
     assert mailbox.waiting == 0
     nursery.start_soon(mailbox.serve, Desk())
     nursery.start_soon(ask_and_leave, mailbox, 7.0)
     await wait_all_tasks_blocked()
-    mailbox.pulse.prompt()  # it is at work
+    mailbox.heartbeat.probe()  # it is at work
     assert mailbox.waiting == 0
     await mailbox.ask(Desk.work, 0.0)
     assert trio.current_time() == 7.0
@@ -100,7 +100,7 @@ async def test_a_full_mailbox_that_is_worked_off_beats(
 
     nursery.start_soon(partial(mailbox.serve, Desk(), at_once=at_once))
     nursery.start_soon(crowd)
-    assert await last_after_prompts(mailbox.pulse, 600.0) <= 2.0
+    assert await last_after_prompts(mailbox.heartbeat, 600.0) <= 2.0
     assert mailbox.waiting >= 3  # one may have been taken just now
 
 
@@ -111,9 +111,9 @@ async def test_one_request_that_hangs_stops_a_loop_with_one_hand(
     nursery.start_soon(mailbox.serve, Desk())
     nursery.start_soon(mailbox.ask, Desk.hang, release)
     await wait_all_tasks_blocked()
-    assert await last_after_prompts(mailbox.pulse, 600.0) >= 600.0
+    assert await last_after_prompts(mailbox.heartbeat, 600.0) >= 600.0
     release.set()
-    assert await last_after_prompts(mailbox.pulse, 60.0) == EVERY
+    assert await last_after_prompts(mailbox.heartbeat, 60.0) == EVERY
 
 
 async def test_a_loop_with_many_hands_stops_when_the_last_one_hangs(
@@ -124,78 +124,78 @@ async def test_a_loop_with_many_hands_stops_when_the_last_one_hangs(
     for _ in range(2):
         nursery.start_soon(mailbox.ask, Desk.hang, release)
     await wait_all_tasks_blocked()
-    assert await last_after_prompts(mailbox.pulse, 600.0) == EVERY
+    assert await last_after_prompts(mailbox.heartbeat, 600.0) == EVERY
     nursery.start_soon(mailbox.ask, Desk.hang, release)
     await wait_all_tasks_blocked()
-    assert await last_after_prompts(mailbox.pulse, 600.0) >= 600.0
+    assert await last_after_prompts(mailbox.heartbeat, 600.0) >= 600.0
     release.set()
-    assert await last_after_prompts(mailbox.pulse, 60.0) == EVERY
+    assert await last_after_prompts(mailbox.heartbeat, 60.0) == EVERY
 
 
 # What a sign of life is worth
 
 
 async def test_what_is_overdue_is_counted_from_the_last_sign(autojump_clock: MockClock) -> None:
-    pulse = Pulse(lambda: None)
-    vital = Vital("it", pulse, since=0.0, busy=3.0, task=trio.lowlevel.current_task())
-    assert vital.last_sign == 0.0  # its start
-    assert vital.overdue(10.0) == 7.0
+    heartbeat = Heartbeat(lambda: None)
+    vital = WatchedLoop("it", heartbeat, since=0.0, busy=3.0, task=trio.lowlevel.current_task())
+    assert vital.last_seen == 0.0  # its start
+    assert vital.seconds_late(10.0) == 7.0
     await trio.sleep(4.0)
-    pulse.beat()
-    assert vital.last_sign == 4.0
-    assert vital.overdue(10.0) == 3.0
-    pulse.beat(allowance=2.0)
-    assert vital.overdue(10.0) == 1.0
-    pulse.beat()
-    assert vital.overdue(10.0) == 3.0
+    heartbeat.touch()
+    assert vital.last_seen == 4.0
+    assert vital.seconds_late(10.0) == 3.0
+    heartbeat.touch(allowance_s=2.0)
+    assert vital.seconds_late(10.0) == 1.0
+    heartbeat.touch()
+    assert vital.seconds_late(10.0) == 3.0
 
 
 async def test_what_an_earlier_incarnation_was_allowed_is_not_the_next_ones(
     autojump_clock: MockClock,
 ) -> None:
-    pulse = Pulse(lambda: None)
-    pulse.beat(allowance=30.0)
+    heartbeat = Heartbeat(lambda: None)
+    heartbeat.touch(allowance_s=30.0)
     await trio.sleep(5.0)
-    vital = Vital("it", pulse, since=5.0, busy=0.0, task=trio.lowlevel.current_task())
-    assert vital.overdue(10.0) == 5.0
+    vital = WatchedLoop("it", heartbeat, since=5.0, busy=0.0, task=trio.lowlevel.current_task())
+    assert vital.seconds_late(10.0) == 5.0
 
 
 # A supervisor's
 
 
-def beating(child: Child, pulse: Pulse, *, busy: float = 0.0) -> ChildSpec:
-    return ChildSpec(child.name, child.run, stop=child.stop, pulses=(pulse,), busy=busy)
+def beating(child: Child, heartbeat: Heartbeat, *, busy: float = 0.0) -> ChildSpec:
+    return ChildSpec(child.name, child.run, stop=child.stop, heartbeats=(heartbeat,), busy=busy)
 
 
 def names(supervisor: Supervisor) -> list[str]:
-    return [each.name for each in supervisor.vitals()]
+    return [each.name for each in supervisor.watched_loops()]
 
 
-def overdue(supervisor: Supervisor) -> float:
-    """Of the supervisor itself, after it was prompted."""
-    (own, *_) = supervisor.vitals()
-    own.pulse.prompt()
-    return own.overdue(trio.current_time())
+def seconds_late(supervisor: Supervisor) -> float:
+    """Of the supervisor itself, after it was probed."""
+    (own, *_) = supervisor.watched_loops()
+    own.heartbeat.probe()
+    return own.seconds_late(trio.current_time())
 
 
-async def prompted(supervisor: Supervisor, seconds: float) -> float:
-    """How much its overdue comes to at most, within so many seconds."""
+async def probed(supervisor: Supervisor, seconds: float) -> float:
+    """How much its seconds_late comes to at most, within so many seconds."""
     most, until = 0.0, trio.current_time() + seconds
     while trio.current_time() < until:
-        most = max(most, overdue(supervisor))
+        most = max(most, seconds_late(supervisor))
         await trio.sleep(EVERY)
     return most
 
 
 @pytest.fixture
-def pulse() -> Pulse:
-    return Pulse(lambda: None)
+def heartbeat() -> Heartbeat:
+    return Heartbeat(lambda: None)
 
 
 async def test_it_and_its_children_that_have_a_pulse_are_vital_while_they_run(
-    *, grow: Grow, a: Child, b: Child, c: Child, pulse: Pulse, autojump_clock: MockClock
+    *, grow: Grow, a: Child, b: Child, c: Child, heartbeat: Heartbeat, autojump_clock: MockClock
 ) -> None:
-    tree = Supervisor("tree", [beating(a, pulse, busy=7.0), b.spec(), beating(c, pulse)])
+    tree = Supervisor("tree", [beating(a, heartbeat, busy=7.0), b.spec(), beating(c, heartbeat)])
     assert names(tree) == []
     c.before = partial(trio.sleep, 3.0)
     grown = grow(tree)
@@ -203,10 +203,10 @@ async def test_it_and_its_children_that_have_a_pulse_are_vital_while_they_run(
     assert names(tree) == ["tree", "a"]
     await trio.sleep(4.0)
     assert names(tree) == ["tree", "a", "c"]
-    own, first, last = tree.vitals()
+    own, first, last = tree.watched_loops()
     assert (own.since, first.since, last.since) == (0.0, 0.0, 3.0)
     assert (own.busy, first.busy, last.busy) == (0.0, 7.0, 0.0)
-    assert "_incarnation" in first.task.name
+    assert "_instance" in first.task.name
     assert first.task is not last.task
     tree.stop()
     await grown.over.wait()
@@ -214,26 +214,26 @@ async def test_it_and_its_children_that_have_a_pulse_are_vital_while_they_run(
 
 
 async def test_a_child_that_waits_for_its_restart_is_not_vital(
-    grow: Grow, a: Child, pulse: Pulse, autojump_clock: MockClock
+    grow: Grow, a: Child, heartbeat: Heartbeat, autojump_clock: MockClock
 ) -> None:
-    tree = Supervisor("tree", [beating(a, pulse)], backoff=STEADY)
+    tree = Supervisor("tree", [beating(a, heartbeat)], backoff=STEADY)
     grow(tree)
     await wait_all_tasks_blocked()
-    first = tree.vitals()[1]
+    first = tree.watched_loops()[1]
     a.fail(ValueError())
     await wait_all_tasks_blocked()
     assert names(tree) == ["tree"]
     await trio.sleep(9.0)
-    second = tree.vitals()[1]
+    second = tree.watched_loops()[1]
     assert (second.name, second.since) == ("a", 8.0)
     assert second.task is not first.task
 
 
 async def test_a_child_that_has_ended_is_not_vital_while_its_supervisor_is_busy_elsewhere(
-    *, grow: Grow, a: Child, b: Child, c: Child, pulse: Pulse, autojump_clock: MockClock
+    *, grow: Grow, a: Child, b: Child, c: Child, heartbeat: Heartbeat, autojump_clock: MockClock
 ) -> None:
     b.stop_takes = 4.0
-    specs = [beating(c, pulse), beating(a, pulse), b.spec()]
+    specs = [beating(c, heartbeat), beating(a, heartbeat), b.spec()]
     tree = Supervisor("tree", specs, strategy=Strategy.REST_FOR_ONE)
     grow(tree)
     await wait_all_tasks_blocked()
@@ -245,13 +245,13 @@ async def test_a_child_that_has_ended_is_not_vital_while_its_supervisor_is_busy_
 
 
 async def test_an_idle_supervisor_beats_when_it_is_prompted(
-    grow: Grow, a: Child, pulse: Pulse, autojump_clock: MockClock
+    grow: Grow, a: Child, heartbeat: Heartbeat, autojump_clock: MockClock
 ) -> None:
-    tree = Supervisor("tree", [beating(a, pulse)])
+    tree = Supervisor("tree", [beating(a, heartbeat)])
     grow(tree)
     await wait_all_tasks_blocked()
-    assert await prompted(tree, 600.0) == EVERY
-    assert a.incarnations == 1
+    assert await probed(tree, 600.0) == EVERY
+    assert a.instances == 1
 
 
 async def test_a_slow_start_and_a_slow_stop_are_within_what_was_allowed(
@@ -263,10 +263,10 @@ async def test_a_slow_start_and_a_slow_stop_are_within_what_was_allowed(
     tree = Supervisor("tree", [a.spec(grace=45.0), b.spec(grace=55.0)])
     grown = grow(tree)
     await wait_all_tasks_blocked()
-    assert await prompted(tree, 60.0) == EVERY
+    assert await probed(tree, 60.0) == EVERY
     tree.stop()
     await wait_all_tasks_blocked()
-    assert await prompted(tree, 85.0) <= EVERY
+    assert await probed(tree, 85.0) <= EVERY
     await grown.over.wait()
 
 
@@ -283,7 +283,7 @@ async def test_a_start_that_cannot_be_cancelled_is_overdue(
     tree = Supervisor("tree", [a.spec(start_timeout=30.0)])
     grown = grow(tree)
     await wait_all_tasks_blocked()
-    assert await prompted(tree, 600.0) > 500.0
+    assert await probed(tree, 600.0) > 500.0
     release.set()
     await grown.over.wait()
 
@@ -306,18 +306,21 @@ async def test_a_child_that_does_not_end_is_overdue(
     await wait_all_tasks_blocked()
     tree.stop()
     await wait_all_tasks_blocked()
-    assert await prompted(tree, 600.0) > 500.0
+    assert await probed(tree, 600.0) > 500.0
     release.set()
     await grown.over.wait()
 
 
 async def test_a_nested_supervisors_vitals_are_its_parents_too_while_it_runs(
-    grow: Grow, a: Child, b: Child, pulse: Pulse, autojump_clock: MockClock
+    grow: Grow, a: Child, b: Child, heartbeat: Heartbeat, autojump_clock: MockClock
 ) -> None:
-    inner = Supervisor("inner", [beating(a, pulse)], intensity=Intensity(restarts=0))
+    inner = Supervisor("inner", [beating(a, heartbeat)], intensity=Intensity(restarts=0))
     outer = Supervisor(
         "outer",
-        [ChildSpec("inner", inner.run, stop=inner.stop, vitals=inner.vitals), beating(b, pulse)],
+        [
+            ChildSpec("inner", inner.run, stop=inner.stop, watched_loops=inner.watched_loops),
+            beating(b, heartbeat),
+        ],
         backoff=STEADY,
     )
     grow(outer)

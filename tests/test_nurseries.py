@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.background import background
+from smartlinkd.nurseries import MAX_ERROR_TEXT, background, describe
 
 
 async def test_tasks_run_beside_the_block_and_end_with_it() -> None:
@@ -73,3 +73,30 @@ async def test_a_cancellation_from_outside_goes_through(autojump_clock: MockCloc
             await trio.sleep_forever()
         raise AssertionError("the block was not cancelled")
     assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("broken"), "ValueError: broken"),
+        (ValueError(), "ValueError"),
+        (ValueError("two\n  lines\tand a tab "), "ValueError: two lines and a tab"),
+        (ExceptionGroup("g", [ValueError("broken")]), "ValueError: broken"),
+        (
+            ExceptionGroup("g", [ValueError("broken"), KeyError("lost"), OSError()]),
+            "ValueError: broken (and 2 more)",
+        ),
+        (
+            ExceptionGroup("g", [ExceptionGroup("h", [ValueError("broken")])]),
+            "ValueError: broken",
+        ),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: Exception, line: str) -> None:
+    assert describe(error) == line
+
+
+def test_a_description_is_bounded() -> None:
+    exact = "x" * MAX_ERROR_TEXT
+    assert describe(ValueError(exact)) == f"ValueError: {exact}"
+    assert describe(ValueError(exact + "x")) == f"ValueError: {exact[:-1]}…"

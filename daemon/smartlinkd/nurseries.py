@@ -1,0 +1,71 @@
+"""Nurseries whose errors leave one at a time, and background tasks for the length of a block.
+
+A nursery wraps each error that leaves it in an exception group (trio, "strict exception groups").
+A resource that has a nursery inside would make each caller look for its own error in that group.
+So `background` and `sole_error` raise the one error bare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+MAX_ERROR_TEXT: Final = 1000
+"""Characters of an error in `describe`. The log has the whole text."""
+
+
+@asynccontextmanager
+async def background(*tasks: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Run `tasks` beside the block. Leaving the block cancels them and waits for their end.
+
+    A task that fails cancels the block.
+
+    Raises:
+        Exception: the block's own error if it has one, else the task's that failed.
+        BaseExceptionGroup: if several tasks failed, or one failed while the caller was cancelled.
+    """
+    error: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)
+            try:
+                yield
+            except BaseException as of_block:  # noqa: BLE001 - kept for a moment, raised below
+                error = of_block
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if error is None or isinstance(error, trio.Cancelled):
+            error = group.exceptions[0] if len(group.exceptions) == 1 else group
+    # Outside of the handler, so that the error keeps its own cause and context.
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error  # with its traceback it would keep this frame, and what is in it, alive
+
+
+@asynccontextmanager
+async def sole_error() -> AsyncIterator[None]:
+    """Raise the only error of an exception group bare. A group of several passes unchanged."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        error = group.exceptions[0]
+        raise error from error.__cause__  # `from None` would lose it
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's type and text in one line. Of a group the first member is shown."""
+    if isinstance(error, BaseExceptionGroup):
+        first, more = error.exceptions[0], len(error.exceptions) - 1
+        return describe(first) + (f" (and {more} more)" if more else "")
+    text = " ".join(str(error).split())
+    if len(text) > MAX_ERROR_TEXT:
+        text = text[: MAX_ERROR_TEXT - 1] + "…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
