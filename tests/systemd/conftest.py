@@ -33,8 +33,8 @@ from tests.systemd.machine import (
 SHARED = os.environ.get("SMARTLINKD_CONTAINER", "")
 collect_ignore_glob = [] if SHARED else ["*"]
 
-ORDER = ("first", "", "last")
-"""Modules marked so (`pytestmark = pytest.mark.order(…)`); the others come between."""
+ORDER = ("first", "", "anew", "last")
+"""Modules marked so (`pytestmark = pytest.mark.order(…)`); the others come after the first."""
 
 DEADLINE = 180
 """Seconds for a test. Installing takes a tenth of that, on a machine with nothing else to do."""
@@ -90,7 +90,7 @@ inputs = ["links", {{ name = "language", default = "vi" }}]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "order(when): when a module's turn is, first or last")
+    config.addinivalue_line("markers", "order(when): a module's turn: first, anew or last")
 
 
 @pytest.hookimpl(trylast=True)
@@ -119,11 +119,16 @@ def prepared(installed: Service) -> Service:
     worker = Path("/srv/crews/worker.py")
     worker.parent.mkdir(parents=True, exist_ok=True)
     worker.write_text(textwrap.dedent(WORKER))
-    installed.configure(CONFIGURATION)
-    hashed = run("sh", "-c", f"echo '{PASSWORD}' | smartlinkd hash-password")
-    (installed.configuration.parent / "credentials/auth.password_hash").write_text(hashed)
-    installed.systemctl("restart")
+    prepare(installed, CONFIGURATION)
     return installed
+
+
+def prepare(service: Service, configuration: str) -> None:
+    """Give a service the tests' password and configuration, and restart it."""
+    service.configure(configuration)
+    hashed = run("sh", "-c", f"echo '{PASSWORD}' | smartlinkd hash-password")
+    (service.configuration.parent / "credentials/auth.password_hash").write_text(hashed)
+    service.systemctl("restart")
 
 
 @pytest.fixture

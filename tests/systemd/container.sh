@@ -24,6 +24,19 @@ print(p.python_version())')" -d .container/wheels -c requirements.txt $(runtime_
     printf '%s\n' "$wanted" >.container/made-from
 }
 
+# The last commit whose package was called `daemon`: test_upgrade_from_before.py installs it first.
+BEFORE=9dc880c
+
+# A shallow clone may not have it. The tests are skipped then, and say why.
+need_before() {
+    [ "$(cat .container/before/commit 2>/dev/null)" != "$BEFORE" ] || return 0
+    rm -rf .container/before
+    git cat-file -e "$BEFORE^{commit}" 2>/dev/null || return 0
+    mkdir -p .container/before
+    git archive "$BEFORE" | tar -x -C .container/before
+    printf '%s\n' "$BEFORE" >.container/before/commit
+}
+
 # What smartlinkd itself needs of requirements.txt, and its build.
 runtime_packages() {
     "$python" - <<'END'
@@ -49,6 +62,7 @@ systemd_tests() {
     have ip || apt_install iproute2
     need_chromium
     need_prepared
+    need_before
     end_set_up
     exec .venv/bin/python tests/systemd/container.py --wheels "$PWD/.container/wheels" \
         --proxies "$PWD/.container/proxies" "$@"
