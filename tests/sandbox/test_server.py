@@ -95,7 +95,7 @@ def test_a_taken_port_is_a_plain_error_of_the_command() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_command_ends_well_when_told(number: signal.Signals) -> None:
-    code = "import sys, daemon.sandbox.server as s; sys.exit(s.main(host='127.0.0.1', port=0))"
+    code = "import sys, smartlinkd.sandbox.server as s; sys.exit(s.main(host='127.0.0.1', port=0))"
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(
             partial(
