@@ -110,14 +110,16 @@ async def listed(daemon: Daemon) -> list[Json]:
     return found
 
 
-async def call(daemon: Daemon, operation: str, token: str) -> httpx.Response:
+async def call(
+    daemon: Daemon, operation: str, token: str, headers: dict[str, str] | None = None
+) -> httpx.Response:
     """Call an operation in such a way that it changes nothing."""
     method, path = operation.split()
     path = re.sub(r"\{crew\}", "echo", path)
     path = re.sub(r"\{\w+\}", "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", path)
     query = "?account=1" if path == "/readyz" else ""
     body: object = [] if method == "POST" else None  # no operation takes an array
-    return await daemon.ask(method, path + query, body, token=token)
+    return await daemon.ask(method, path + query, body, token=token, headers=headers)
 
 
 async def documented(daemon: Daemon) -> list[str]:
@@ -166,6 +168,20 @@ async def test_operation_without_a_credential_is_refused_unless_it_is_open(close
     for operation in await documented(closed):
         is_open = OPENED_BY[operation] == OPEN
         assert is_refused(await call(closed, operation, "")) is not is_open, operation
+
+
+@pytest.mark.parametrize("way", ["page", "bearer"])
+async def test_session_opens_every_operation_and_crews_only_for_the_page(
+    closed: Daemon, way: str
+) -> None:
+    name, token = await closed.page_session()
+    page = {"Cookie": f"{name}={token}", "Sec-Fetch-Site": "same-origin"}
+    sent = ("", page) if way == "page" else (token, {})
+    ending = {"POST /api/auth/logout", "POST /api/auth/revoke"}
+    operations = set(await documented(closed)) - ending
+    refused = {each for each in operations if is_refused(await call(closed, each, *sent))}
+    crews = {each for each in operations if " /crews/" in each}
+    assert refused == {"DELETE /api/keys/self"} | (crews if way == "bearer" else set())
 
 
 @pytest.mark.parametrize("path", ["/crews/echo/inputs", "/inputs"])
