@@ -1,6 +1,7 @@
-"""The browser extension, as far as the daemon serves it: its files, and what its key can do.
+"""The browser extension: its files, what its key can do, and when it syncs.
 
-What the extension does in a browser is tested with a real Chromium in `tests/e2e`.
+Its script runs in a browser that is played (`played_browser.py`). Installed in a real Chromium it
+is tested in `tests/e2e`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.keys import key_for
+from tests.contract.keys import WITHOUT_BROWSER, key_for
+from tests.contract.played_browser import PlayedBrowser
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.contract.conftest import Daemon, Portal, Running
     from tests.e2e.conftest import Account
 
@@ -26,6 +30,7 @@ Json = dict[str, Any]
 
 NAMES = ["smartlinkd-chromium.zip", "smartlinkd-firefox.zip"]
 SCOPES = ["cookie:write", "status", "convert"]
+AT_ONCE_S, HALF_AN_HOUR_S, HOUR_S = 5, 1800, 3600
 ALLOWED = {"https", "http://127.0.0.1", "http://localhost"}
 """Where the extension may send anything: https, and plain http on loopback."""
 
@@ -118,22 +123,77 @@ async def test_key_of_extension_syncs_converts_and_ends_itself_and_no_more(
     assert (await call(daemon, key, "GET", "/api/account"))["status"] == 403
 
 
-async def test_key_of_extension_sees_a_missing_and_a_lost_session(
-    daemon: Daemon, portal: Portal
+# Its syncing
+
+
+async def test_extension_syncs_login_at_once_and_changes_every_30_minutes(
+    running: Running, portal: Portal, tmp_path: Path
 ) -> None:
-    key, account = await key_for(daemon, *SCOPES), portal.account()
+    with running(**WITHOUT_BROWSER, cookie={"open_to": []}) as daemon:
+        key = await key_for(daemon, *SCOPES)
+        steps: list[Json] = [
+            {"at_s": 100, "cookies": login(daemon, portal.account())},
+            {"at_s": 400, "cookies": {"SPC_ST": ".changed"}},
+            {"at_s": 4000, "cookies": {"SPC_SI": "no-part-of-the-session"}},
+        ]
+        calls = await PlayedBrowser(daemon, tmp_path).run(key, steps, until_s=3 * HOUR_S)
+    assert {call["origin"] for call in calls} == {daemon.url}
+    first, second = syncs(calls)
+    assert 100 <= first["at_s"] <= 100 + AT_ONCE_S
+    assert "SPC_ST=.changed" not in first["body"]["cookie"]
+    assert HALF_AN_HOUR_S <= second["at_s"] - first["at_s"] <= HALF_AN_HOUR_S + 60
+    assert "SPC_ST=.changed" in second["body"]["cookie"]
+    assert (first["status"], second["status"]) == (200, 200)
 
-    async def shown() -> tuple[bool, list[str]]:
-        found = await call(daemon, key, "GET", "/api/account")
-        return found["cookie"]["stored"], [each["state"] for each in found["accounts"]]
 
-    assert await shown() == (False, [])
-    await sync(daemon, key, account)
-    assert (await daemon.convert(portal.link(portal.item()), account=None)).status_code == 200
-    assert await shown() == (True, ["active"])
+async def test_extension_syncs_new_login_at_once_after_the_session_was_lost(
+    daemon: Daemon, portal: Portal, tmp_path: Path
+) -> None:
+    account = portal.account()
     await portal.arm("session_lost", account)
-    assert (await daemon.convert(portal.link(portal.item()), account=None)).status_code == 502
-    assert await shown() == (True, ["session_lost"])
-    account.renew()
-    assert (await sync(daemon, key, account))["status"] == 200
-    assert await shown() == (True, ["active"])
+    steps: list[Json] = [
+        {"at_s": 100, "cookies": login(daemon, account)},
+        {"at_s": 200, "call": await conversion(daemon, portal.link(portal.item()))},
+        {"at_s": 700, "cookies": {"SPC_EC": ".another-session"}},
+    ]
+    key = await key_for(daemon, *SCOPES)
+    calls = await PlayedBrowser(daemon, tmp_path).run(key, steps, until_s=HOUR_S)
+    _, second = syncs(calls)
+    assert 700 <= second["at_s"] <= 700 + AT_ONCE_S
+    assert "SPC_EC=.another-session" in second["body"]["cookie"]
+
+
+async def test_extension_replaces_another_account_only_when_told(
+    linking: Daemon, portal: Portal, tmp_path: Path
+) -> None:
+    await linking.sync(portal.account())
+    steps: list[Json] = [
+        {"at_s": 100, "cookies": login(linking, portal.account())},
+        {"at_s": HOUR_S, "act": "replace"},
+    ]
+    key = await key_for(linking, *SCOPES)
+    calls = await PlayedBrowser(linking, tmp_path).run(key, steps, until_s=2 * HOUR_S)
+    refused, replaced = syncs(calls)
+    assert (refused["status"], "replaceAccount" in refused["body"]) == (409, False)
+    assert (replaced["status"], replaced["body"]["replaceAccount"]) == (200, True)
+    assert replaced["at_s"] >= HOUR_S
+
+
+def login(daemon: Daemon, account: Account) -> dict[str, str]:
+    """Return the cookies that a login at the portal sets."""
+    daemon.secrets |= account.secrets
+    return dict(pair.split("=", 1) for pair in account.cookie.split("; "))
+
+
+def syncs(calls: list[Json]) -> list[Json]:
+    """Return the calls that send a cookie."""
+    return [call for call in calls if call["path"] == "/api/sync-cookie"]
+
+
+async def conversion(daemon: Daemon, link: str) -> Json:
+    """Return the call by which the owner converts a link with the stored cookie."""
+    headers = {
+        "Authorization": f"Bearer {await daemon.login()}",
+        "Content-Type": "application/json",
+    }
+    return {"path": "/api/convert", "headers": headers, "body": json.dumps({"links": [link]})}
