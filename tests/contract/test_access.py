@@ -140,14 +140,16 @@ async def test_configured_extension_has_cors_and_a_preflight(standard: Daemon) -
     assert "Access-Control-Allow-Origin" not in refused.headers
 
 
-async def test_open_to_every_address_opens_it_to_all_and_is_warned_of(running: Running) -> None:
+async def test_open_to_every_address_opens_it_to_all_and_is_warned_of(
+    running: Running, standard: Daemon
+) -> None:
+    assert "cookie.open_to" not in standard.program.log.read_text()
     with running(
         **WITHOUT_BROWSER,
         server={"trusted_proxies": ["127.0.0.1"], "bind": "127.0.0.1:0"},
         cookie={"open_to": ["0.0.0.0/0", "::/0"]},
     ) as daemon:
         assert await statuses(daemon, X_Forwarded_For="203.0.113.7") == {200}
-        assert "open_to" not in daemon.program.log.read_text()
     public = {**WITHOUT_BROWSER, "server": {"bind": "0.0.0.0:0"}}
     with running(**public, cookie={"open_to": ["0.0.0.0/0", "::/0"]}) as daemon:
         assert await statuses(daemon) == {200}
