@@ -122,7 +122,7 @@ class AccountEntry(Body):
 
 
 class AccountResponse(Body):
-    """The stored cookie and the accounts that links were made for."""
+    """The stored cookie and the accounts that links were made for, the cookie's own first."""
 
     ok: Literal[True] = True
     cookie: StoredCookieState
@@ -258,10 +258,14 @@ class Operator:
         return None
 
     async def account(self) -> AccountResponse:
-        """Return how the account stands. Raises what asking the vault or the desk raises."""
+        """Return how the accounts stand, the stored cookie's first.
+
+        Raises what asking the vault or the desk raises.
+        """
         record = await self._vault.current()
         desk = await self._desk.status()
         cookie = record.cookie if record is not None else None
+        own = shown_name(cookie.account) if cookie is not None else None
         wanted = WANTED_COOKIES if self._desk.needs_cookie else ()
         return AccountResponse(
             cookie=StoredCookieState(
@@ -278,7 +282,7 @@ class Operator:
                     reason=state.reason,
                     remedy=_REMEDIES[state.standing],
                 )
-                for name, state in desk.accounts.items()
+                for name, state in sorted(desk.accounts.items(), key=lambda item: item[0] != own)
             ],
         )
 

@@ -172,5 +172,15 @@ async def test_replaced_account_is_no_longer_listed_as_active_until_it_is_used(
     assert (await states(linking))[first.number] == "active"
 
 
+async def test_stored_cookies_account_is_listed_first(linking: Daemon, portal: Portal) -> None:
+    first, second = account_of(linking, portal), account_of(linking, portal)
+    await linking.convert(portal.link(portal.item()), account=first)
+    await linking.sync(second)
+    answer = await linking.ask("GET", "/api/account", token=await linking.login())
+    names = [each["name"] for each in answer.json()["accounts"]]
+    assert names[0] == second.number
+    assert first.number in names
+
+
 async def states(daemon: Daemon) -> dict[str, str]:
     return {each["account"]: each["state"] for each in (await daemon.status())["accounts"]}
