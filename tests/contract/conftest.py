@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
-from tests.e2e.conftest import Daemon, Portal, Running, daemon, linking, portal, running
+from tests.e2e.conftest import (
+    Account,
+    Daemon,
+    Portal,
+    Running,
+    RunProgram,
+    daemon,
+    fetching,
+    impatient,
+    linking,
+    portal,
+    run_program,
+    running,
+    slow_submits,
+)
 
-__all__ = ["Daemon", "Portal", "Running", "daemon", "linking", "portal", "running"]
+__all__ = [
+    "Account",
+    "Daemon",
+    "Portal",
+    "RunProgram",
+    "Running",
+    "daemon",
+    "fetching",
+    "impatient",
+    "linking",
+    "portal",
+    "run_program",
+    "running",
+    "slow_submits",
+]

@@ -70,6 +70,22 @@ async def test_account_is_shown_from_no_cookie_to_a_pause_and_its_end(
         assert await readiness_of(daemon) == (503, "session_lost")
 
 
+async def test_account_names_cookies_that_the_stored_one_lacks(
+    linking: Daemon, portal: Portal
+) -> None:
+    account = portal.account()
+    await linking.sync(account)
+    assert (await account_of(linking))["cookie"]["missing"] == []
+    body = {"cookie": f"SPC_U={account.number}; SPC_EC=.some-session", "accountName": "mine"}
+    linking.secrets.add(".some-session")
+    answer = await linking.ask("POST", "/api/sync-cookie", body)
+    shown = (await account_of(linking))["cookie"]
+    assert (shown["stored"], shown["accountName"]) == (True, "mine")
+    assert shown["syncedAt"] == answer.json()["syncedAt"]
+    assert {"SPC_ST", "csrftoken"} <= set(shown["missing"])
+    assert not {"SPC_U", "SPC_EC"} & set(shown["missing"])
+
+
 async def test_readiness_of_account_is_not_for_strangers(running: Running) -> None:
     with running(products={"source": "none"}, cookie={"open_to": []}) as daemon:
         await daemon.until_ready()

@@ -271,7 +271,9 @@ async def test_followers_that_never_read_take_little_memory_and_give_it_back(
             peak = max(peak, own_memory(house))
             await trio.sleep(0.05)
     statuses, _ = answers(opened)
-    assert statuses == {200: SHARE, 429: 500 - SHARE}
+    assert statuses[200] + statuses[429] == len(opened)
+    # On a loaded machine the last ones come when the first have been dropped, who never read.
+    assert SHARE <= statuses[200] < 2 * SHARE
     await check_served(house)
     assert peak - before <= MEMORY
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ import httpx
 import pytest
 import trio
 
+from tests.contract.keys import WITHOUT_BROWSER, key_for, make_key
 from tests.e2e.conftest import until
 from tests.fakes.small_disk import fill, small_disk
 
@@ -80,15 +84,6 @@ async def convert(
     return mapping
 
 
-async def make_key(daemon: Daemon, *scopes: str, name: str) -> str:
-    body = {"name": name, "scopes": scopes}
-    answer = await daemon.ask("POST", "/api/keys", body, token=await daemon.login())
-    assert answer.status_code == 200, answer.text
-    key: str = answer.json()["key"]
-    daemon.secrets.add(key)
-    return key
-
-
 async def clear(daemon: Daemon) -> None:
     answer = await daemon.ask("DELETE", "/api/history", token=await daemon.login())
     assert (answer.status_code, answer.json()["ok"]) == (200, True)
@@ -120,7 +115,8 @@ async def test_converted_link_is_first_entry_with_all_that_was_answered(
 async def test_client_of_each_way_to_convert_is_named(
     keeping: Daemon, portal: Portal, account: Account
 ) -> None:
-    session, key = await keeping.login(), await make_key(keeping, "convert", name="a bot")
+    session = await keeping.login()
+    key = (await make_key(keeping, "convert", name="a bot"))["key"]
     keeping.secrets |= account.secrets
     by = {name: portal.link(portal.item()) for name in ("owner", "a bot", "text", "crew:linker")}
     body = {"cookie": account.cookie}
@@ -158,9 +154,18 @@ async def crews_key(daemon: Daemon) -> str:
     return token
 
 
+async def test_conversion_without_a_credential_is_refused_and_not_kept(
+    keeping: Daemon, portal: Portal
+) -> None:
+    link = portal.link(portal.item())
+    assert (await keeping.ask("GET", "/metrics")).status_code == 200  # it is open to this client
+    assert (await keeping.ask("POST", "/api/convert", {"links": [link]})).status_code == 403
+    assert await links(keeping, q=link) == []
+
+
 async def test_key_needs_the_scope_to_read_and_none_deletes(keeping: Daemon) -> None:
-    reader = await make_key(keeping, "history", name="a reader")
-    other = await make_key(keeping, "convert", name="no reader")
+    reader = await key_for(keeping, "history")
+    other = await key_for(keeping, "convert")
     for path in ("/api/history", "/api/history.csv", "/api/history-days"):
         assert (await keeping.ask("GET", path, token=reader)).status_code == 200
         assert (await keeping.ask("GET", path, token=other)).status_code == 403
@@ -379,6 +384,68 @@ async def test_retention_of_no_days_keeps_nothing(
         daemon.wait_for_browser()
         await convert(daemon, account, portal.link(portal.item()))
         assert await links(daemon) == []
+
+
+def rewrite(daemon: Daemon, entries: Iterable[tuple[datetime, str]]) -> None:
+    """Stop the daemon and add entries to its file, as an earlier run has left them."""
+    assert daemon.program.stop() == 0
+    with closing(sqlite3.connect(daemon.state / "history.sqlite")) as file, file:
+        for at, link in entries:
+            values = (round(at.timestamp() * 1000), link)
+            added = file.execute(
+                "INSERT INTO entries (at, client, link, short_link, long_link, sub_ids)"
+                " VALUES (?, 'owner', ?, 'short', 'long', '[]')",
+                values,
+            )
+            file.execute("INSERT INTO texts VALUES (?, ?)", (added.lastrowid, link))
+        file.execute("INSERT INTO search (search) VALUES ('rebuild')")
+
+
+async def test_entry_older_than_retention_days_is_forgotten(running: Running) -> None:
+    now = datetime.now(UTC)
+    with running(**WITHOUT_BROWSER) as daemon:
+        rewrite(daemon, ((now - timedelta(days=days), f"{days} days") for days in (91, 89)))
+        daemon.start()
+
+        async def is_forgotten() -> bool:
+            return await links(daemon) == ["89 days"]
+
+        await until("the old entry is forgotten", is_forgotten)
+
+
+async def test_history_keeps_to_its_bound_in_bytes(running: Running) -> None:
+    now, count = datetime.now(UTC), 1000
+    with running(**WITHOUT_BROWSER, history={"max_bytes": 2**20}) as daemon:
+        rewrite(daemon, ((now, f"{number} {'x' * 4000}") for number in range(count)))
+        file = daemon.state / "history.sqlite"
+        assert file.stat().st_size > 4 * 2**20
+        daemon.start()
+
+        async def is_smaller() -> bool:
+            return file.stat().st_size < 3 * 2**20
+
+        await until("the file is smaller", is_smaller)
+        kept = [int(link.split()[0]) for link in await links(daemon, limit=200)]
+        assert 0 < len(kept) < 200
+        assert kept == list(range(count - 1, count - 1 - len(kept), -1))
+
+
+async def test_history_is_in_a_file_of_its_own(running: Running) -> None:
+    crew = {"name": "echo", "runner": "command", "command": ["/bin/cat"]}
+    with running(**WITHOUT_BROWSER, crews=[crew]) as daemon:
+        key = await key_for(daemon, "crews")
+        body: Json = {"inputs": {}}
+        kicked = await daemon.ask("POST", "/crews/echo/kickoff", body, token=key)
+        rewrite(daemon, [(datetime.now(UTC), "a link")])
+        daemon.start()
+        assert await links(daemon) == ["a link"]
+        assert daemon.program.stop() == 0
+        for file in daemon.state.glob("history.sqlite*"):
+            file.unlink()
+        daemon.start()
+        assert await links(daemon) == []
+        path = f"/crews/echo/status/{kicked.json()['kickoff_id']}"
+        assert (await daemon.ask("GET", path, token=key)).status_code == 200
 
 
 async def test_retention_is_taken_up_by_a_reload(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyotp
 import pytest
+from argon2 import PasswordHasher
 
+from tests.contract.keys import WITHOUT_BROWSER, key_for, make_key
 from tests.e2e.conftest import until
 
 if TYPE_CHECKING:
@@ -26,11 +30,7 @@ Json = dict[str, Any]
 SCOPES = [
     "convert", "cookie:write", "cookie:read", "history", "status", "account", "metrics", "crews",
 ]  # fmt: skip
-WITHOUT_BROWSER: dict[str, Any] = {
-    "links": {"source": "open_api"},
-    "products": {"source": "none"},
-    "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
-}
+SYNC_KEY = "key-of-an-older-client-0123456789"
 OPEN, SESSION, ANY_KEY = "open", "session", "any key"
 
 OPENED_BY = {
@@ -83,10 +83,11 @@ OPENED_BY = {
 
 @pytest.fixture(scope="module")
 def closed(running: Running) -> Iterator[Daemon]:
-    """A daemon without a browser, with a crew, to which nobody is local."""
+    """A daemon without a browser, with a crew, behind a proxy, to which nobody is local."""
     with running(
         **WITHOUT_BROWSER,
         cookie={"open_to": []},
+        server={"trusted_proxies": ["127.0.0.1"]},
         crews=[{"name": "echo", "runner": "command", "command": ["/bin/echo"], "default": True}],
     ) as daemon:
         yield daemon
@@ -95,22 +96,11 @@ def closed(running: Running) -> Iterator[Daemon]:
 @pytest.fixture(scope="module")
 def syncing(running: Running) -> Iterator[Daemon]:
     """A daemon with a browser, to which nobody is local."""
-    with running(products={"source": "none"}, cookie={"open_to": []}) as daemon:
+    cookie = {"open_to": [], "sync_key": SYNC_KEY}
+    with running(products={"source": "none"}, cookie=cookie) as daemon:
         daemon.wait_for_browser()
+        daemon.secrets.add(SYNC_KEY)
         yield daemon
-
-
-async def make(daemon: Daemon, *scopes: str, name: str = "a bot", **more: object) -> Json:
-    body = {"name": name, "scopes": scopes, **more}
-    answer = await daemon.ask("POST", "/api/keys", body, token=await daemon.login())
-    assert answer.status_code == 200, answer.text
-    made: Json = answer.json()
-    daemon.secrets.add(made["key"])
-    return made
-
-
-async def key(daemon: Daemon, *scopes: str) -> str:
-    return str((await make(daemon, *scopes))["key"])
 
 
 async def listed(daemon: Daemon) -> list[Json]:
@@ -120,14 +110,16 @@ async def listed(daemon: Daemon) -> list[Json]:
     return found
 
 
-async def call(daemon: Daemon, operation: str, token: str) -> httpx.Response:
+async def call(
+    daemon: Daemon, operation: str, token: str, headers: dict[str, str] | None = None
+) -> httpx.Response:
     """Call an operation in such a way that it changes nothing."""
     method, path = operation.split()
     path = re.sub(r"\{crew\}", "echo", path)
     path = re.sub(r"\{\w+\}", "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", path)
     query = "?account=1" if path == "/readyz" else ""
     body: object = [] if method == "POST" else None  # no operation takes an array
-    return await daemon.ask(method, path + query, body, token=token)
+    return await daemon.ask(method, path + query, body, token=token, headers=headers)
 
 
 async def documented(daemon: Daemon) -> list[str]:
@@ -145,7 +137,7 @@ def is_refused(answer: httpx.Response) -> bool:
 
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_key_opens_what_its_scope_is_for_and_nothing_else(closed: Daemon, scope: str) -> None:
-    operations, token = await documented(closed), await key(closed, scope)
+    operations, token = await documented(closed), await key_for(closed, scope)
     assert [each for each in operations if each not in OPENED_BY] == []
     opened = set()
     for operation in sorted(operations, key=lambda each: OPENED_BY[each] == ANY_KEY):
@@ -164,7 +156,7 @@ async def test_key_opens_what_its_scope_is_for_and_nothing_else(closed: Daemon, 
 async def test_key_with_every_scope_opens_neither_keys_nor_second_factor_nor_crews_tokens(
     closed: Daemon,
 ) -> None:
-    token = await key(closed, *SCOPES)
+    token = await key_for(closed, *SCOPES)
     for operation in await documented(closed):
         if OPENED_BY[operation] == SESSION:
             answer = await call(closed, operation, token)
@@ -172,11 +164,31 @@ async def test_key_with_every_scope_opens_neither_keys_nor_second_factor_nor_cre
             assert answer.json()["error"].startswith("no API key opens this"), operation
 
 
+async def test_operation_without_a_credential_is_refused_unless_it_is_open(closed: Daemon) -> None:
+    for operation in await documented(closed):
+        is_open = OPENED_BY[operation] == OPEN
+        assert is_refused(await call(closed, operation, "")) is not is_open, operation
+
+
+@pytest.mark.parametrize("way", ["page", "bearer"])
+async def test_session_opens_every_operation_and_crews_only_for_the_page(
+    closed: Daemon, way: str
+) -> None:
+    name, token = await closed.page_session()
+    page = {"Cookie": f"{name}={token}", "Sec-Fetch-Site": "same-origin"}
+    sent = ("", page) if way == "page" else (token, {})
+    ending = {"POST /api/auth/logout", "POST /api/auth/revoke"}
+    operations = set(await documented(closed)) - ending
+    refused = {each for each in operations if is_refused(await call(closed, each, *sent))}
+    crews = {each for each in operations if " /crews/" in each}
+    assert refused == {"DELETE /api/keys/self"} | (crews if way == "bearer" else set())
+
+
 @pytest.mark.parametrize("path", ["/crews/echo/inputs", "/inputs"])
 async def test_key_acts_as_organization_token_of_each_crew(closed: Daemon, path: str) -> None:
-    answer = await closed.ask("GET", path, token=await key(closed, "crews"))
+    answer = await closed.ask("GET", path, token=await key_for(closed, "crews"))
     assert (answer.status_code, answer.json()) == (200, {"inputs": []})
-    refused = await closed.ask("GET", path, token=await key(closed, "status"))
+    refused = await closed.ask("GET", path, token=await key_for(closed, "status"))
     assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
     unknown = await closed.ask("GET", path, token="slk_unknown")
     assert (unknown.status_code, unknown.json()["error"]) == (401, "Unauthorized")
@@ -184,7 +196,7 @@ async def test_key_acts_as_organization_token_of_each_crew(closed: Daemon, path:
 
 
 async def test_key_with_crews_at_unknown_crew_is_401(closed: Daemon) -> None:
-    answer = await closed.ask("GET", "/crews/nobody/inputs", token=await key(closed, "crews"))
+    answer = await closed.ask("GET", "/crews/nobody/inputs", token=await key_for(closed, "crews"))
     assert answer.status_code == 401
 
 
@@ -195,7 +207,7 @@ async def test_key_without_scope_is_refused_to_local_client_too(
         **WITHOUT_BROWSER,
     ) as daemon:
         assert (await daemon.ask("GET", "/metrics")).status_code == 200
-        token = await key(daemon, "convert")
+        token = await key_for(daemon, "convert")
         for path in ("/metrics", "/readyz?account=1", "/api/sync-cookie"):
             assert (await daemon.ask("GET", path, token=token)).status_code == 403, path
 
@@ -203,7 +215,7 @@ async def test_key_without_scope_is_refused_to_local_client_too(
 async def test_with_second_factor_on_client_with_key_converts(
     syncing: Daemon, portal: Portal
 ) -> None:
-    token, account, item = await key(syncing, "convert"), portal.account(), portal.item()
+    token, account, item = await key_for(syncing, "convert"), portal.account(), portal.item()
     answer = await syncing.ask("GET", "/api/auth/2fa/setup", token=await syncing.login())
     secret = answer.json()["secret"]
     syncing.secrets |= {secret, *account.secrets}
@@ -236,7 +248,7 @@ async def test_with_second_factor_on_client_with_key_converts(
 
 
 async def test_key_is_made_shown_once_listed_and_revoked(closed: Daemon) -> None:
-    made = await make(closed, "status", "convert", name="Máy tính", expiresInDays=30)
+    made = await make_key(closed, "status", "convert", name="Máy tính", expiresInDays=30)
     assert made.keys() == {"ok", "id", "key", "name", "scopes", "createdAt", "expiresAt"}
     assert re.fullmatch(r"slk_[\w-]{43}", made["key"])
     (entry,) = [each for each in await listed(closed) if each["id"] == made["id"]]
@@ -263,7 +275,7 @@ async def test_key_is_made_shown_once_listed_and_revoked(closed: Daemon) -> None
 
 
 async def test_key_without_expiry_has_null(closed: Daemon) -> None:
-    assert (await make(closed, "status"))["expiresAt"] is None
+    assert (await make_key(closed, "status"))["expiresAt"] is None
 
 
 @pytest.mark.parametrize(
@@ -290,8 +302,29 @@ async def test_key_with_wrong_field_is_400_that_names_it(
     assert answer.json()["error"].startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize("days", [1, 3650])
+async def test_key_with_longest_name_and_allowed_days_is_made(closed: Daemon, days: int) -> None:
+    made = await make_key(closed, "status", name="ố" * 60, expiresInDays=days)
+    begin, end = (datetime.fromisoformat(made[name]) for name in ("createdAt", "expiresAt"))
+    assert end - begin == timedelta(days=days)
+
+
+async def test_fifty_first_key_is_400_until_one_is_revoked(closed: Daemon) -> None:
+    session = await closed.login()
+    made = [await make_key(closed, "status") for _ in range(50 - len(await listed(closed)))]
+    body = {"name": "one too many", "scopes": ["status"]}
+    try:
+        answer = await closed.ask("POST", "/api/keys", body, token=session)
+        assert (answer.status_code, "50 API keys" in answer.json()["error"]) == (400, True)
+        assert len(await listed(closed)) == 50
+    finally:
+        for each in made:
+            await closed.ask("DELETE", f"/api/keys/{each['id']}", token=session)
+    await make_key(closed, "status")
+
+
 async def test_key_ends_itself_and_no_other(closed: Daemon) -> None:
-    mine, other = await key(closed, "metrics"), await key(closed, "metrics")
+    mine, other = await key_for(closed, "metrics"), await key_for(closed, "metrics")
     answer = await closed.ask("DELETE", "/api/keys/self", token=mine)
     assert (answer.status_code, answer.json()) == (200, {"ok": True})
     assert (await closed.ask("DELETE", "/api/keys/self", token=mine)).status_code == 403
@@ -318,7 +351,7 @@ async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -
         **WITHOUT_BROWSER,
         cookie={"open_to": []},
     ) as daemon:
-        token = await key(daemon, "status")
+        token = await key_for(daemon, "status")
         for number in range(30):
             answer = await daemon.ask("GET", "/api/status", token=f"slk_wrong-{number}")
             assert answer.status_code == 403
@@ -330,6 +363,72 @@ async def test_keys_survive_kill_and_wrong_ones_delay_nobody(running: Running) -
         said = daemon.program.log.read_text()
         assert said.count("10 wrong keys came within an hour from 127.0.0.1") == 1
         assert "slk_" not in said
+
+
+async def test_key_survives_new_password_which_ends_sessions(running: Running) -> None:
+    with running(**WITHOUT_BROWSER) as daemon:
+        key, session = await key_for(daemon, "status"), await daemon.login()
+        assert daemon.program.stop() == 0
+        new = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1).hash("another one")
+        config = re.sub(r'(password_hash = )"[^"]*"', rf'\1"{new}"', daemon.config.read_text())
+        daemon.config.write_text(config)
+        daemon.start()
+        assert (await daemon.ask("GET", "/api/status", token=session)).status_code == 403
+        assert (await daemon.ask("GET", "/api/status", token=key)).status_code == 200
+
+
+async def test_key_file_of_the_first_release_holds_hashes_and_is_read(running: Running) -> None:
+    now, keys = time.time(), {"slk_still-good": 3600.0, "slk_expired": -3600.0}
+    with running(**WITHOUT_BROWSER) as daemon:
+        made = await make_key(daemon, "status")
+        assert daemon.program.stop() == 0
+        file = daemon.state / "api-keys.json"
+        assert hashlib.sha256(made["key"].encode()).hexdigest() in file.read_text()
+        for each in daemon.state.glob("*"):
+            assert each.is_dir() or made["key"].encode() not in each.read_bytes(), each
+        file.write_text(
+            json.dumps({"version": 1, "keys": [saved(*each, now) for each in keys.items()]})
+        )
+        daemon.start()
+        statuses = [(await daemon.ask("GET", "/api/status", token=key)).status_code for key in keys]
+        assert statuses == [200, 403]
+
+
+def saved(key: str, ends_in_s: float, now: float) -> Json:
+    """Return an entry of the file as the first release with keys wrote it."""
+    return {
+        "id": hashlib.md5(key.encode()).hexdigest()[:16],
+        "name": "from before",
+        "scopes": ["status"],
+        "created_at": now - 7200,
+        "expires_at": now + ends_in_s,
+        "last_used_at": None,
+        "hint": key[-4:],
+        "digest": hashlib.sha256(key.encode()).hexdigest(),
+    }
+
+
+async def test_right_key_resets_neither_failed_logins_nor_count_of_wrong_keys(
+    closed: Daemon,
+) -> None:
+    sent = {"X-Forwarded-For": "192.0.2.77"}
+    right = await key_for(closed, "status")
+
+    async def status(key: str) -> int:
+        return (await closed.ask("GET", "/api/status", token=key, headers=sent)).status_code
+
+    async def log_in() -> int:
+        body = {"password": "wrong"}
+        return (await closed.ask("POST", "/api/auth/login", body, headers=sent)).status_code
+
+    assert [await log_in() for _ in range(9)] == [401] * 9
+    assert [await status(f"slk_wrong-{number}") for number in range(9)] == [403] * 9
+    assert await status(right) == 200
+    log = closed.program.log
+    assert "10 wrong keys came within an hour from 192.0.2.77" not in log.read_text()
+    assert (await status("slk_wrong-10"), await status(right)) == (403, 200)
+    assert "10 wrong keys came within an hour from 192.0.2.77" in log.read_text()
+    assert [await log_in(), await log_in()] == [401, 429]
 
 
 # Cookies that come with a key
@@ -351,7 +450,7 @@ async def states(daemon: Daemon, accounts: Sequence[Account]) -> list[str]:
 
 
 async def test_cookie_with_key_never_ends_pause(syncing: Daemon, portal: Portal) -> None:
-    session, token = await syncing.login(), await key(syncing, "cookie:write")
+    session, token = await syncing.login(), await key_for(syncing, "cookie:write")
     account = portal.account()
     status, answer = await sync(syncing, account, session)
     assert (status, set(answer)) == (200, {"ok", "accountName", "syncedAt"})
@@ -374,10 +473,25 @@ async def test_cookie_with_key_never_ends_pause(syncing: Daemon, portal: Portal)
     assert (status, set(answer)) == (200, {"ok", "accountName", "syncedAt"})
 
 
+@pytest.mark.parametrize("by", ["sync key", "loopback"])
+async def test_sync_with_sync_key_or_from_loopback_ends_pause(
+    syncing: Daemon, linking: Daemon, portal: Portal, by: str
+) -> None:
+    daemon, token = (syncing, SYNC_KEY) if by == "sync key" else (linking, "")
+    account = portal.account()
+    await portal.arm("human_check", account)
+    assert (await daemon.convert(portal.link(portal.item()), account=account)).status_code == 502
+    assert await states(daemon, [account]) == ["paused"]
+    account.renew()
+    status, answer = await sync(daemon, account, token)
+    assert (status, "paused" in answer) == (200, False)
+    assert await states(daemon, [account]) == ["active"]
+
+
 async def test_other_accounts_cookie_with_key_is_409_unless_it_replaces(
     syncing: Daemon, portal: Portal
 ) -> None:
-    session, token = await syncing.login(), await key(syncing, "cookie:write", "cookie:read")
+    session, token = await syncing.login(), await key_for(syncing, "cookie:write", "cookie:read")
     first, second = portal.account(), portal.account()
     assert (await sync(syncing, first, session))[0] == 200
     status, answer = await sync(syncing, second, token)
@@ -403,7 +517,7 @@ async def test_owner_is_told_of_new_key_and_other_account(
     with running(
         **WITHOUT_BROWSER, notify={"command": ["/usr/bin/tee", "-a", str(told)]}
     ) as daemon:
-        made = await make(daemon, "status", name="a bot")
+        made = await make_key(daemon, "status", name="a bot")
         first, second = portal.account(), portal.account()
         for account in (first, second):
             daemon.secrets |= account.secrets

@@ -12,6 +12,8 @@ import pyotp
 import pytest
 import trio
 
+from tests.contract.keys import WITHOUT_BROWSER
+
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon
     from tests.e2e.conftest import Running
@@ -22,12 +24,6 @@ Json = dict[str, Any]
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 WEEK = 7 * 24 * 3600
-OPEN_API = {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"}
-WITHOUT_BROWSER: dict[str, Any] = {
-    "links": {"source": "open_api"},
-    "products": {"source": "none"},
-    "open_api": OPEN_API,
-}
 ECHO = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
 ASKS = {
     "name": "asks",

@@ -24,15 +24,35 @@ async def test_extract_gives_links_with_places_in_code_points(
     assert links[0]["start"] == len("🔥🔥 Deal: (")
 
 
-async def test_extract_takes_500_lines_and_refuses_more_than_its_bound(
-    linking: Daemon, portal: Portal
-) -> None:
+async def test_extract_asks_nobody(linking: Daemon, portal: Portal) -> None:
+    text, token = f"{portal.short('direct')} {portal.link(portal.item())}", await linking.login()
+    before = [await portal.counted(what) for what in ("short link", "submit", "product read")]
+    answer = await linking.ask("POST", "/api/extract", {"text": text}, token=token)
+    assert len(answer.json()["links"]) == 2
+    after = [await portal.counted(what) for what in ("short link", "submit", "product read")]
+    assert after == before
+    await linking.convert(portal.short("direct"), account=portal.account())
+    assert await portal.counted("short link") > before[0]
+
+
+async def test_extract_of_500_lines_finds_each_link(linking: Daemon, portal: Portal) -> None:
     token = await linking.login()
     lines = "\n".join(f"{n};{portal.link(portal.item())};Son số {n}" for n in range(500))
     answer = await linking.ask("POST", "/api/extract", {"text": lines}, token=token)
     assert len(answer.json()["links"]) == 500
-    large = await linking.ask("POST", "/api/extract", {"text": "a" * 600_000}, token=token)
-    assert (large.status_code, "text: has 600000 bytes" in large.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(("path", "kib"), [("/api/extract", 512), ("/api/convert-text", 64)])
+async def test_text_at_its_bound_is_taken_and_beyond_it_is_400(
+    linking: Daemon, portal: Portal, path: str, kib: int
+) -> None:
+    bound, token = kib * 1024, await linking.login()
+    cookie = {"cookie": portal.account().cookie} if path == "/api/convert-text" else {}
+    largest, larger = ({"text": "a" * size, **cookie} for size in (bound, bound + 1))
+    assert (await linking.ask("POST", path, largest, token=token)).status_code == 200
+    answer = await linking.ask("POST", path, larger, token=token)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(f"text: has {bound + 1} bytes")
 
 
 async def test_convert_text_replaces_what_was_converted_and_keeps_the_rest(
@@ -46,6 +66,16 @@ async def test_convert_text_replaces_what_was_converted_and_keeps_the_rest(
     entry = portal.entry(item, account, "zalo", product=False)
     assert answer.json()["text"] == text.replace(link, entry["shortLink"])
     assert answer.json()["mapping"] == {link: entry, gone: {"error": True, "failCode": 10}}
+
+
+async def test_convert_text_without_a_cookie_uses_the_stored_one(
+    linking: Daemon, portal: Portal
+) -> None:
+    account, item = portal.account(), portal.item()
+    await linking.sync(account)
+    body = {"text": portal.link(item)}
+    answer = await linking.ask("POST", "/api/convert-text", body, token=await linking.login())
+    assert answer.json()["text"] == portal.entry(item, account)["shortLink"]
 
 
 async def test_convert_text_without_links_is_the_text(linking: Daemon, portal: Portal) -> None:
