@@ -30,5 +30,6 @@ def check_upstream() -> None:
     if gone:
         raise RuntimeError(
             f"{', '.join(gone)}: gone from the installed hypercorn or quart-trio; "
-            "smartlinkd.serving is written for hypercorn 0.18, quart 0.22 and quart-trio 0.12: install those"
+            "smartlinkd.serving is written for hypercorn 0.18, quart 0.22 and quart-trio 0.12: "
+            "install those"
         )
