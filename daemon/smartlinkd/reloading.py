@@ -45,7 +45,7 @@ from smartlinkd import logs
 from smartlinkd.auth.actor import Auth
 from smartlinkd.config.changes import Changes, changes
 from smartlinkd.config.checks import out_of_reach
-from smartlinkd.config.problems import ConfigError
+from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.reading.catalog import Catalog, log_broken, read_catalog
 from smartlinkd.doors import Doors

@@ -7,8 +7,8 @@ want to speak to the daemon that runs.
 
 from __future__ import annotations
 
-from smartlinkd.config.loading import build, load, state_directory
-from smartlinkd.config.problems import ConfigError, Problem
+from smartlinkd.config.loading import ConfigError, build, load, state_directory
+from smartlinkd.config.problems import Problem
 from smartlinkd.config.settings import Settings
 
 __all__ = [

@@ -12,7 +12,7 @@ variables nor files of secrets, and reports by location instead of by the operat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from smartlinkd.config.environment import override, variable_for
 from smartlinkd.config.files import read_environments, read_secrets, read_tables
 from smartlinkd.config.problems import (
     MANY,
-    ConfigError,
     Problem,
     from_pydantic,
     one_a_key,
@@ -35,6 +34,21 @@ from smartlinkd.config.section import Section
 from smartlinkd.config.settings import SECTIONS, TABLES, Settings, State
 
 _STATE_DIRECTORY = variable_for("state", "directory")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used.
+
+    Attributes:
+        problems: all of its faults. The error's text has a line for each.
+        rest: the settings without the wrong keys, for a look at the others. None if nothing of the
+            configuration could be read, or not where the state directory is.
+    """
+
+    def __init__(self, problems: Sequence[Problem], rest: Settings | None = None) -> None:
+        self.problems = tuple(problems)
+        self.rest = rest
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False) -> Settings:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
@@ -24,9 +24,6 @@ from pydantic_core import ErrorDetails
 
 from smartlinkd.bad_value import BadValue
 from smartlinkd.printable import escaped
-
-if TYPE_CHECKING:
-    from smartlinkd.config.settings import Settings
 
 LONGEST_NAME = 60  # characters of an unknown key that are repeated
 MANY = "crews"  # the one section that there may be many of
@@ -47,19 +44,6 @@ class Problem:
     def __str__(self) -> str:
         """One line, whatever the files are called that it is about."""
         return escaped(f"{self.key}: {self.fault}; {self.remedy}")
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used. `problems` are all of its faults, a line each as text.
-
-    `rest` is what it comes to without the keys that are wrong, for who looks for what is wrong with
-    the others; None when nothing of it could be read, or not where the state is, and so for whom.
-    """
-
-    def __init__(self, problems: Sequence[Problem], rest: Settings | None = None) -> None:
-        self.problems = tuple(problems)
-        self.rest = rest
-        super().__init__("\n".join(map(str, self.problems)))
 
 
 def one_a_key(problems: list[Problem]) -> list[Problem]:
