@@ -42,7 +42,7 @@ case "$*" in
     note "${{4#.}}"
     rm -f "$4/made-from"
     mkdir -p "$4/bin"
-    for name in python ruff mypy smartlinkd mutmut; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
+    for name in python ruff mypy lint-imports smartlinkd mutmut; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
@@ -143,7 +143,7 @@ SET_UP = [
     f"{PIP} install -r requirements.txt",
     f"{PIP} install --no-deps --no-build-isolation -e .",
 ]
-CHECKS = ["ruff check .", "ruff format --check .", "mypy "]
+CHECKS = ["ruff check .", "ruff format --check .", "mypy ", "lint-imports --no-logo --no-cache"]
 PYTEST = "pytest -n 3 --dist loadfile --no-loadscope-reorder"
 COVERAGE = ["coverage run -m pytest tests/auth tests/supervision", "coverage report"]
 CREWAI_SET_UP = [
@@ -337,16 +337,17 @@ def test_only_missing_test_tools_are_installed(clone: Clone) -> None:
     assert install.endswith("--no-install-recommends chromium curl zbar-tools")
 
 
-def test_the_tests_are_four_stages(clone: Clone) -> None:
+def test_tests_come_after_four_checks(clone: Clone) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
     code, _, err = clone.run("test", "-k", "two words")
     assert code == 0
     assert clone.calls() == [*SET_UP, *CHECKS, f"{PYTEST} -k two words"]
-    assert err.splitlines()[-4:] == [
+    assert err.splitlines()[-5:] == [
         "run: ruff check",
         "run: ruff format",
         "run: mypy",
+        "run: layers",
         "run: pytest",
     ]
 
@@ -356,6 +357,7 @@ def test_the_tests_are_four_stages(clone: Clone) -> None:
     [
         ("ruff format", 1, "run: failed before the tests: ruff format"),
         ("mypy", 1, "run: failed before the tests: mypy"),
+        ("lint-imports", 1, "run: failed before the tests: layers"),
         ("pytest", 3, "run: pytest"),
     ],
 )
