@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from tests.contract.market import Reply, by_open_api, host
+
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Account, Daemon, Portal
+    from tests.e2e.conftest import Account, Daemon, Portal, Running
 
 pytestmark = pytest.mark.chromium
 
 PATHS = ("/api/sync-cookie", "/api/sync-cookie-local")
 BANK = "hunter2-of-a-bank"
 LATER = 4_000_000_000
+LOCAL_HOSTS = {"portal_url": "portal.shop.localhost", "shop_url": "shop.localhost"}
 
 
 def pairs(cookie: str) -> list[tuple[str, str]]:
@@ -105,6 +108,11 @@ async def test_cookie_in_each_form_makes_links_for_one_request(
     assert (answer.status_code, answer.json()["mapping"]) == (200, {link: expected})
 
 
+def numbered(count: int, value: str) -> str:
+    """Return so many pairs of different names."""
+    return "; ".join(f"n{number}={value}" for number in range(count))
+
+
 GOOD = "SPC_EC=.secret-ec; SPC_ST=.secret-st"
 REFUSED = {
     "html": (f"<!DOCTYPE html>\n<p>{GOOD}</p>", "this is HTML (a web page), not a cookie; send "),
@@ -123,6 +131,8 @@ REFUSED = {
     "ellipsis": (f"{GOOD}; csrftoken=abc\u2026", "pair 3 has the character U+2026, which no HTTP"),
     "half": (f"{GOOD}; csrftoken=abc\ud83d", "pair 3 has the character U+FFFD, which no HTTP"),
     "long": (f"{GOOD}; x={'v' * 4096}", "pair 3 is over the 4096 bytes"),
+    "large": (f"{GOOD}; {numbered(101, 'v' * 650)}", "bytes, more than the 65536"),
+    "many": (f"{GOOD}; {numbered(149, 'v')}", "151 pairs, more than the 150"),
 }
 
 
@@ -154,6 +164,88 @@ async def test_export_of_many_foreign_cookies_counts_only_what_is_taken(
     answer = await send(linking, text)
     assert answer.status_code == 200, answer.text
     assert await stored(linking) == account.cookie
+
+
+@pytest.fixture(scope="module")
+def storing(running: Running) -> Iterator[Daemon]:
+    """A daemon without a browser, with a portal and a shop that are not the market's own."""
+    addresses = {"portal_url": "https://portal.shop.example", "shop_url": "https://shop.example"}
+    with running(**by_open_api("http://127.0.0.1:1"), marketplace=addresses) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        f"SPC_EC=x; {numbered(101, 'v' * 650)}"[:65536],
+        f"SPC_EC=x; n={'x' * 4094}",
+        f"SPC_EC=x; {numbered(149, 'v')}",
+        "SPC_ST=x; SPC_EC=-",
+    ],
+    ids=["64 KiB", "4096 bytes", "150 pairs", "one login cookie"],
+)
+async def test_cookie_just_within_a_limit_is_stored(storing: Daemon, cookie: str) -> None:
+    answer = await send(storing, cookie)
+    assert answer.status_code == 200, answer.text
+    assert await stored(storing) == cookie
+
+
+async def test_export_counts_unexpired_cookies_of_the_market_s_hosts_and_below(
+    storing: Daemon,
+) -> None:
+    domains = {
+        "portal.shop.example": True,
+        ".shop.example": True,
+        "www.shop.example": True,
+        "affiliate.shopee.vn": True,
+        ".shopee.vn": True,
+        "help.shopee.vn": True,
+        "evil-shopee.vn": False,
+        "shopee.vn.example": False,
+        "example": False,
+    }
+    export = [{"name": "SPC_EC", "value": "x", "domain": "shop.example"}]
+    export += [{"name": f"n{n}", "value": "x", "domain": each} for n, each in enumerate(domains)]
+    old = {"name": "old", "value": "x", "domain": "shop.example", "expirationDate": 1.5}
+    assert (await send(storing, json.dumps([*export, old]))).status_code == 200
+    taken = [f"n{n}=x" for n, is_taken in enumerate(domains.values()) if is_taken]
+    assert await stored(storing) == "; ".join(["SPC_EC=x", *taken])
+
+
+@pytest.mark.parametrize("portal_is_first", [True, False])
+async def test_of_two_csrftokens_in_an_export_the_portals_is_stored(
+    storing: Daemon, portal_is_first: bool
+) -> None:
+    tokens = [
+        {"name": "csrftoken", "value": "of-portal", "domain": "portal.shop.example"},
+        {"name": "csrftoken", "value": "of-shop", "domain": ".shop.example"},
+    ]
+    export = [{"name": "SPC_EC", "value": "x", "domain": ".shop.example"}]
+    export += tokens if portal_is_first else tokens[::-1]
+    assert (await send(storing, json.dumps(export))).status_code == 200
+    assert await stored(storing) == "SPC_EC=x; csrftoken=of-portal"
+
+
+async def test_cookie_with_a_host_prefix_is_set_host_only(running: Running) -> None:
+    """The portal is below the shop's domain. Chromium shows each host the cookies that it has."""
+
+    def answer(path: str, _body: str) -> Reply:
+        picture = f'<img src="http://www.shop.localhost:{port}/picture">'
+        return Reply("" if path == "/picture" else picture)
+
+    with host(answer) as site:
+        port = site.url.rpartition(":")[2]
+        addresses = {name: f"http://{each}:{port}" for name, each in LOCAL_HOSTS.items()}
+        with running(marketplace=addresses, browser={"job_timeout": 2}) as daemon:
+            daemon.wait_for_browser()
+            link = f"{addresses['shop_url']}/product/1/2"
+            body = {"links": [link], "cookie": "SPC_EC=x; __Host-n=1; __Secure-n=2"}
+            token = await daemon.login()
+            answered = await daemon.ask("POST", "/api/convert", body, token=token)
+    assert answered.status_code == 502
+    seen = {call.host: set(call.cookie.split("; ")) for call in site.calls}
+    assert seen["portal.shop.localhost"] == {"SPC_EC=x", "__Host-n=1", "__Secure-n=2"}
+    assert seen["www.shop.localhost"] == {"SPC_EC=x", "__Secure-n=2"}
 
 
 async def test_replaced_account_is_no_longer_listed_as_active_until_it_is_used(

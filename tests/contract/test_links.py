@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.contract.market import Reply, host
+
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Portal
 
@@ -22,6 +24,7 @@ PASTED = {
         "Check out Son on Shopee! {P}",
         "Giá tốt: {P} nhé, xem thêm {shop}/shop123",
         "{P}\n{P}?sp_atk=1",
+        "{shop}/m/sale {P}",
     ],
     "browser": [
         "{shop}/Son Kem Lì-i.{ids}",
@@ -45,11 +48,16 @@ PASTED = {
 
 NO_LINKS = [
     "{P} {shop}/product/1/2",
+    "{P} {short}/direct",
+    "{short}/direct {short}/moved",
     "{P}.5",
     "{P}x",
     "{shop}/shop123",
     "{shop}/search?keyword=a-i.1.2",
+    "{shop}/Son Kem-i.{ids} https://example.com/",
+    "{shop}/m/sale?itemid={item}&shopid={of_shop}",
     "https://user@example.com/?u={quoted}",
+    "https://127.0.0.1.example/?u={quoted}",
     "https://example.com/{P}",
     "javascript:{P}",
     "ftp://example.com/?u={P}",
@@ -101,6 +109,23 @@ async def test_text_without_one_link_of_the_market_is_invalid(
 ) -> None:
     account = portal.account()
     links = [paste(text) for text in NO_LINKS]
-    answer = await linking.convert(*links, account=account)
-    assert (answer.status_code, answer.json()["mapping"]) == (200, dict.fromkeys(links, INVALID))
+    before = await portal.counted("short link")
+    for some in (links[:8], links[8:]):
+        answer = await linking.convert(*some, account=account)
+        mapping = dict.fromkeys(some, INVALID)
+        assert (answer.status_code, answer.json()["mapping"]) == (200, mapping)
     assert await portal.submits(account) == []
+    assert await portal.counted("short link") == before
+
+
+async def test_other_site_with_a_link_in_its_query_is_never_asked(
+    linking: Daemon, portal: Portal, paste: Paste
+) -> None:
+    account = portal.account()
+    with host(lambda _path, _body: Reply(status=302, headers={"Location": "/"})) as site:
+        address = site.url.replace("127.0.0.1", "localhost")
+        link = paste(f"{address}/product/1/2?u={{quoted}}")
+        answer = await linking.convert(link, account=account)
+    entry = portal.entry(paste.item, account, product=False)
+    assert (answer.status_code, answer.json()["mapping"]) == (200, {link: entry})
+    assert site.asked == []
