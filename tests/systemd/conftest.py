@@ -52,6 +52,8 @@ inputs = json.loads(heard.readline())["inputs"]
 say(type="started", total_tasks=1)
 say(type="task_started", task_id="t", name="t", agent="a")
 time.sleep(inputs.get("seconds", 0))
+while "until" in inputs and not os.path.exists(inputs["until"]):
+    time.sleep(0.05)
 say(type="task_completed", task_id="t", output="done")
 say(type="result", output="done")
 """

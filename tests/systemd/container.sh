@@ -25,7 +25,7 @@ print(p.python_version())')" -d .container/wheels -c requirements.txt $(runtime_
 }
 
 # The last commit whose package was called `daemon`: test_upgrade_from_before.py installs it first.
-BEFORE=9dc880c
+BEFORE=9dc880ceadf987da03f5b140a7121c0806176eb8
 
 # A shallow clone may not have it. The tests are skipped then, and say why.
 need_before() {
