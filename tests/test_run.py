@@ -42,7 +42,9 @@ case "$*" in
     note "${{4#.}}"
     rm -f "$4/made-from"
     mkdir -p "$4/bin"
-    for name in python ruff mypy lint-imports smartlinkd mutmut; do cp "$STUBS/in-venv" "$4/bin/$name"; done ;;
+    for name in python ruff mypy lint-imports smartlinkd mutmut; do
+        cp "$STUBS/in-venv" "$4/bin/$name"
+    done ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
