@@ -31,7 +31,6 @@ from typing import Final, TextIO
 from smartlinkd.errors import leaves
 from smartlinkd.logs.formats import (
     LONGEST_VALUE,
-    JsonLines,
     code,
     context,
     cut,
@@ -39,7 +38,6 @@ from smartlinkd.logs.formats import (
     message,
     trace,
 )
-from smartlinkd.logs.lines import Lines, NeverWaitingHandler
 from smartlinkd.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
@@ -53,7 +51,7 @@ _PRIORITIES: Final = (  # by Python's levels; syslog(3)
 )
 _DEBUG: Final = 7
 _TOO_LARGE: Final = (errno.EMSGSIZE, errno.ENOBUFS)
-_AT_ONCE: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+AT_ONCE: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 def reads(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -77,7 +75,7 @@ def entry(record: logging.LogRecord) -> bytes:
         text = f"{text}: {_in_a_line(record.exc_info[1])}"  # all that most readers look at
     fields = {
         "message": [in_lines(text)],
-        "priority": [str(_priority(record.levelno))],
+        "priority": [str(priority(record.levelno))],
         "syslog_identifier": [IDENTIFIER],
         "logger": [record.name],
         **context(record),
@@ -99,7 +97,7 @@ class Journal:
     def send(self, content: bytes) -> None:
         """One record. Raises `OSError`: it was not taken."""
         try:
-            self._socket.sendto(content, _AT_ONCE, self._path)
+            self._socket.sendto(content, AT_ONCE, self._path)
         except OSError as error:
             if error.errno not in _TOO_LARGE:
                 raise
@@ -114,36 +112,9 @@ class Journal:
         descriptor = sealed_file(IDENTIFIER, content)
         try:
             passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [descriptor]))
-            self._socket.sendmsg([], [passed], _AT_ONCE, self._path)
+            self._socket.sendmsg([], [passed], AT_ONCE, self._path)
         finally:
             os.close(descriptor)
-
-
-class JournalHandler(NeverWaitingHandler):
-    """Logs to the journal, or to `stream`, which the journal reads, when its socket takes nothing.
-
-    `stream` has a descriptor, and that of a socket; it is written to without waiting.
-    """
-
-    def __init__(self, stream: TextIO, journal: Journal) -> None:
-        super().__init__("the journal")
-        self.setFormatter(JsonLines())
-        self._journal = journal
-        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        self._lines = Lines(lambda data: self._stream.send(data, _AT_ONCE))
-
-    def take(self, record: logging.LogRecord) -> bool:
-        try:
-            self._journal.send(entry(record))
-        except OSError:
-            line = f"<{_priority(record.levelno)}>{self.format(record)}\n"
-            return self._lines.write(line.encode())
-        return True
-
-    def close(self) -> None:
-        self._journal.close()
-        self._stream.close()
-        super().close()
 
 
 def _field(name: str, value: str) -> bytes:
@@ -153,7 +124,7 @@ def _field(name: str, value: str) -> bytes:
     return b"%s\n%s%s\n" % (name.encode(), len(data).to_bytes(8, "little"), data)
 
 
-def _priority(level: int) -> int:
+def priority(level: int) -> int:
     return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
 
 

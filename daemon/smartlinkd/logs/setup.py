@@ -13,11 +13,42 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import stat
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from smartlinkd.logs.context import InContext
 from smartlinkd.logs.events import Event
+from smartlinkd.logs.formats import ForTerminals, JsonLines
+from smartlinkd.logs.journald import AT_ONCE, Journal, entry, priority, reads
+
+
+def set_up(
+    level: str, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Send the log to `stream` (standard error), ours from `level` ("debug", "info", …) on.
+
+    Called again it replaces what it set up before.
+    """
+    handler = _handler(sys.stderr if stream is None else stream, environ)
+    handler.addFilter(InContext())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if isinstance(old.formatter, (JsonLines, ForTerminals)):
+            root.removeHandler(old)
+            old.close()
+    root.addHandler(handler)
+    set_level(level)
+    logging.captureWarnings(True)
+
+
+def set_level(level: str) -> None:
+    """Send our log from this level on, and other people's from WARNING on."""
+    ours = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(max(ours, logging.WARNING))
+    logging.getLogger("smartlinkd").setLevel(ours)
 
 
 class Lines:
@@ -79,6 +110,42 @@ class LineHandler(NeverWaitingHandler):
             os.close(self._descriptor)
             self._descriptor = -1
         super().close()
+
+
+class JournalHandler(NeverWaitingHandler):
+    """Logs to the journal, or to `stream`, which the journal reads, when its socket takes nothing.
+
+    `stream` has a descriptor, and that of a socket; it is written to without waiting.
+    """
+
+    def __init__(self, stream: TextIO, journal: Journal) -> None:
+        super().__init__("the journal")
+        self.setFormatter(JsonLines())
+        self._journal = journal
+        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
+        self._lines = Lines(lambda data: self._stream.send(data, AT_ONCE))
+
+    def take(self, record: logging.LogRecord) -> bool:
+        try:
+            self._journal.send(entry(record))
+        except OSError:
+            line = f"<{priority(record.levelno)}>{self.format(record)}\n"
+            return self._lines.write(line.encode())
+        return True
+
+    def close(self) -> None:
+        self._journal.close()
+        self._stream.close()
+        super().close()
+
+
+def _handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
+    if reads(stream, environ):
+        return JournalHandler(stream, Journal())
+    again = opened_again(stream)
+    handler = logging.StreamHandler(stream) if again is None else LineHandler(again)
+    handler.setFormatter(ForTerminals() if stream.isatty() else JsonLines())
+    return handler
 
 
 def opened_again(stream: TextIO) -> int | None:

@@ -16,7 +16,7 @@ import pytest
 
 from smartlinkd import logs
 from smartlinkd.logs import Event
-from smartlinkd.logs.lines import Lines
+from smartlinkd.logs.setup import Lines
 
 logger = logging.getLogger("smartlinkd.test")
 
