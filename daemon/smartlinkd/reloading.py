@@ -52,7 +52,7 @@ from smartlinkd.doors import Doors
 from smartlinkd.errors import Unavailable
 from smartlinkd.front import Front
 from smartlinkd.history.actor import History
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
@@ -163,7 +163,7 @@ class Reloader:
             return
         except NoThread as error:
             text = "the configuration is not reloaded, the daemon goes on by the one before: %s"
-            logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
+            logger.error(text, error, extra=LogEvent.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
         # First what lets nobody in, whatever the disk or a worker has the rest wait for.
         self._settings = found.settings
@@ -274,7 +274,7 @@ def _tell_refused(error: ConfigError) -> None:
     for problem in error.problems:
         logger.error("the configuration is not reloaded: %s", problem)
     text = "the configuration has %d problem(s): the daemon goes on by the one before"
-    logger.error(text, len(error.problems), extra=Event.CONFIG_REFUSED())
+    logger.error(text, len(error.problems), extra=LogEvent.CONFIG_REFUSED())
 
 
 def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
@@ -283,4 +283,4 @@ def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
     taken = ", ".join(found.taken) or f"nothing {'else ' if waiting else ''}has changed in it"
-    logger.info("the configuration is reloaded: %s", taken, extra=Event.CONFIG_RELOADED())
+    logger.info("the configuration is reloaded: %s", taken, extra=LogEvent.CONFIG_RELOADED())

@@ -48,7 +48,7 @@ from smartlinkd.doors import Doors, open_doors
 from smartlinkd.front import Front, rules_of
 from smartlinkd.history.actor import History
 from smartlinkd.late_imports import import_later
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
@@ -155,11 +155,11 @@ async def serve(
                     link.ready()
                 task_status.started(Listening(urls))
                 await import_later()
-    logger.info("stopped", extra=Event.STOPPED())
+    logger.info("stopped", extra=LogEvent.STOPPED())
 
 
 def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
-    logger.info("serving on %s", ", ".join(urls), extra=Event.STARTED())
+    logger.info("serving on %s", ", ".join(urls), extra=LogEvent.STARTED())
     for name, url in crew_urls.items():
         logger.info("crew %s has an address of its own: %s", name, url)
 
@@ -419,7 +419,7 @@ async def _stop_on(
     with trio.open_signal_receiver(*endings) as signals:
         task_status.started()
         name = signal.Signals(await anext(signals)).name
-        logger.info("stopping on %s", name, extra=Event.STOPPING())
+        logger.info("stopping on %s", name, extra=LogEvent.STOPPING())
         supervisor.stop()
         logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
         around.cancel()

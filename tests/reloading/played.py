@@ -18,7 +18,7 @@ from smartlinkd import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.control import call
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.service_manager.given import Given
 from tests.config_file import Tables, write_config
 
@@ -26,7 +26,7 @@ PATIENCE = 20.0  # seconds; whatever takes longer hangs
 HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
 DONE = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
 WAIT = """printf '{"type":"started"}\\n' >&3; read given <&3; read stop <&3"""
-ENDS = {Event.CONFIG_RELOADED, Event.CONFIG_REFUSED}
+ENDS = {LogEvent.CONFIG_RELOADED, LogEvent.CONFIG_REFUSED}
 """The events that are logged when it is over."""
 
 

@@ -18,7 +18,7 @@ from smartlinkd.crews.webhooks.hands import AT_ONCE
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery, WebhookTarget
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.service_manager.watchdog import LOOKS, Watchdog
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
@@ -116,7 +116,7 @@ async def watched(*specs: ChildSpec) -> AsyncIterator[Manager]:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [each for each in caplog.records if getattr(each, "event", None) is Event.WATCHDOG]
+    return [each for each in caplog.records if getattr(each, "event", None) is LogEvent.WATCHDOG]
 
 
 @pytest.fixture

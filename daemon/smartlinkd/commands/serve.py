@@ -82,7 +82,7 @@ def _tell_of_the_refused(wrong: ConfigError, given: Given) -> None:
     from smartlinkd.service_manager.messenger import Messenger
 
     for problem in wrong.problems:
-        logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
+        logger.critical("%s", problem, extra=logs.LogEvent.CONFIG_REFUSED())
     # Between two tries, the log that `systemctl status` shows begins after these records.
     Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
 
@@ -97,7 +97,7 @@ def _run(settings: Settings, given: Given, read: Callable[[], Settings]) -> int:
         trio.run(tree.serve, settings, given, read)
     except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
         for error in leaves(expected):
-            about = logs.Event.ESCALATED() if isinstance(error, Escalated) else None
+            about = logs.LogEvent.ESCALATED() if isinstance(error, Escalated) else None
             text = _UNSAVED if isinstance(error, NotSaved) else "%s"
             logger.critical(text, error, extra=about)
         code = FAILED

@@ -1,12 +1,8 @@
-"""Lines to a pipe or a terminal that may take nothing for as long as it likes.
+"""Sets up logging, with handlers that never wait for whoever reads the log.
 
-The problem: a pipe whose reader is stopped, or a terminal on which somebody has pressed Ctrl-S or
-is selecting text, is full after some kilobytes, and the next write waits. The daemon logs on its
-only loop, so with it everything would wait: clients, the shutdown, SIGTERM.
-
-The choice: as with the journal, what is not taken at once is counted and let go, and the count is
-told when lines are taken again. For that the pipe or terminal is opened once more, since a change
-to the descriptor that we were given would be one for the shell that gave it, too.
+The daemon logs in its only event loop, so a full pipe or a halted terminal (Ctrl-S) must not block
+a write. A record that is not taken at once is counted and dropped; the count is logged as soon as
+records are taken again. See docs/decisions/010-log-output.md.
 """
 
 from __future__ import annotations
@@ -19,24 +15,25 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from smartlinkd.logs.context import InContext
-from smartlinkd.logs.events import Event
-from smartlinkd.logs.formats import ForTerminals, JsonLines
-from smartlinkd.logs.journald import AT_ONCE, Journal, entry, priority, reads
+from smartlinkd.logs.context import ContextFilter
+from smartlinkd.logs.events import LogEvent
+from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
+from smartlinkd.logs.journald import NO_WAIT, Journal, encode_entry, is_journal, priority
 
 
 def set_up(
     level: str, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Send the log to `stream` (standard error), ours from `level` ("debug", "info", …) on.
+    """Send the log to `stream`, by default standard error. Another call replaces the handler.
 
-    Called again it replaces what it set up before.
+    Args:
+        level: the lowest level of our own records ("debug", "info", …).
     """
-    handler = _handler(sys.stderr if stream is None else stream, environ)
-    handler.addFilter(InContext())
+    handler = _make_handler(sys.stderr if stream is None else stream, environ)
+    handler.addFilter(ContextFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
-        if isinstance(old.formatter, (JsonLines, ForTerminals)):
+        if isinstance(old.formatter, (JsonFormatter, TerminalFormatter)):
             root.removeHandler(old)
             old.close()
     root.addHandler(handler)
@@ -45,64 +42,78 @@ def set_up(
 
 
 def set_level(level: str) -> None:
-    """Send our log from this level on, and other people's from WARNING on."""
+    """Log our own records from `level` on, and those of libraries from WARNING on."""
     ours = logging.getLevelNamesMapping()[level.upper()]
+    # Some libraries log addresses at INFO.
     logging.getLogger().setLevel(max(ours, logging.WARNING))
     logging.getLogger("smartlinkd").setLevel(ours)
 
 
-class Lines:
-    """Whole lines to something that may take a part of one, or nothing."""
+class LineWriter:
+    """Writes whole lines to a descriptor that may take a part of a line, or nothing.
+
+    Args:
+        send: returns how many bytes were taken, or raises `OSError`. It must not wait.
+    """
 
     def __init__(self, send: Callable[[bytes], int]) -> None:
-        """`send` says how many bytes were taken, or raises `OSError`; it never waits."""
         self._send = send
-        self._torn = b""  # the end of a line whose beginning was taken
+        self._rest = b""  # of a line whose beginning was taken
 
     def write(self, line: bytes) -> bool:
-        """Whether its beginning was taken, at least. What was not goes before the next one, so that
-        lines stay lines."""
+        """Return True if at least the line's beginning was taken. The next call writes the rest."""
         try:
-            while self._torn:
-                self._torn = self._torn[self._send(self._torn) :]
-            self._torn = line[self._send(line) :]
+            while self._rest:
+                self._rest = self._rest[self._send(self._rest) :]
+            self._rest = line[self._send(line) :]
         except OSError:
             return False
         return True
 
 
-class NeverWaitingHandler(logging.Handler):
-    """Counts the records that were not taken at once, and tells of them when some are again."""
+class NonBlockingHandler(logging.Handler):
+    """Counts records that were not taken at once, and logs the count when some are taken again.
+
+    Args:
+        reader: who takes the records, for the text about lost ones.
+    """
 
     def __init__(self, reader: str) -> None:
-        """`reader` is who takes the records, in the words of that."""
         super().__init__()
         self._reader = reader
         self._lost = 0
 
-    def take(self, record: logging.LogRecord) -> bool:
-        """Whether it was taken; without waiting."""
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        """Write a record without waiting. Return True if it was taken."""
         raise NotImplementedError
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if not self.take(record):
+            if not self.try_emit(record):
                 self._lost += 1
-            if self._lost and self.take(_record_of_lost(self._lost, self._reader)):
+            if self._lost and self.try_emit(self._lost_record()):
                 self._lost = 0
-        except Exception:  # noqa: BLE001 - as every handler: a record's fault is told, not raised
+        except Exception:  # noqa: BLE001 - as every handler of `logging`: it must not raise
             self.handleError(record)
 
+    def _lost_record(self) -> logging.LogRecord:
+        text = f"%d log records are lost: {self._reader} did not take them"
+        lost = logging.LogRecord(
+            __name__, logging.WARNING, __file__, 0, text, (self._lost,), exc_info=None
+        )
+        lost.__dict__.update(LogEvent.RECORDS_LOST())
+        return lost
 
-class LineHandler(NeverWaitingHandler):
-    """Logs lines to a descriptor that does not wait, and closes that in the end."""
+
+class LineHandler(NonBlockingHandler):
+    """Logs lines to a non-blocking descriptor, which it owns."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__("standard error")
         self._descriptor = descriptor
-        self._lines = Lines(lambda data: os.write(descriptor, data))
+        self._lines = LineWriter(lambda data: os.write(descriptor, data))
 
-    def take(self, record: logging.LogRecord) -> bool:
+    def try_emit(self, record: logging.LogRecord) -> bool:
         return self._lines.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
@@ -112,23 +123,25 @@ class LineHandler(NeverWaitingHandler):
         super().close()
 
 
-class JournalHandler(NeverWaitingHandler):
-    """Logs to the journal, or to `stream`, which the journal reads, when its socket takes nothing.
+class JournalHandler(NonBlockingHandler):
+    """Logs to the journal, and to `stream` as JSON lines while the journal's socket takes nothing.
 
-    `stream` has a descriptor, and that of a socket; it is written to without waiting.
+    Args:
+        stream: standard error, a socket that the journal reads too.
     """
 
     def __init__(self, stream: TextIO, journal: Journal) -> None:
         super().__init__("the journal")
-        self.setFormatter(JsonLines())
+        self.setFormatter(JsonFormatter())
         self._journal = journal
         self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        self._lines = Lines(lambda data: self._stream.send(data, AT_ONCE))
+        self._lines = LineWriter(lambda data: self._stream.send(data, NO_WAIT))
 
-    def take(self, record: logging.LogRecord) -> bool:
+    def try_emit(self, record: logging.LogRecord) -> bool:
         try:
-            self._journal.send(entry(record))
+            self._journal.send(encode_entry(record))
         except OSError:
+            # The prefix is the priority (sd-daemon(3)).
             line = f"<{priority(record.levelno)}>{self.format(record)}\n"
             return self._lines.write(line.encode())
         return True
@@ -139,18 +152,21 @@ class JournalHandler(NeverWaitingHandler):
         super().close()
 
 
-def _handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
-    if reads(stream, environ):
+def _make_handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
+    if is_journal(stream, environ):
         return JournalHandler(stream, Journal())
-    again = opened_again(stream)
-    handler = logging.StreamHandler(stream) if again is None else LineHandler(again)
-    handler.setFormatter(ForTerminals() if stream.isatty() else JsonLines())
+    descriptor = _reopen_nonblocking(stream)
+    handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
+    handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
     return handler
 
 
-def opened_again(stream: TextIO) -> int | None:
-    """A descriptor of our own for the pipe or terminal behind `stream`, that does not wait; None
-    where it is something else, which takes all (a file) or cannot be opened by us."""
+def _reopen_nonblocking(stream: TextIO) -> int | None:
+    """Open the pipe or terminal behind `stream` a second time, without blocking.
+
+    Setting the flag on the given descriptor would set it for the shell that gave it, too. Returns
+    None if `stream` is a file, which takes everything, or cannot be opened.
+    """
     try:
         number = stream.fileno()
         if not (stat.S_ISFIFO(os.fstat(number).st_mode) or os.isatty(number)):
@@ -159,10 +175,3 @@ def opened_again(stream: TextIO) -> int | None:
         return os.open(f"/proc/self/fd/{number}", flags)
     except (OSError, ValueError):  # no file at all, closed, or another user's
         return None
-
-
-def _record_of_lost(count: int, reader: str) -> logging.LogRecord:
-    text, event = f"%d log records are lost: {reader} did not take them", Event.RECORDS_LOST
-    made = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)
-    made.__dict__.update(event())
-    return made

@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 from operator import itemgetter
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.service_manager.given import Descriptor
 from smartlinkd.service_manager.messenger import Messenger
 from smartlinkd.vault.memory import NotARecord, Record, read_sealed
@@ -71,7 +71,7 @@ class CookieStore:
         else:
             synced = record.synced_at.isoformat(timespec="seconds")
             text = "the cookie synced at %s is here again, kept by the service manager"
-            logger.info(text, synced, extra=Event.COOKIE_RESTORED())
+            logger.info(text, synced, extra=LogEvent.COOKIE_RESTORED())
         return record
 
     def keep(self, descriptor: int) -> None:
@@ -99,7 +99,7 @@ class CookieStore:
             self._let_go()
             self._outdated += [self._stored] if self._stored else []
             self._stored = name
-            logger.info("the service manager keeps the cookie", extra=Event.COOKIE_KEPT())
+            logger.info("the service manager keeps the cookie", extra=LogEvent.COOKIE_KEPT())
         while self._outdated and forget(self._messenger, self._outdated[0]):
             del self._outdated[0]
 

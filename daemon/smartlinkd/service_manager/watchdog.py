@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.service_manager.whereabouts import whereabouts
 from smartlinkd.supervision.heartbeat import WatchedLoop
 from smartlinkd.wire import timestamp
@@ -98,5 +98,5 @@ class Watchdog:
             timestamp(self._wall() - timedelta(seconds=seconds)),
             self._within,
             whereabouts(silent.task),
-            extra=Event.WATCHDOG(actor=silent.name),
+            extra=LogEvent.WATCHDOG(actor=silent.name),
         )
