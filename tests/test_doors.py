@@ -12,9 +12,9 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.doors import Doors, open_doors
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.sockets import Sockets
 from smartlinkd.serving import bind
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.sockets import Sockets
 from tests.fakes.lent import lent
 
 HASH = hash_password("correct horse")

@@ -22,10 +22,10 @@ from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.reading.catalog import UNDER
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
 from smartlinkd.serving import bind
 from smartlinkd.serving.sockets import is_absent, tell_of_absence
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.sockets import NO_SOCKETS, Sockets, agree, lend
 
 logger = logging.getLogger(__name__)
 

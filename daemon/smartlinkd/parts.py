@@ -45,9 +45,8 @@ from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.notify.ways import ByCommand, ByRequest
-from smartlinkd.service_manager.link import Link
-from smartlinkd.service_manager.reporter import EXTENSION
 from smartlinkd.supervision.policy import Backoff
+from smartlinkd.systemd.manager import EXTENSION, Link
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 

@@ -56,8 +56,8 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
-from smartlinkd.service_manager.link import Link
 from smartlinkd.supervision.actor import ActorGone
+from smartlinkd.systemd.manager import Link
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)

@@ -70,16 +70,15 @@ from smartlinkd.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from smartlinkd.processes.guardians import shared_guardians
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.reloading import Reloader, Reread, Takers, never_ended_by_hangup
-from smartlinkd.service_manager.given import NOTHING, Given
-from smartlinkd.service_manager.link import Link
-from smartlinkd.service_manager.reporter import GRACE, Reporter
-from smartlinkd.service_manager.status_line import TELLER
 from smartlinkd.state import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Strategy
 from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.environment import NOTHING, Given
+from smartlinkd.systemd.manager import GRACE, Link, Reporter
+from smartlinkd.systemd.status_line import TELLER
 from smartlinkd.vault.actor import Vault
 from smartlinkd.web.bundle import Site
 

@@ -14,9 +14,9 @@ from smartlinkd.cli import main
 from smartlinkd.config import Settings
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
-from smartlinkd.service_manager.given import Given
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
+from smartlinkd.systemd.environment import Given
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.control import call
 from smartlinkd.logs import LogEvent
-from smartlinkd.service_manager.given import Given
+from smartlinkd.systemd.environment import Given
 from tests.config_file import Tables, write_config
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs

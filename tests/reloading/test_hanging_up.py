@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from smartlinkd import reloading
 from smartlinkd.errors import Unavailable
-from smartlinkd.service_manager.given import Given
 from smartlinkd.supervision.actor import ActorGone
+from smartlinkd.systemd.environment import Given
 from tests.reloading.played import PATIENCE, Daemon, running
 
 

@@ -20,8 +20,8 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import actor as journal
-from smartlinkd.service_manager.given import Descriptor, Given
 from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.environment import Descriptor, Given
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]

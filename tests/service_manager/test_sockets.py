@@ -10,8 +10,8 @@ import pytest
 
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import NAMELESS, Descriptor
-from smartlinkd.service_manager.sockets import Sockets, agree, lend, sockets_among
+from smartlinkd.systemd.environment import NAMELESS, Descriptor
+from smartlinkd.systemd.sockets import Sockets, agree, lend, sockets_among
 from tests.fakes.lent import lent
 
 # By name

@@ -17,8 +17,8 @@ from smartlinkd.operator import (
     PartReport,
     StatusReport,
 )
-from smartlinkd.service_manager.status_line import ending_line, status_line
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
+from smartlinkd.systemd.status_line import ending_line, status_line
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)

@@ -26,9 +26,9 @@ from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.parts import Crews
-from smartlinkd.service_manager.given import NOTHING
-from smartlinkd.service_manager.link import Link
 from smartlinkd.supervision.supervisor import Escalated
+from smartlinkd.systemd.environment import NOTHING
+from smartlinkd.systemd.manager import Link
 from smartlinkd.vault.actor import Vault
 from tests.fakes.network import Exchange
 from tests.faults import door

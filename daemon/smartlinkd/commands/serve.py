@@ -30,7 +30,7 @@ from smartlinkd.processes.privacy import keep_private
 from smartlinkd.state import NotSaved, StateUnusable
 
 if TYPE_CHECKING:
-    from smartlinkd.service_manager.given import Given
+    from smartlinkd.systemd.environment import Given
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _prepare() -> Given:
     keep_private()
     return_large_blocks()
     allow_enough()
-    from smartlinkd.service_manager.given import take_over
+    from smartlinkd.systemd.environment import take_over
 
     return take_over(os.environ)  # before a descriptor's number can be somebody else's
 
@@ -79,7 +79,7 @@ def _read_beside_the_imports(read: Callable[[], Settings]) -> Settings:
 
 
 def _tell_of_the_refused(wrong: ConfigError, given: Given) -> None:
-    from smartlinkd.service_manager.messenger import Messenger
+    from smartlinkd.systemd.notify_socket import Messenger
 
     for problem in wrong.problems:
         logger.critical("%s", problem, extra=logs.LogEvent.CONFIG_REFUSED())

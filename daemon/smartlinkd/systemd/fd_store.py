@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from smartlinkd.logs import LogEvent
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.notify_socket import Messenger
 from smartlinkd.vault.memory import NotARecord, Record, read_sealed
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.service_manager.given import NOTHING, take_over
+from smartlinkd.systemd.environment import NOTHING, take_over
 
 ROOT = Path(__file__).parents[2]
 US = str(os.getpid())
@@ -18,7 +18,7 @@ US = str(os.getpid())
 # Puts descriptors where a manager puts them, in a process of its own; then takes them over.
 LOOK = """
 import fcntl, json, os, sys
-from smartlinkd.service_manager.given import take_over
+from smartlinkd.systemd.environment import take_over
 ours = [os.memfd_create(name) for name in "ab"]
 moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 100) for each in ours]
 for number, each in enumerate(moved, 3):

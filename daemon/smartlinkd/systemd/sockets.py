@@ -17,7 +17,7 @@ from typing import Final
 
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import Descriptor
+from smartlinkd.systemd.environment import Descriptor
 
 MAIN: Final = "http"
 NAMES: Final = "FileDescriptorName=http, or crew-NAME for the crew of that name"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.service_manager.cookie_store import CookieStore, is_cookie
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.fd_store import CookieStore, is_cookie
+from smartlinkd.systemd.notify_socket import Messenger
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.systemd.notify_socket import Messenger
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager
