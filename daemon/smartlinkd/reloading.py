@@ -57,7 +57,7 @@ from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.supervision.actor import ActorGone
-from smartlinkd.systemd.manager import Link
+from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Takers:
     history: History
     crews: Crews
     front: Front
-    link: Link
+    service_manager: ServiceManager
     graces: Callable[[Catalog], None]
     """Sees to it that workers of these crews can be stopped as their crews were promised."""
 
@@ -147,7 +147,7 @@ class Reloader:
     async def _reload(self, signals: AsyncIterator[int]) -> None:
         interrupted = True
         while interrupted:
-            with self._takers.link.reloading():
+            with self._takers.service_manager.notify_reload():
                 await self._read()
                 interrupted = await _do_unless_interrupted(signals, self._take_owed)
 
@@ -156,7 +156,7 @@ class Reloader:
         wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
-            catalog = await read_crews(found.settings, self._takers.link)
+            catalog = await read_crews(found.settings, self._takers.service_manager)
             _check_still_runs(self._catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
@@ -208,7 +208,7 @@ class Reloader:
 
     async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
         # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
-        await _until_taken(take, self._takers.link.ready)
+        await _until_taken(take, self._takers.service_manager.notify_ready)
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""

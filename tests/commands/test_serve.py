@@ -16,7 +16,7 @@ from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
-from smartlinkd.systemd.environment import Given
+from smartlinkd.systemd.environment import SystemdEnvironment
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_serve_takes_over_what_the_service_manager_gave(
     monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
     monkeypatch.setattr("smartlinkd.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
-    assert given == [Given(notify_socket="@manager")]
+    assert given == [SystemdEnvironment(notify_socket="@manager")]
     assert "NOTIFY_SOCKET" not in os.environ
 
 

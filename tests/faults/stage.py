@@ -48,8 +48,8 @@ from smartlinkd.sandbox.state import State
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
-from smartlinkd.systemd.environment import NOTHING
-from smartlinkd.systemd.manager import Link
+from smartlinkd.systemd.environment import NO_SYSTEMD
+from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
@@ -312,7 +312,7 @@ class Stage:
             http,
             catalog,
             cast(Any, doors),
-            Link(NOTHING),
+            ServiceManager(NO_SYSTEMD),
             log_buffer=LogBuffer(),
             reread=None,
         )

@@ -19,7 +19,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.control import call
 from smartlinkd.logs import LogEvent
-from smartlinkd.systemd.environment import Given
+from smartlinkd.systemd.environment import NO_SYSTEMD, SystemdEnvironment
 from tests.config_file import Tables, write_config
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
@@ -107,10 +107,12 @@ class Daemon:
 
 
 @asynccontextmanager
-async def running(daemon: Daemon, given: Given = Given()) -> AsyncIterator[None]:  # noqa: B008 - frozen
+async def running(
+    daemon: Daemon, environment: SystemdEnvironment = NO_SYSTEMD
+) -> AsyncIterator[None]:
     reread = partial(load, daemon.file, {})
     async with daemon.client, trio.open_nursery() as nursery:
-        listening = await nursery.start(tree.serve, reread(), given, reread)
+        listening = await nursery.start(tree.serve, reread(), environment, reread)
         daemon.url = listening.urls[0]
         yield
         nursery.cancel_scope.cancel()

@@ -1,16 +1,8 @@
-"""The cookie in the manager's file descriptor store, see systemd's FILE_DESCRIPTOR_STORE.
+"""The cookie in systemd's file descriptor store (systemd.io/FILE_DESCRIPTOR_STORE).
 
-The vault keeps the cookie in a sealed memfd and nowhere else, so with the process it would be gone.
-systemd keeps descriptors that it is sent for as long as the unit is not stopped, and gives them to
-the next process: after a restart, a crash, a strike of the watchdog. `systemctl stop` lets go of
-them, and with the last descriptor the kernel forgets the content.
-
-Every change is a new memfd under a new name, `cookie-1`, `cookie-2` and so on: one name for all
-would not do, because names are what descriptors are removed by, and the new one has to be in before
-the old one is out. What comes back at the start is read, checked and written to a memfd of our own
-making, which goes to the store like every change; only then what came is removed there.
-
-What cannot be sent now (the manager's queue is full) is tried again by `retry`, newest first.
+The vault keeps the cookie in a sealed memfd, which would end with the process. systemd keeps a copy
+of the descriptor until the unit is stopped and passes it to the next process. Each change is a new
+memfd under a new name, `cookie-1`, `cookie-2` and so on. See docs/decisions/013-fd-store.md.
 """
 
 from __future__ import annotations
@@ -23,7 +15,7 @@ from operator import itemgetter
 
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import Descriptor
-from smartlinkd.systemd.notify_socket import Messenger
+from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.memory import NotARecord, Record, read_sealed
 
 logger = logging.getLogger(__name__)
@@ -31,27 +23,30 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"cookie-([0-9]{1,18})")
 
 
-class CookieStore:
-    """Sees to it that the store has the newest record and no other: the vault's `Keeper`."""
+class FdStore:
+    """Keeps the newest record in the store, and no other. It is the vault's `Keeper`.
 
-    def __init__(self, messenger: Messenger, found: Sequence[Descriptor]) -> None:
-        """`found` is what the store gave back."""
-        self._messenger = messenger
+    Args:
+        found: the cookies that systemd passed.
+    """
+
+    def __init__(self, notify_socket: NotifySocket, found: Sequence[Descriptor]) -> None:
+        self._notify_socket = notify_socket
         self._found = found
         self._serial = 0
-        self._waiting: Descriptor | None = None  # a duplicate of ours, until it is sent
+        self._unsent: Descriptor | None = None  # a duplicate of ours
         self._stored = ""
         self._outdated: list[str] = []
 
     @property
-    def kept(self) -> bool:
-        """Whether the manager has been given the newest record."""
-        return bool(self._stored) and self._waiting is None
+    def is_kept(self) -> bool:
+        """True if systemd has the newest record."""
+        return bool(self._stored) and self._unsent is None
 
-    def take_back(self) -> Record | None:
-        """The newest record that is sound among what the store gave back. Closes all of it.
+    def restore(self) -> Record | None:
+        """Return the newest valid record that systemd passed, and close all that it passed.
 
-        It leaves the store when the next one is in: give the record to the vault.
+        They leave the store when the next record is in it: the vault has to write this one.
         """
         record = None
         for serial, each in _newest_first(self._found):
@@ -60,14 +55,14 @@ class CookieStore:
                 record = record or read_sealed(each.number)
             except NotARecord as fault:
                 text = "the stored cookie %s is refused: %s"
-                logger.error(text, each.name, fault)  # noqa: TRY400 - the text is the whole of it
+                logger.error(text, each.name, fault)  # noqa: TRY400 - the text says everything
             finally:
                 os.close(each.number)
             if each.name not in self._outdated:
                 self._outdated.append(each.name)
         self._found = ()
         if record is None:
-            self.retry()  # nothing of it is worth keeping
+            self.send_pending()  # removes all of them
         else:
             synced = record.synced_at.isoformat(timespec="seconds")
             text = "the cookie synced at %s is here again, kept by the service manager"
@@ -75,48 +70,52 @@ class CookieStore:
         return record
 
     def keep(self, descriptor: int) -> None:
-        """Have the manager keep this one from now on. The caller may close it afterwards."""
-        if not self._messenger:
+        """Store this record instead of the last one. The caller may close it afterwards."""
+        if not self._notify_socket.has_address:
             return
-        self._let_go()
+        self._close_unsent()
         self._serial += 1
         try:
-            self._waiting = Descriptor(f"cookie-{self._serial}", os.dup(descriptor))
+            self._unsent = Descriptor(f"cookie-{self._serial}", os.dup(descriptor))
         except OSError as error:
             logger.warning("the cookie will not outlive the daemon: %s", error.strerror)
-            self._outdated += [self._stored] if self._stored else []
-            self._stored = ""
-        self.retry()
+            self._outdate_stored()
+        self.send_pending()
 
-    def retry(self) -> None:
-        """Send what could not be sent before, if there is any."""
-        if self._waiting is not None:
-            name = self._waiting.name
-            # FDPOLL=0: it is not to be watched for a hang-up, after which it would be dropped.
-            store = ("FDSTORE=1", f"FDNAME={name}", "FDPOLL=0")
-            if not self._messenger.send(*store, descriptor=self._waiting.number):
+    def send_pending(self) -> None:
+        """Send what systemd has not been sent yet: the newest record first, then removals."""
+        if self._unsent is not None:
+            name = self._unsent.name
+            # FDPOLL=0: systemd would drop the descriptor after a hang-up.
+            fields = ("FDSTORE=1", f"FDNAME={name}", "FDPOLL=0")
+            if not self._notify_socket.send(*fields, descriptor=self._unsent.number):
                 return
-            self._let_go()
-            self._outdated += [self._stored] if self._stored else []
+            self._close_unsent()
+            self._outdate_stored()
             self._stored = name
             logger.info("the service manager keeps the cookie", extra=LogEvent.COOKIE_KEPT())
-        while self._outdated and forget(self._messenger, self._outdated[0]):
+        while self._outdated and remove_from_store(self._notify_socket, self._outdated[0]):
             del self._outdated[0]
 
-    def _let_go(self) -> None:
-        if self._waiting is not None:
-            os.close(self._waiting.number)
-            self._waiting = None
+    def _outdate_stored(self) -> None:
+        if self._stored:
+            self._outdated.append(self._stored)
+        self._stored = ""
+
+    def _close_unsent(self) -> None:
+        if self._unsent is not None:
+            os.close(self._unsent.number)
+            self._unsent = None
 
 
-def is_cookie(name: str) -> bool:
-    """Whether the store has a cookie under this name."""
+def is_cookie_name(name: str) -> bool:
+    """Return True if the store holds cookies under names like this."""
     return _NAME.fullmatch(name) is not None
 
 
-def forget(messenger: Messenger, name: str) -> bool:
-    """Have the manager close what it keeps under this name; whether it was told."""
-    return messenger.send("FDSTOREREMOVE=1", f"FDNAME={name}")
+def remove_from_store(notify_socket: NotifySocket, name: str) -> bool:
+    """Have systemd close what it stores under this name. Return True if the request was sent."""
+    return notify_socket.send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
 
 def _newest_first(found: Sequence[Descriptor]) -> list[tuple[int, Descriptor]]:

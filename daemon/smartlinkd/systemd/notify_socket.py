@@ -1,13 +1,8 @@
-"""What the daemon tells its service manager: systemd's notification protocol, see sd_notify(3).
+"""The socket for notifications to systemd, sd_notify(3).
 
-A message is one datagram of `NAME=value` lines, with a descriptor beside it where one is to be
-kept, to the socket that $NOTIFY_SOCKET names. It is sent from the daemon's own loop, so it must
-never wait; and it is a courtesy, so it must never fail. What could not be sent is a False, and who
-sent it decides whether to try again.
-
-Rejected: libsystemd's bindings, which need its headers to be built; and the small packages in pure
-Python, `sdnotify` and `systemd-watchdog`: both wait where the manager's queue is full, and neither
-sends descriptors.
+A message is one datagram of `NAME=value` lines, if need be with a descriptor. The event loop sends
+it, so sending never waits, and it never fails: the daemon works without systemd as well.
+See docs/decisions/012-notifying-systemd.md.
 """
 
 from __future__ import annotations
@@ -22,59 +17,63 @@ from smartlinkd.printable import blanked
 
 logger = logging.getLogger(__name__)
 
-LONGEST_STATUS = 1000
-"""Characters; a line of `systemctl status`."""
+MAX_STATUS_CHARS = 1000
 
 _ABSTRACT = "@"
-# The manager is slow, or just being replaced by a new one of itself: it will be there again.
-_FOR_NOW = {errno.EAGAIN, errno.ECONNREFUSED, errno.ENOBUFS, errno.ENOMEM}
-_NO_MATTER = -1
+# systemd is slow, or is just being replaced (`systemctl daemon-reexec`).
+_TEMPORARY = {errno.EAGAIN, errno.ECONNREFUSED, errno.ENOBUFS, errno.ENOMEM}
+_NO_ERROR = -1
 
 
-class Messenger:
-    """The sending end. Without an address it is False, and sends nothing."""
+class NotifySocket:
+    """Sends notifications.
+
+    Args:
+        address: $NOTIFY_SOCKET, a path or "@" with an abstract name. If "", nothing is sent.
+    """
 
     def __init__(self, address: str) -> None:
-        """`address` is $NOTIFY_SOCKET: a path, or "@" and an abstract name; empty when there is
-        no service manager."""
         self._address = f"\0{address[1:]}" if address.startswith(_ABSTRACT) else address
-        self._ours: socket.socket | None = None
-        self._logged = _NO_MATTER  # the errno of the last failure, while it lasts
+        self._socket: socket.socket | None = None
+        self._logged_errno = _NO_ERROR  # of the last failure, until a message is sent
 
-    def __bool__(self) -> bool:
+    @property
+    def has_address(self) -> bool:
+        """True if there is a service manager to notify."""
         return bool(self._address)
 
     def send(self, *lines: str, descriptor: int | None = None) -> bool:
-        """Send one message of `NAME=value` lines; whether it is on its way."""
-        if not self:
+        """Send one message of `NAME=value` lines. Return True if it was sent."""
+        if not self.has_address:
             return False
-        kept = [] if descriptor is None else [descriptor]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", kept))] if kept else []
+        rights = []
+        if descriptor is not None:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
-            ours = self._ours or self._open()
+            ours = self._socket or self._open()
+            # Addressed anew each time, so that a replaced systemd is found again.
             ours.sendmsg(["\n".join(lines).encode()], rights, flags, self._address)
         except OSError as error:
-            self._tell(error)
+            self._log_failure(error)
             return False
-        self._logged = _NO_MATTER
+        self._logged_errno = _NO_ERROR
         return True
 
+    def send_status(self, line: str) -> bool:
+        """Send the line that `systemctl status` shows. Return True if it was sent."""
+        return self.send(f"STATUS={blanked(line)[:MAX_STATUS_CHARS]}")
+
     def _open(self) -> socket.socket:
-        """Once: a daemon that has no descriptor left is well, and has to say so. Each message is
-        addressed anew, so that a manager which is replaced is found again."""
-        self._ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        weakref.finalize(self, self._ours.close)
-        return self._ours
+        # Kept open: a daemon without a free descriptor still has to send its pings.
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        weakref.finalize(self, self._socket.close)
+        return self._socket
 
-    def status(self, line: str) -> bool:
-        """Send how the daemon is, in one line for people; whether it is on its way."""
-        return self.send(f"STATUS={blanked(line)[:LONGEST_STATUS]}")
-
-    def _tell(self, error: OSError) -> None:
-        """Once: the next tries mostly fail in the same way."""
-        number = error.errno or 0  # none is there for a path that is too long for an address
-        if number != self._logged:
-            self._logged = number
-            level = logging.INFO if number in _FOR_NOW else logging.WARNING
+    def _log_failure(self, error: OSError) -> None:
+        """Log a failure once: the next attempts mostly fail in the same way."""
+        number = error.errno or 0  # a path that is too long for an address has no errno
+        if number != self._logged_errno:
+            self._logged_errno = number
+            level = logging.INFO if number in _TEMPORARY else logging.WARNING
             logger.log(level, "the service manager cannot be told anything: %s", error)

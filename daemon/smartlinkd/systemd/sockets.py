@@ -1,10 +1,9 @@
-"""Listening sockets that the service manager opened, and keeps open (socket activation).
+"""Listening sockets that systemd opened and keeps open (socket activation).
 
-Whoever connects while no daemon is there waits in the socket's own queue for the next one: across a
-restart nobody is refused. Which address is which is told by name, `FileDescriptorName=` in a socket
-unit: `http` is the main one, `crew-NAME` that of a crew with a `bind`. Any other is nobody's, also
-the unit's own name, which a socket has without that line: it may have been meant for a crew, and at
-the main address everything can be asked for.
+Clients that connect while no daemon runs wait in the socket's backlog, so a restart refuses nobody.
+`FileDescriptorName=` in a socket unit says what a socket is for: `http` is the main address,
+`crew-NAME` that of a crew with a `bind`. A socket with another name is not used. That includes the
+unit's own name, the default: it may be meant for a crew, and the main address serves everything.
 """
 
 from __future__ import annotations
@@ -21,53 +20,60 @@ from smartlinkd.systemd.environment import Descriptor
 
 MAIN: Final = "http"
 NAMES: Final = "FileDescriptorName=http, or crew-NAME for the crew of that name"
-_OF_CREW: Final = "crew-"
+_CREW_PREFIX: Final = "crew-"
 _MPTCP: Final = 262  # linux/in.h; the socket module has no name for it yet
 _REMEDY: Final = "its unit needs ListenStream=ADDRESS:PORT, and Accept=no"
 
 
 @dataclass(frozen=True)
-class Sockets:
-    """Descriptors by what they are for. An address may have several; `crews` are by crew."""
+class ActivatedSockets:
+    """systemd's sockets by what they are for. An address may have several.
+
+    Attributes:
+        crews: by the crew's name.
+    """
 
     main: tuple[Descriptor, ...] = ()
     crews: Mapping[str, tuple[Descriptor, ...]] = field(default_factory=dict)
 
 
-NO_SOCKETS: Final = Sockets()
+NO_SOCKETS: Final = ActivatedSockets()
 
 
-def sockets_among(descriptors: Iterable[Descriptor]) -> Sockets:
-    """Those that are sockets for somebody, by their names alone."""
+def select_sockets(descriptors: Iterable[Descriptor]) -> ActivatedSockets:
+    """Select the descriptors whose names are those of sockets. It looks at the names alone."""
     main: list[Descriptor] = []
     crews: dict[str, list[Descriptor]] = {}
     for each in descriptors:
         if each.name == MAIN:
             main.append(each)
-        elif each.name.startswith(_OF_CREW):
-            crews.setdefault(each.name.removeprefix(_OF_CREW), []).append(each)
-    return Sockets(tuple(main), {name: tuple(found) for name, found in crews.items()})
+        elif each.name.startswith(_CREW_PREFIX):
+            crews.setdefault(each.name.removeprefix(_CREW_PREFIX), []).append(each)
+    return ActivatedSockets(tuple(main), {name: tuple(found) for name, found in crews.items()})
 
 
-def lend(descriptors: Sequence[Descriptor]) -> list[socket.socket]:
-    """These as listening TCP sockets: the manager holds them too, and they listen on when ours are
-    closed. Raises `Invalid`, which names the one that is none, and has closed all of them then."""
-    lent: list[socket.socket] = []
+def open_sockets(descriptors: Sequence[Descriptor]) -> list[socket.socket]:
+    """Return the listening TCP sockets behind descriptors. Closing them ends only our copies.
+
+    Raises:
+        Invalid: one of them is no such socket. All of them are closed then.
+    """
+    opened: list[socket.socket] = []
     try:
         for each in descriptors:
-            lent.append(_socket(each))
-            _check(each.name, lent[-1])
+            opened.append(_socket(each))
+            _check(each.name, opened[-1])
     except Invalid:
-        for opened in lent:
-            opened.close()
-        for unopened in descriptors[len(lent) :]:
+        for sock in opened:
+            sock.close()
+        for unopened in descriptors[len(opened) :]:
             os.close(unopened.number)
         raise
-    return lent
+    return opened
 
 
-def agree(where: Bind, lent: Iterable[socket.socket]) -> bool:
-    """Whether these listen where the configuration says. Blocks for a host name."""
+def listens_at(where: Bind, sockets: Iterable[socket.socket]) -> bool:
+    """Return True if all sockets listen at `where`. Blocks while a host name is resolved."""
     try:
         found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
     except OSError:
@@ -75,7 +81,7 @@ def agree(where: Bind, lent: Iterable[socket.socket]) -> bool:
     addresses = {address[0] for *_, address in found}
     return all(
         name[0] in addresses and where.port in (0, name[1])
-        for name in (each.getsockname() for each in lent)
+        for name in (each.getsockname() for each in sockets)
     )
 
 
@@ -88,12 +94,12 @@ def _socket(descriptor: Descriptor) -> socket.socket:
         ) from None
 
 
-def _check(name: str, lent: socket.socket) -> None:
-    if lent.family not in (socket.AF_INET, socket.AF_INET6):
+def _check(name: str, sock: socket.socket) -> None:
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
         fault = "is not an internet socket"
-    elif lent.type != socket.SOCK_STREAM or lent.proto not in (socket.IPPROTO_TCP, _MPTCP):
+    elif sock.type != socket.SOCK_STREAM or sock.proto not in (socket.IPPROTO_TCP, _MPTCP):
         fault = "is not a TCP socket"
-    elif not lent.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+    elif not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         fault = "is not listening"
     else:
         return

@@ -27,14 +27,14 @@ from smartlinkd.wire import timestamp
 
 logger = logging.getLogger(__name__)
 
-LOOKS: Final = 4
-"""Looks, and pings, in the time that the manager allows between two of them."""
-_LAST_LOOK: Final = 0.75
-"""After which share of that time without a look the loop counts as blocked."""
+CHECKS_PER_LIMIT: Final = 4
+"""Checks, and pings, in the time that systemd allows between two pings."""
+MAX_TASKS: Final = 24
+MAX_FRAMES: Final = 5
+"""The innermost frames of each task or thread. A record of all of them has less than 8 KiB."""
+_BLOCKED_AFTER: Final = 0.75
+"""The share of that time after which an event loop without a check counts as blocked."""
 _STANDARD_ERROR: Final = 2
-MOST_TASKS: Final = 24
-MOST_FRAMES: Final = 5
-"""The innermost, of each task or thread; the record of it all stays under 8 KiB."""
 _TRIO: Final = str(PurePath(trio.__file__).parent)
 
 
@@ -45,31 +45,31 @@ class Watchdog:
         self,
         watched_loops: Callable[[], Sequence[WatchedLoop]],
         *,
-        within: float,
+        limit_s: float,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Watch what `watched_loops` returns at each look.
+        """Watch what `watched_loops` returns at each check.
 
         Args:
-            within: seconds in which each loop has to show a heartbeat, and systemd wants a ping.
+            limit_s: how long a loop may show no heartbeat, and systemd get no ping.
         """
-        self.every = within / LOOKS
+        self.interval_s = limit_s / CHECKS_PER_LIMIT
         self._watched_loops = watched_loops
-        self._within = within
+        self._limit_s = limit_s
         self._wall = wall
         self._silent: dict[str, float] = {}  # since when, on trio's clock
 
-    def look(self) -> bool:
+    def check_loops(self) -> bool:
         """Return True if all loops showed a heartbeat in time. Ask all loops for the next one."""
         now = trio.current_time()
         watched_loops = self._watched_loops()
         silent = {
-            each.name: each for each in watched_loops if each.seconds_late(now) > self._within
+            each.name: each for each in watched_loops if each.seconds_late(now) > self._limit_s
         }
         for name, each in silent.items():
             if name not in self._silent:
                 self._silent[name] = each.last_seen
-                self._tell(each, now)
+                self._log_silent(each, now)
         for name in self._silent.keys() - silent.keys():
             seconds = now - self._silent.pop(name)
             logger.warning("%s goes on after %.0f s, or was started again", name, seconds)
@@ -78,24 +78,24 @@ class Watchdog:
         return not silent
 
     @contextmanager
-    def awake(self) -> Iterator[Callable[[], None]]:
-        """Yield a function to call in each turn of the event loop.
+    def dump_stacks_when_blocked(self) -> Iterator[Callable[[], None]]:
+        """Yield a function that postpones the dump, to be called in each turn of the event loop.
 
         If it is not called for too long, the stacks of all threads go to standard error, once.
         """
 
-        def turn() -> None:
-            late = self._within * _LAST_LOOK
-            # Without a thread for it nothing is written; that passes, and the pings go on.
+        def postpone_dump() -> None:
+            delay_s = self._limit_s * _BLOCKED_AFTER
+            # Without a thread for the timer nothing is written, and the pings go on.
             with suppress(RuntimeError):
-                faulthandler.dump_traceback_later(late, file=_STANDARD_ERROR)
+                faulthandler.dump_traceback_later(delay_s, file=_STANDARD_ERROR)
 
         try:
-            yield turn
+            yield postpone_dump
         finally:
             faulthandler.cancel_dump_traceback_later()
 
-    def _tell(self, silent: WatchedLoop, now: float) -> None:
+    def _log_silent(self, silent: WatchedLoop, now: float) -> None:
         seconds = now - silent.last_seen
         logger.error(
             "%s has shown no sign of life for %.0f s, since %s: until it does, the service manager "
@@ -103,56 +103,59 @@ class Watchdog:
             silent.name,
             seconds,
             timestamp(self._wall() - timedelta(seconds=seconds)),
-            self._within,
-            whereabouts(silent.task),
+            self._limit_s,
+            describe_stacks(silent.task),
             extra=LogEvent.WATCHDOG(actor=silent.name),
         )
 
 
-def whereabouts(task: trio.lowlevel.Task) -> str:
-    """The task, those below it, and the threads that they wait for; the innermost place first."""
-    tasks = list(_below(task))
+def describe_stacks(task: trio.lowlevel.Task) -> str:
+    """Return where a task stands, its descendants, and the threads that they wait for.
+
+    The innermost frame comes first. Variables are left out: they may hold secrets.
+    """
+    tasks = list(_descendants(task))
     names = {each.name for each in tasks}
-    places = [f"{each.name} at {_stack(_frames(each))}" for each in tasks[:MOST_TASKS]]
-    if len(tasks) > MOST_TASKS:
-        places.append(f"and {len(tasks) - MOST_TASKS} more tasks")
-    return "; ".join([*places, *_threads(names)])
+    places = [f"{each.name} at {_format_stack(_task_frames(each))}" for each in tasks[:MAX_TASKS]]
+    if len(tasks) > MAX_TASKS:
+        places.append(f"and {len(tasks) - MAX_TASKS} more tasks")
+    return "; ".join([*places, *_describe_threads(names)])
 
 
-def _below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
     yield task
     for nursery in task.child_nurseries:
         for child in nursery.child_tasks:
-            yield from _below(child)
+            yield from _descendants(child)
 
 
-def _frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
+def _task_frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
     return list(task.iter_await_frames())[::-1]
 
 
-def _threads(names: Iterable[str]) -> Iterator[str]:
-    """Trio's worker threads that work for one of these tasks, which is in their names."""
+def _describe_threads(task_names: Iterable[str]) -> Iterator[str]:
     frames = sys._current_frames()
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)
-        if frame is not None and thread.name.partition(" from ")[2] in names:
-            yield f"thread {thread.name!r} at {_stack(_callers(frame))}"
+        # trio names its worker threads "FUNCTION from TASK".
+        if frame is not None and thread.name.partition(" from ")[2] in task_names:
+            yield f"thread {thread.name!r} at {_format_stack(_thread_frames(frame))}"
 
 
-def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+def _thread_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
     while frame is not None:
         yield frame, frame.f_lineno
         frame = frame.f_back
 
 
-def _stack(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Of trio's own, the one that was called: what is inside says nothing."""
-    told: list[str] = []
-    within_trio = False
+def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Format frames. Of trio's own the outermost is shown, since those inside say nothing."""
+    shown: list[str] = []
+    is_within_trio = False
     for frame, line in frames:
         path = frame.f_code.co_filename
-        if within_trio and path.startswith(_TRIO):
-            told.pop()
-        within_trio = path.startswith(_TRIO)
-        told.append(f"{'/'.join(PurePath(path).parts[-2:])}:{line} {frame.f_code.co_name}")
-    return " < ".join(told[:MOST_FRAMES]) or "its end"
+        if is_within_trio and path.startswith(_TRIO):
+            shown.pop()
+        is_within_trio = path.startswith(_TRIO)
+        shown.append(f"{'/'.join(PurePath(path).parts[-2:])}:{line} {frame.f_code.co_name}")
+    return " < ".join(shown[:MAX_FRAMES]) or "its end"
