@@ -93,9 +93,9 @@ def test_what_is_too_long_loses_its_middle() -> None:
     log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
     (line,) = lines(stream)
     message, trace = str(line["message"]), str(line["exception"])
-    assert len(message) < logs.MAX_MESSAGE_CHARS + 100
+    assert len(message) < logs.formats.MAX_MESSAGE_CHARS + 100
     assert message[0] + message[-1] == "<>"
-    assert len(trace) < logs.MAX_TRACEBACK_CHARS + 100
+    assert len(trace) < logs.formats.MAX_TRACEBACK_CHARS + 100
     assert trace.startswith("Traceback")
     assert trace.endswith("x>")
 

@@ -17,22 +17,14 @@ from smartlinkd.logs.context import (
     new_request_id,
 )
 from smartlinkd.logs.events import LogEvent
-from smartlinkd.logs.formats import (
-    MAX_MESSAGE_CHARS,
-    MAX_TRACEBACK_CHARS,
-    JsonFormatter,
-    TerminalFormatter,
-)
+from smartlinkd.logs.formats import JsonFormatter
 from smartlinkd.logs.setup import set_level, set_up
 
 __all__ = [
-    "MAX_MESSAGE_CHARS",
-    "MAX_TRACEBACK_CHARS",
     "JsonFormatter",
     "LogContext",
     "LogContextSet",
     "LogEvent",
-    "TerminalFormatter",
     "bind_log_actor",
     "bind_log_contexts",
     "current_log_contexts",
