@@ -12,9 +12,9 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.doors import Doors, open_doors
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.sockets import Sockets
 from smartlinkd.serving import bind
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.sockets import ActivatedSockets
 from tests.fakes.lent import lent
 
 HASH = hash_password("correct horse")
@@ -32,7 +32,7 @@ def address_of(listening: socket.socket) -> Bind:
 def test_the_given_one_goes_before_the_configured(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+    with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
         assert doors.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
     assert not caplog.text
 
@@ -42,7 +42,7 @@ def test_another_address_than_configured_is_told_with_which_one_counts(
 ) -> None:
     host, port = theirs.getsockname()
     wanted = Bind(host, 1)
-    with open_doors(wanted, {}, Sockets(main=(lent(theirs),))) as doors:
+    with open_doors(wanted, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
         assert doors.urls == (f"http://127.0.0.1:{port}",)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
@@ -67,7 +67,7 @@ def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
         {"auth": {"password_hash": HASH}, "server": {"bind": bind}, "cookie": {"open_to": open_to}}
     )
     with socket.create_server((host, 0)) as given:
-        given_to_us = Sockets(main=(lent(given),))
+        given_to_us = ActivatedSockets(main=(lent(given),))
         with open_doors(settings.server.bind, {}, given_to_us) as doors:
             found = [each.fault for each in doors.exposed(settings)]
     where = f"while the daemon listens at http://{host}:"
@@ -80,7 +80,10 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
     """As the manager opens one with FreeBind=yes. 192.0.2.0/24 is nobody's (RFC 5737)."""
     (theirs,) = bind("192.0.2.1", 0, early=True)
     caplog.clear()
-    with theirs, open_doors(address_of(theirs), {}, Sockets(main=(lent(theirs),))) as doors:
+    with (
+        theirs,
+        open_doors(address_of(theirs), {}, ActivatedSockets(main=(lent(theirs),))) as doors,
+    ):
         assert doors.main[0].getsockname() == theirs.getsockname()
     assert caplog.messages == [
         "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
@@ -89,13 +92,13 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
 
 def test_an_address_may_have_several(theirs: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as second:
-        given = Sockets(main=(lent(theirs), lent(second)))
+        given = ActivatedSockets(main=(lent(theirs), lent(second)))
         with open_doors(ANYWHERE, {}, given) as doors:
             assert len(doors.urls) == 2
 
 
 def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
-    given = Sockets(crews={"post": (lent(theirs, "crew-post"),)})
+    given = ActivatedSockets(crews={"post": (lent(theirs, "crew-post"),)})
     with open_doors(ANYWHERE, {"post": address_of(theirs)}, given) as doors:
         assert doors.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
         assert theirs.getsockname()[1] in doors.ports
@@ -121,7 +124,7 @@ def test_an_ipv6_address_is_called_in_brackets() -> None:
 def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as wrong:
         descriptor = lent(wrong, "crew-post")
-    given = Sockets(crews={"post": (descriptor,)})
+    given = ActivatedSockets(crews={"post": (descriptor,)})
     with open_doors(ANYWHERE, {"post": ANYWHERE}, given) as doors:
         assert doors.crews == {}
         assert len(doors.main) == 1
@@ -134,7 +137,7 @@ def test_one_for_a_crew_without_an_address_is_told_and_closed(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     descriptor = lent(theirs, "crew-gone")
-    with open_doors(ANYWHERE, {}, Sockets(crews={"gone": (descriptor,)})) as doors:
+    with open_doors(ANYWHERE, {}, ActivatedSockets(crews={"gone": (descriptor,)})) as doors:
         assert doors.crews == {}
     assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
     assert not is_open(descriptor)
@@ -148,11 +151,11 @@ def leave(doors: Doors) -> None:
 def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(
     theirs: socket.socket,
 ) -> None:
-    with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as doors:
+    with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
         leave(doors)
     with socket.create_connection(theirs.getsockname(), timeout=5) as early:
         early.sendall(b"hello")
-        with open_doors(ANYWHERE, {}, Sockets(main=(lent(theirs),))) as next_ones:
+        with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as next_ones:
             accepted, _ = next_ones.main[0].accept()
             with accepted:
                 assert accepted.recv(5) == b"hello"

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.state import (
     LOCK_NAME,
     NotSaved,
@@ -316,7 +316,7 @@ def test_a_full_disk_is_an_event(
     with pytest.raises(Unavailable), saving():
         raise NotSaved("no") from OSError(error, "x")
     (record,) = caplog.records
-    assert getattr(record, "event", None) is (Event.DISK_FULL if full else None)
+    assert getattr(record, "event", None) is (LogEvent.DISK_FULL if full else None)
 
 
 def test_a_disk_of_which_nobody_knows_what_it_has_is_not_told_as_nothing_changed() -> None:

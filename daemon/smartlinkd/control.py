@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from smartlinkd.accepting import PatientListener
 from smartlinkd.errors import BUG, Invalid, Refused
-from smartlinkd.logs import Work, new_request_id, working_for
+from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
 from smartlinkd.patience import patience
 from smartlinkd.validation_text import described
 
@@ -117,7 +117,10 @@ class Control:
 
     async def _converse(self, stream: trio.SocketStream, hands: trio.Semaphore) -> None:
         try:
-            with trio.move_on_after(DEADLINE), working_for((Work(request_id=new_request_id()),)):
+            with (
+                trio.move_on_after(DEADLINE),
+                bind_log_contexts((LogContext(request_id=new_request_id()),)),
+            ):
                 async with stream:
                     answer = await self._answer(await _read_line(stream, MAX_QUESTION))
                     await stream.send_all(json.dumps(answer).encode() + b"\n")

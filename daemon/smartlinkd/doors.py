@@ -22,10 +22,10 @@ from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.reading.catalog import UNDER
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.sockets import NO_SOCKETS, Sockets, agree, lend
 from smartlinkd.serving import bind
 from smartlinkd.serving.sockets import is_absent, tell_of_absence
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listens_at, open_sockets
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Doors:
 
 @contextmanager
 def open_doors(
-    main: Bind, crews: Mapping[str, Bind], given: Sockets = NO_SOCKETS
+    main: Bind, crews: Mapping[str, Bind], given: ActivatedSockets = NO_SOCKETS
 ) -> Iterator[Doors]:
     """Listen for the length of the block. Blocks. Raises `Invalid` for the main address.
 
@@ -90,8 +90,8 @@ def _open(
     early: bool = False,
 ) -> Sequence[socket]:
     if given:
-        lent = lend(given)
-        if not agree(where, lent):
+        lent = open_sockets(given)
+        if not listens_at(where, lent):
             listening = ", ".join(_url(each) for each in lent)
             logger.warning(
                 "%s is %s, but the service manager's socket %r listens at %s, which counts: give "

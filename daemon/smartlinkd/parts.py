@@ -45,9 +45,8 @@ from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.notify.ways import ByCommand, ByRequest
-from smartlinkd.service_manager.link import Link
-from smartlinkd.service_manager.reporter import EXTENSION
 from smartlinkd.supervision.policy import Backoff
+from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 
@@ -145,10 +144,10 @@ def history_retention(settings: Settings) -> history.Retention:
     )
 
 
-async def read_crews(settings: Settings, link: Link) -> Catalog:
+async def read_crews(settings: Settings, service_manager: ServiceManager) -> Catalog:
     """Look at every crew, in time that the service manager is asked for: at the start the
     reporter, who does so from then on, is only made of what is read here. Raises `NoThread`."""
-    link.extend(longest_look(settings) + EXTENSION)
+    service_manager.extend_timeout(longest_look(settings) + EXTENSION_S)
     # Who ends the daemon does not wait for an interpreter that hangs.
     return await on_thread(read_catalog, settings, check_cancelled)
 

@@ -52,12 +52,12 @@ from smartlinkd.doors import Doors
 from smartlinkd.errors import Unavailable
 from smartlinkd.front import Front
 from smartlinkd.history.actor import History
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
-from smartlinkd.service_manager.link import Link
 from smartlinkd.supervision.actor import ActorGone
+from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Takers:
     history: History
     crews: Crews
     front: Front
-    link: Link
+    service_manager: ServiceManager
     graces: Callable[[Catalog], None]
     """Sees to it that workers of these crews can be stopped as their crews were promised."""
 
@@ -147,7 +147,7 @@ class Reloader:
     async def _reload(self, signals: AsyncIterator[int]) -> None:
         interrupted = True
         while interrupted:
-            with self._takers.link.reloading():
+            with self._takers.service_manager.notify_reload():
                 await self._read()
                 interrupted = await _do_unless_interrupted(signals, self._take_owed)
 
@@ -156,14 +156,14 @@ class Reloader:
         wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
-            catalog = await read_crews(found.settings, self._takers.link)
+            catalog = await read_crews(found.settings, self._takers.service_manager)
             _check_still_runs(self._catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
             return
         except NoThread as error:
             text = "the configuration is not reloaded, the daemon goes on by the one before: %s"
-            logger.error(text, error, extra=Event.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
+            logger.error(text, error, extra=LogEvent.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
             return
         # First what lets nobody in, whatever the disk or a worker has the rest wait for.
         self._settings = found.settings
@@ -208,7 +208,7 @@ class Reloader:
 
     async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
         # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
-        await _until_taken(take, self._takers.link.ready)
+        await _until_taken(take, self._takers.service_manager.notify_ready)
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""
@@ -274,7 +274,7 @@ def _tell_refused(error: ConfigError) -> None:
     for problem in error.problems:
         logger.error("the configuration is not reloaded: %s", problem)
     text = "the configuration has %d problem(s): the daemon goes on by the one before"
-    logger.error(text, len(error.problems), extra=Event.CONFIG_REFUSED())
+    logger.error(text, len(error.problems), extra=LogEvent.CONFIG_REFUSED())
 
 
 def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
@@ -283,4 +283,4 @@ def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
     taken = ", ".join(found.taken) or f"nothing {'else ' if waiting else ''}has changed in it"
-    logger.info("the configuration is reloaded: %s", taken, extra=Event.CONFIG_RELOADED())
+    logger.info("the configuration is reloaded: %s", taken, extra=LogEvent.CONFIG_RELOADED())

@@ -26,7 +26,7 @@ from typing import Final
 from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ def saving() -> Iterator[None]:
     try:
         yield
     except NotSaved as error:
-        about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
+        about = LogEvent.DISK_FULL() if disk_is_full(error.__cause__) else None
         logger.error("%s", error, extra=about)  # noqa: TRY400 - the text is the whole of it
         raise Unavailable(
             "the daemon could not write to its state directory, so nothing was changed; "

@@ -48,7 +48,7 @@ from smartlinkd.doors import Doors, open_doors
 from smartlinkd.front import Front, rules_of
 from smartlinkd.history.actor import History
 from smartlinkd.late_imports import import_later
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
@@ -70,16 +70,15 @@ from smartlinkd.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from smartlinkd.processes.guardians import shared_guardians
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.reloading import Reloader, Reread, Takers, never_ended_by_hangup
-from smartlinkd.service_manager.given import NOTHING, Given
-from smartlinkd.service_manager.link import Link
-from smartlinkd.service_manager.reporter import GRACE, Reporter
-from smartlinkd.service_manager.status_line import TELLER
 from smartlinkd.state import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Strategy
 from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.environment import NO_SYSTEMD, SystemdEnvironment
+from smartlinkd.systemd.manager import GRACE_S, ServiceManager, StatusReporter
+from smartlinkd.systemd.status_line import REPORTER_NAME
 from smartlinkd.vault.actor import Vault
 from smartlinkd.web.bundle import Site
 
@@ -104,7 +103,7 @@ class Listening:
 
 async def serve(
     settings: Settings,
-    given: Given = NOTHING,
+    environment: SystemdEnvironment = NO_SYSTEMD,
     reread: Reread | None = None,
     *,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
@@ -112,16 +111,15 @@ async def serve(
     """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up. A second signal ends
     it without the grace.
 
-    `given` is what the service manager gave at the start; it is told how things are. `reread` reads
-    the configuration again, for SIGHUP; without it that is an end as well, as of a terminal that is
-    closed, unless it was ignored before (nohup). `started()` comes when the address answers;
-    Chromium may still be on its way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or
-    `Escalated`.
+    `environment` is what systemd passed at the start. `reread` reads the configuration again, for
+    SIGHUP; without it that is an end as well, as of a terminal that is closed, unless it was
+    ignored before (nohup). `started()` comes when the address answers; Chromium may still be on its
+    way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
     """
     for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
         logger.warning("%s", warning)
     look_up_apart()
-    link = Link(given)
+    service_manager = ServiceManager(environment)
     log_buffer = LogBuffer()
     endings = [signal.SIGTERM, signal.SIGINT]
     if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -129,12 +127,12 @@ async def serve(
     with (
         log_buffer.attached(),
         never_ended_by_hangup(),
-        link.telling_why(),
+        service_manager.report_error(),
         claim(settings.state.directory),
     ):
-        catalog = await read_crews(settings, link)
+        catalog = await read_crews(settings, service_manager)
         log_broken(catalog)
-        with open_doors(settings.server.bind, catalog.binds(), link.sockets) as doors:
+        with open_doors(settings.server.bind, catalog.binds(), service_manager.sockets) as doors:
             for warning in doors.exposed(settings):
                 logger.warning("%s", warning)
             # Asked of the sockets, which are closed by the time that a start is cut short.
@@ -146,20 +144,26 @@ async def serve(
                 trio.open_nursery() as nursery,
             ):
                 supervisor = _plant(
-                    settings, http, catalog, doors, link, log_buffer=log_buffer, reread=reread
+                    settings,
+                    http,
+                    catalog,
+                    doors,
+                    service_manager,
+                    log_buffer=log_buffer,
+                    reread=reread,
                 )
                 await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 if not supervisor.stopping:
                     _tell_started(urls, crew_urls)
-                    link.ready()
+                    service_manager.notify_ready()
                 task_status.started(Listening(urls))
                 await import_later()
-    logger.info("stopped", extra=Event.STOPPED())
+    logger.info("stopped", extra=LogEvent.STOPPED())
 
 
 def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
-    logger.info("serving on %s", ", ".join(urls), extra=Event.STARTED())
+    logger.info("serving on %s", ", ".join(urls), extra=LogEvent.STARTED())
     for name, url in crew_urls.items():
         logger.info("crew %s has an address of its own: %s", name, url)
 
@@ -177,37 +181,46 @@ def _plant(
     http: PlainHttp,
     catalog: Catalog,
     doors: Doors,
-    link: Link,
+    service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
     reread: Reread | None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
-    parts = _make_parts(settings, http, catalog, doors, link)
+    parts = _make_parts(settings, http, catalog, doors, service_manager)
     over_crews = _over(parts.crews)
 
     def snapshot() -> list[ChildSnapshot]:
         # The supervisors are made last, since they are made of the parts that report on them.
         return [*supervisor.snapshot(), *over_crews.snapshot()]
 
-    services = _services(settings, parts, doors, link, log_buffer=log_buffer, snapshot=snapshot)
+    services = _services(
+        settings, parts, doors, service_manager, log_buffer=log_buffer, snapshot=snapshot
+    )
     front = Front(services, doors, grace=settings.server.grace)
     control = Control(settings.state.directory, services.operator.commands())
-    reporter = Reporter(
-        link, status=services.operator.status, parts=snapshot, whole=lambda: supervisor
+    reporter = StatusReporter(
+        service_manager,
+        status=services.operator.status,
+        snapshot=snapshot,
+        supervisor=lambda: supervisor,
     )
 
     def graces(catalog: Catalog) -> None:
         over_crews.allow("executor", _longest_grace(catalog))
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
 
-    takers = Takers(parts.auth, parts.history, parts.crews, front, link, graces)
+    takers = Takers(parts.auth, parts.history, parts.crews, front, service_manager, graces)
     reloader = Reloader(reread, settings, takers, doors) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",
         [
             # The first, since it tells of the end of all others.
-            *([ChildSpec(TELLER, reporter.run, stop=reporter.stop, grace=GRACE)] if link else []),
+            *(
+                [ChildSpec(REPORTER_NAME, reporter.run, stop=reporter.stop, grace=GRACE_S)]
+                if service_manager.is_present
+                else []
+            ),
             *_specs(settings, parts),
             ChildSpec(
                 "crews",
@@ -243,7 +256,11 @@ class _Parts:
 
 
 def _make_parts(
-    settings: Settings, http: PlainHttp, catalog: Catalog, doors: Doors, link: Link
+    settings: Settings,
+    http: PlainHttp,
+    catalog: Catalog,
+    doors: Doors,
+    service_manager: ServiceManager,
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
@@ -255,7 +272,7 @@ def _make_parts(
         signing_secret=settings.auth.signing_secret,
         key_made=notifier.key_made,
     )
-    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
+    vault = Vault(keeper=service_manager.fd_store, record=service_manager.fd_store.restore())
     browser = make_browser(settings, notifier, own_ports=doors.ports)
     history = make_history(settings)
     desk = make_desk(settings, notifier, http, browser, pauses, history=history)
@@ -267,7 +284,7 @@ def _services(
     settings: Settings,
     parts: _Parts,
     doors: Doors,
-    link: Link,
+    service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
     snapshot: Callable[[], list[ChildSnapshot]],
@@ -290,7 +307,7 @@ def _services(
             executor=crews.executor,
             url=doors.urls[0],
             crew_urls=doors.crew_urls,
-            cookie_kept=lambda: link.cookies.kept,
+            cookie_kept=lambda: service_manager.fd_store.is_kept,
         ),
         metrics=Metrics(
             parts.browser,
@@ -419,7 +436,7 @@ async def _stop_on(
     with trio.open_signal_receiver(*endings) as signals:
         task_status.started()
         name = signal.Signals(await anext(signals)).name
-        logger.info("stopping on %s", name, extra=Event.STOPPING())
+        logger.info("stopping on %s", name, extra=LogEvent.STOPPING())
         supervisor.stop()
         logger.warning("stopping at once on %s", signal.Signals(await anext(signals)).name)
         around.cancel()

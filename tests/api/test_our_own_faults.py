@@ -25,7 +25,7 @@ from smartlinkd.api.routes import convert as convert_route
 from smartlinkd.auth.doorkeeper import Doorkeeper
 from smartlinkd.conversion.desk import Desk, _Desk
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.logs import JsonLines
+from smartlinkd.logs import JsonFormatter
 from smartlinkd.patience import PATIENCE, patience
 from smartlinkd.vault.actor import _Vault
 
@@ -58,7 +58,7 @@ def fault_at_once(error: BaseException) -> Callable[..., Any]:
 
 def text_of(caplog: pytest.LogCaptureFixture) -> str:
     """All that our loggers said, as it would be in the journal."""
-    lines = JsonLines()
+    lines = JsonFormatter()
     return "\n".join(
         lines.format(record) for record in caplog.records if record.name.startswith(OWN)
     )
@@ -98,7 +98,7 @@ async def test_a_bug_is_500(
     assert answer.json() == {"ok": False, "error": "internal error; the daemon's log has it"}
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert record.getMessage() == "POST /api/convert failed"
-    assert "in broken" in JsonLines().format(record)
+    assert "in broken" in JsonFormatter().format(record)
     assert (await daemon.get("/api/health")).status_code == 200
 
 

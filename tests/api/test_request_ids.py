@@ -15,7 +15,7 @@ import trio
 
 from smartlinkd import logs
 from smartlinkd.control import call
-from smartlinkd.logs.context import InContext
+from smartlinkd.logs.context import ContextFilter
 from smartlinkd.sandbox.running import Sandbox
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def lines() -> Iterator[Lines]:
     """What the daemon has logged, as a pipe would have it."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logs.JsonLines())
-    handler.addFilter(InContext())
+    handler.setFormatter(logs.JsonFormatter())
+    handler.addFilter(ContextFilter())
     ours = logging.getLogger("smartlinkd")
     before = ours.level
     ours.addHandler(handler)

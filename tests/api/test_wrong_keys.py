@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from smartlinkd.api.wrong_keys import MAX_ADDRESSES, NOTICED, WINDOW, WrongKeys
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
@@ -22,7 +22,7 @@ TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     records = [each for each in caplog.records if each.name == WrongKeys.__module__]
     assert all(each.levelname == "WARNING" for each in records)
-    assert all(getattr(each, "event", None) is Event.SYNC_KEY_GUESSED for each in records)
+    assert all(getattr(each, "event", None) is LogEvent.SYNC_KEY_GUESSED for each in records)
     return [each.getMessage() for each in records]
 
 

@@ -13,7 +13,7 @@ from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
 from smartlinkd.auth.doorkeeper import Doorkeeper
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.errors import Refused, TooManyTries, WrongCredential
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 HERE = "192.0.2.1"
 
@@ -115,7 +115,9 @@ async def test_who_has_to_wait_between_tries_is_told_of(
 
 
 def slowed(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = (one for one in caplog.records if getattr(one, "event", None) is Event.GUESSES_SLOWED)
+    found = (
+        one for one in caplog.records if getattr(one, "event", None) is LogEvent.GUESSES_SLOWED
+    )
     return [one.getMessage() for one in found]
 
 

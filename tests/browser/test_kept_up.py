@@ -14,7 +14,7 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
 from smartlinkd.browser.upkeep import TOO_MANY
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.policy import Backoff
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def test_one_that_ends_now_and_then_is_nothing_to_tell(
     caplog.clear()
     await trio.sleep(5)
     events = [record.event for record in caplog.records if hasattr(record, "event")]
-    assert events == [Event.BROWSER_RESTARTED, Event.BROWSER_READY]
+    assert events == [LogEvent.BROWSER_RESTARTED, LogEvent.BROWSER_READY]
 
 
 async def test_while_a_recycled_one_serves_nobody_is_told_that_the_next_does_not_start(
@@ -144,4 +144,4 @@ async def test_a_recycled_one_that_ends_is_told_of_and_the_next_is_launched_at_o
     assert browser.status().last_end == "crashed: Chromium ended: signal 9"
     assert down == [pytest.approx(chromiums.launch_takes, abs=0.1)]
     told = [record.event for record in caplog.records if hasattr(record, "event")]
-    assert told == [Event.BROWSER_RESTARTED]
+    assert told == [LogEvent.BROWSER_RESTARTED]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartlinkd.browser.upkeep import TOO_MANY, Upkeep
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def upkeep(told: list[str | None]) -> Upkeep:
     return Upkeep(told.append)
 
 
-def events(caplog: pytest.LogCaptureFixture) -> list[Event]:
+def events(caplog: pytest.LogCaptureFixture) -> list[LogEvent]:
     return [record.event for record in caplog.records if hasattr(record, "event")]
 
 
@@ -37,7 +37,7 @@ def test_too_many_in_a_row_are_told_once(
     for number in range(3 * TOO_MANY):
         upkeep.failed(f"crash {number}", another_serves=False)
     assert told == [f"crash {TOO_MANY - 1}"]
-    assert events(caplog) == [Event.BROWSER_DOWN]
+    assert events(caplog) == [LogEvent.BROWSER_DOWN]
     assert f"{TOO_MANY} times in a row" in caplog.text
 
 
@@ -61,7 +61,7 @@ def test_its_end_is_told_once_and_then_all_begins_again(
     for _ in range(TOO_MANY):
         upkeep.failed("second", another_serves=False)
     assert told == ["first", None, "second"]
-    assert events(caplog) == [Event.BROWSER_DOWN, Event.BROWSER_BACK, Event.BROWSER_DOWN]
+    assert events(caplog) == [LogEvent.BROWSER_DOWN, LogEvent.BROWSER_BACK, LogEvent.BROWSER_DOWN]
 
 
 def test_nobody_is_told_while_another_one_serves(upkeep: Upkeep, told: list[str | None]) -> None:

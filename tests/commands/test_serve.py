@@ -13,10 +13,10 @@ import pytest
 from smartlinkd.cli import main
 from smartlinkd.config import Settings
 from smartlinkd.errors import Invalid
-from smartlinkd.logs import Event
-from smartlinkd.service_manager.given import Given
+from smartlinkd.logs import LogEvent
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
+from smartlinkd.systemd.environment import SystemdEnvironment
 
 
 @pytest.fixture
@@ -80,7 +80,10 @@ def test_what_keeps_it_from_starting_is_a_record_each(
         "auth.password_hash",
     ]
     for record in caplog.records:
-        assert (record.levelno, vars(record)["event"]) == (logging.CRITICAL, Event.CONFIG_REFUSED)
+        assert (record.levelno, vars(record)["event"]) == (
+            logging.CRITICAL,
+            LogEvent.CONFIG_REFUSED,
+        )
     assert capsys.readouterr() == ("", "")
 
 
@@ -95,7 +98,7 @@ def test_serve_takes_over_what_the_service_manager_gave(
     monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
     monkeypatch.setattr("smartlinkd.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
-    assert given == [Given(notify_socket="@manager")]
+    assert given == [SystemdEnvironment(notify_socket="@manager")]
     assert "NOTIFY_SOCKET" not in os.environ
 
 
@@ -138,7 +141,7 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     ]
     (record,) = caplog.records
     escalated = "Escalated" in repr(error)
-    assert getattr(record, "event", None) is (Event.ESCALATED if escalated else None)
+    assert getattr(record, "event", None) is (LogEvent.ESCALATED if escalated else None)
 
 
 def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy(

@@ -8,7 +8,7 @@ import pytest
 
 from smartlinkd.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
 from smartlinkd.conversion.pauses import MOST_COOKIES
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
 
@@ -51,7 +51,7 @@ def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     logged = [record for record in caplog.records if hasattr(record, "event")]
     assert [(record.event, record.about) for record in logged] == [  # type: ignore[attr-defined]
         (event, {"account": SHOWN})
-        for event in (Event.SESSION_LOST, Event.ACCOUNT_PAUSED, Event.ACCOUNT_BACK)
+        for event in (LogEvent.SESSION_LOST, LogEvent.ACCOUNT_PAUSED, LogEvent.ACCOUNT_BACK)
     ]
 
 

@@ -12,7 +12,7 @@ from smartlinkd.conversion.account import Standing
 from smartlinkd.conversion.desk import AT_ONCE
 from smartlinkd.conversion.order import Converted, Failed, Order
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
@@ -364,7 +364,7 @@ async def test_each_change_of_account_is_told_and_logged(
     await desk.cookie_synced(bench.cookie, other)
     assert bench.replaced == [("1001", "2002"), ("2002", "1001")]
     told = [each for each in caplog.records if "another account's" in each.getMessage()]
-    assert [getattr(each, "event", None) for each in told] == [Event.ACCOUNT_REPLACED] * 2
+    assert [getattr(each, "event", None) for each in told] == [LogEvent.ACCOUNT_REPLACED] * 2
 
 
 async def test_an_account_without_a_user_id_ends_with_its_cookie(

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.errors import Invalid
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def test_it_is_told_with_the_first_order_and_with_the_next_sync(
     await desk.cookie_synced(COOKIE, COOKIE)
     assert bench.missing == [True, False]
     events = [getattr(record, "event", None) for record in caplog.records]
-    assert events == [Event.COOKIE_MISSING, Event.COOKIE_BACK]
+    assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
 
 
 async def test_it_outlives_the_desk_s_incarnations(

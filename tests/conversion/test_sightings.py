@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import Standing
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.vault.cookie import parse_cookie
 
@@ -123,4 +123,4 @@ async def test_one_that_is_seen_twice_is_told_once(
             bench.sightings.saw(bench.cookie)
             await wait_all_tasks_blocked()
     (told,) = caplog.records
-    assert told.__dict__["event"] is Event.ACCOUNT_PAUSED
+    assert told.__dict__["event"] is LogEvent.ACCOUNT_PAUSED

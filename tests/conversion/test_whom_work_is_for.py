@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.sharing import Shared
 from smartlinkd.errors import UpstreamFailed
-from smartlinkd.logs import Work, working_for, works
+from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.links import Product
 from tests.conversion.conftest import line_of, ticket_of
 
@@ -38,14 +38,14 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
         sub_ids: tuple[str, ...],
         may_send: MaySend,
     ) -> Sequence[Row]:
-        begun = works()
+        begun = current_log_contexts()
         try:
             return await links.create(cookie, products, sub_ids, may_send)
         finally:
             seen.append({work.request_id for work in begun})
 
     async def want(request_id: str, number: int) -> None:
-        with working_for((Work(request_id=request_id),)):
+        with bind_log_contexts((LogContext(request_id=request_id),)):
             try:
                 await line.row(ticket_of(line, number))
             except UpstreamFailed:
@@ -67,12 +67,12 @@ async def test_shared_work_is_done_for_all_who_wait_for_it(
     seen: list[set[str]] = []
 
     async def work() -> None:
-        begun = works()
+        begun = current_log_contexts()
         await trio.sleep(1)
         seen.append({work.request_id for work in begun})
 
     async def want(request_id: str) -> None:
-        with working_for((Work(request_id=request_id),)):
+        with bind_log_contexts((LogContext(request_id=request_id),)):
             await shared.get("a", work)
 
     shared = Shared[str, None](nursery)

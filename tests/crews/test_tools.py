@@ -16,7 +16,7 @@ from smartlinkd.conversion.desk import Desk, DeskSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
 from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.links import Product, Short
@@ -150,7 +150,7 @@ async def test_without_a_cookie_it_is_refused_with_a_remedy_and_the_owner_is_tol
         with pytest.raises(Invalid, match=r"^no affiliate cookie is stored.*; sync one"):
             await convert({"links": [LINK]})
     assert source.asked == []
-    assert [getattr(each, "event", None) for each in caplog.records] == [Event.COOKIE_MISSING]
+    assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.COOKIE_MISSING]
 
 
 async def test_a_source_that_needs_no_cookie_is_used_without() -> None:

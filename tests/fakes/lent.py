@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smartlinkd.service_manager.given import Descriptor
+from smartlinkd.systemd.environment import Descriptor
 
 
 @pytest.fixture

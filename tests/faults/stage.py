@@ -45,11 +45,11 @@ from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import State
-from smartlinkd.service_manager.given import NOTHING
-from smartlinkd.service_manager.link import Link
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
+from smartlinkd.systemd.environment import NO_SYSTEMD
+from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
@@ -312,7 +312,7 @@ class Stage:
             http,
             catalog,
             cast(Any, doors),
-            Link(NOTHING),
+            ServiceManager(NO_SYSTEMD),
             log_buffer=LogBuffer(),
             reread=None,
         )

@@ -30,7 +30,7 @@ from smartlinkd.journal.model import (
     Status,
 )
 from smartlinkd.journal.store import Store
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 New = Callable[..., NewExecution]
 PATIENCE = 10.0
@@ -107,7 +107,7 @@ async def test_it_is_told_once_however_many_are_refused(
     await trio.sleep(0.1)
     assert told == [True]
     events = [record.event for record in caplog.records if hasattr(record, "event")]
-    assert events == [Event.DISK_FULL]
+    assert events == [LogEvent.DISK_FULL]
 
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])

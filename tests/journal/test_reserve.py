@@ -29,7 +29,7 @@ from smartlinkd.journal.recent import Recent
 from smartlinkd.journal.reserve import SIZE, Reserve
 from smartlinkd.journal.schema import open_database
 from smartlinkd.journal.store import Store
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from tests.fakes.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -179,7 +179,7 @@ async def test_a_start_that_fails_for_it_is_told_in_the_log_alone(
     with pytest.raises(NoRoomToOpen):
         await unopened.run(trio.TASK_STATUS_IGNORED)
     assert told == []
-    assert [getattr(each, "event", None) for each in caplog.records] == [Event.DISK_FULL]
+    assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]
 
 
 async def test_a_start_waits_for_room_no_longer_than_it_may(
@@ -218,7 +218,7 @@ async def test_a_start_waits_for_room(
         await nursery.start(unopened.run)
         assert await unopened.unfinished() == []
     events = [getattr(each, "event", None) for each in caplog.records]
-    assert [each for each in events if each] == [Event.DISK_FULL, Event.DISK_HAS_ROOM]
+    assert [each for each in events if each] == [LogEvent.DISK_FULL, LogEvent.DISK_HAS_ROOM]
 
 
 async def test_a_restart_that_fails_for_it_is_told(
@@ -270,7 +270,7 @@ async def test_a_restart_that_waits_for_room_tells_of_it_once(
         await has_room.wait()
     assert told == [True, False]
     events = [getattr(each, "event", None) for each in caplog.records]
-    assert [each for each in events if each] == [Event.DISK_FULL, Event.DISK_HAS_ROOM]
+    assert [each for each in events if each] == [LogEvent.DISK_FULL, LogEvent.DISK_HAS_ROOM]
 
 
 def test_what_others_take_meanwhile_it_lacks_until_there_is_room(small: Path) -> None:

@@ -14,8 +14,15 @@ import trio.testing
 from smartlinkd import logs
 from smartlinkd.conversion.sharing import Shared
 from smartlinkd.errors import Invalid
-from smartlinkd.logs import Together, Work, acting_as, new_request_id, working_for, works
-from smartlinkd.logs.context import MOST
+from smartlinkd.logs import (
+    LogContext,
+    LogContextSet,
+    bind_log_actor,
+    bind_log_contexts,
+    current_log_contexts,
+    new_request_id,
+)
+from smartlinkd.logs.context import MAX_CONTEXTS
 from smartlinkd.supervision.actor import ActorRestarting, Mailbox
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff
@@ -23,7 +30,7 @@ from smartlinkd.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("smartlinkd.test")
 
-ONE, TWO = Work(request_id="one"), Work(request_id="two")
+ONE, TWO = LogContext(request_id="one"), LogContext(request_id="two")
 
 
 @pytest.fixture
@@ -68,9 +75,9 @@ async def test_tasks_and_threads_take_it_over(said: io.StringIO) -> None:
         await trio.to_thread.run_sync(logger.info, f"thread of {name}")
 
     async with trio.open_nursery() as nursery:
-        with acting_as("a"), working_for((ONE,)):
+        with bind_log_actor("a"), bind_log_contexts((ONE,)):
             nursery.start_soon(task, "first")
-        with acting_as("b"), working_for((TWO,)):
+        with bind_log_actor("b"), bind_log_contexts((TWO,)):
             nursery.start_soon(task, "second")
     logger.info("after")
     assert sorted(told(said)) == sorted(
@@ -91,11 +98,11 @@ async def test_a_part_works_for_who_asked_it(
     mailbox = Mailbox[Clerk]("clerk", size=8)
 
     async def clerk() -> None:
-        with acting_as("clerk"), working_for((Work(request_id="of its start"),)):
+        with bind_log_actor("clerk"), bind_log_contexts((LogContext(request_id="of its start"),)):
             await mailbox.serve(Clerk(), at_once=at_once)
 
-    async def ask(work: Work, what: str) -> None:
-        with working_for((work,)):
+    async def ask(work: LogContext, what: str) -> None:
+        with bind_log_contexts((work,)):
             try:
                 await mailbox.ask(Clerk.do, what)
             except Invalid:
@@ -132,8 +139,8 @@ async def test_a_request_is_the_same_when_another_incarnation_takes_it(
     )
     await nursery.start(supervisor.run)
 
-    async def ask(work: Work, what: str) -> None:
-        with working_for((work,)):
+    async def ask(work: LogContext, what: str) -> None:
+        with bind_log_contexts((work,)):
             try:
                 await mailbox.ask(Clerk.do, what)
             except ActorRestarting:
@@ -164,8 +171,8 @@ async def test_what_is_done_once_for_many_names_them_all(
         logger.info("done")
         return 1
 
-    async def ask(one: Work) -> None:
-        with working_for((one,)):
+    async def ask(one: LogContext) -> None:
+        with bind_log_contexts((one,)):
             await shared.get("key", work)
 
     async with trio.open_nursery() as asking:
@@ -178,35 +185,35 @@ async def test_what_is_done_once_for_many_names_them_all(
 
 
 def test_together_has_each_once_and_those_of_its_parts() -> None:
-    part = Together()
-    whole = Together(part)
-    with working_for((ONE, TWO)):
-        part.join()
-        part.join()
-    with working_for((ONE, Work(crew="post"))):
-        whole.join()
-    assert list(whole) == [ONE, Work(crew="post"), TWO]
+    part = LogContextSet()
+    whole = LogContextSet(part)
+    with bind_log_contexts((ONE, TWO)):
+        part.add_current()
+        part.add_current()
+    with bind_log_contexts((ONE, LogContext(crew="post"))):
+        whole.add_current()
+    assert list(whole) == [ONE, LogContext(crew="post"), TWO]
     assert len(whole) == 3
     assert TWO in whole
-    assert Work() not in whole
+    assert LogContext() not in whole
 
 
 def test_together_is_bounded() -> None:
-    part = Together()
-    whole = Together(part)
-    for number in range(3 * MOST):
-        with working_for((Work(request_id=f"{number}"),)):
-            (part if number % 2 else whole).join()
-    assert len(list(whole)) == MOST
-    assert len(part._joined) == MOST
+    part = LogContextSet()
+    whole = LogContextSet(part)
+    for number in range(3 * MAX_CONTEXTS):
+        with bind_log_contexts((LogContext(request_id=f"{number}"),)):
+            (part if number % 2 else whole).add_current()
+    assert len(list(whole)) == MAX_CONTEXTS
+    assert len(part._added) == MAX_CONTEXTS
 
 
 def test_what_was_bound_ends_with_the_block() -> None:
-    with working_for((ONE,)):
-        with working_for(()):
-            assert works() == ()
-        assert works() == (ONE,)
-    assert works() == ()
+    with bind_log_contexts((ONE,)):
+        with bind_log_contexts(()):
+            assert current_log_contexts() == ()
+        assert current_log_contexts() == (ONE,)
+    assert current_log_contexts() == ()
 
 
 def test_ids_of_ours_are_unlike() -> None:

@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from smartlinkd import logs
-from smartlinkd.logs import Event, Work, acting_as, working_for
+from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts
 from tests.fakes.terminal import Terminal
 
 logger = logging.getLogger("smartlinkd.test")
@@ -93,9 +93,9 @@ def test_what_is_too_long_loses_its_middle() -> None:
     log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
     (line,) = lines(stream)
     message, trace = str(line["message"]), str(line["exception"])
-    assert len(message) < logs.LONGEST_MESSAGE + 100
+    assert len(message) < logs.formats.MAX_MESSAGE_CHARS + 100
     assert message[0] + message[-1] == "<>"
-    assert len(trace) < logs.LONGEST_TRACE + 100
+    assert len(trace) < logs.formats.MAX_TRACEBACK_CHARS + 100
     assert trace.startswith("Traceback")
     assert trace.endswith("x>")
 
@@ -121,14 +121,14 @@ def test_setting_up_again_does_not_double_lines() -> None:
     assert (len(lines(first)), len(lines(second))) == (0, 1)
 
 
-WORK = Work(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
+WORK = LogContext(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
 
 
 def test_a_line_says_what_where_and_for_whom() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
-    with acting_as("conversion"), working_for((WORK, Work(request_id="other"))):
-        logger.warning("account %s is paused", "7", extra=Event.ACCOUNT_PAUSED(account="7"))
+    with bind_log_actor("conversion"), bind_log_contexts((WORK, LogContext(request_id="other"))):
+        logger.warning("account %s is paused", "7", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
     (line,) = lines(stream)
     del line["time"], line["code_line"]
     assert line == {
@@ -136,7 +136,7 @@ def test_a_line_says_what_where_and_for_whom() -> None:
         "logger": "smartlinkd.test",
         "message": "account 7 is paused",
         "event": "account_paused",
-        "message_id": Event.ACCOUNT_PAUSED.message_id,
+        "message_id": LogEvent.ACCOUNT_PAUSED.message_id,
         "actor": "conversion",
         "request_id": ["0123456789abcdef", "other"],
         "crew": "post",
@@ -150,8 +150,8 @@ def test_a_line_says_what_where_and_for_whom() -> None:
 def test_what_a_record_is_about_comes_before_whom_it_is_for() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
-    with acting_as("supervisor"), working_for((WORK,)):
-        about = Event.PART_FAILED(actor="journal", kickoff_id="1234", crew="post")
+    with bind_log_actor("supervisor"), bind_log_contexts((WORK,)):
+        about = LogEvent.PART_FAILED(actor="journal", kickoff_id="1234", crew="post")
         logger.error("failed", extra=about)
     (line,) = lines(stream)
     assert line["actor"] == "journal"
@@ -162,7 +162,7 @@ def test_what_a_record_is_about_comes_before_whom_it_is_for() -> None:
 def test_a_field_that_is_too_long_loses_its_middle() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
-    with working_for((Work(request_id="<" + 5000 * "x" + ">"),)):
+    with bind_log_contexts((LogContext(request_id="<" + 5000 * "x" + ">"),)):
         logger.info("x")
     (line,) = lines(stream)
     told = str(line["request_id"])
@@ -173,7 +173,7 @@ def test_a_field_that_is_too_long_loses_its_middle() -> None:
 def test_a_terminal_shows_whom_a_line_is_for_and_nothing_more() -> None:
     stream = Terminal()
     logs.set_up("info", stream)
-    with acting_as("crews"), working_for((WORK, Work(request_id="\x1b[2J"))):
-        logger.info("the work", extra=Event.STARTED())
+    with bind_log_actor("crews"), bind_log_contexts((WORK, LogContext(request_id="\x1b[2J"))):
+        logger.info("the work", extra=LogEvent.STARTED())
     (line,) = stream.getvalue().splitlines()
     assert line.endswith(" INFO    test: the work [0123456789abcdef \\x1b[2J, 4711]")

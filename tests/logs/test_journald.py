@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 import pytest
 
 from smartlinkd import logs
-from smartlinkd.logs import Event, Work, acting_as, journald, working_for
+from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts, journald
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Entry, Journal
@@ -87,8 +87,11 @@ def one(journal: Journal) -> Entry:
 
 
 def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> None:
-    with acting_as("conversion"), working_for((Work("r1", "post", "k1"), Work("r2"))):
-        logger.warning("account %s, giá", "7", extra=Event.ACCOUNT_PAUSED(account="7"))
+    with (
+        bind_log_actor("conversion"),
+        bind_log_contexts((LogContext("r1", "post", "k1"), LogContext("r2"))),
+    ):
+        logger.warning("account %s, giá", "7", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
     entry = one(logging_to)
     assert int(entry.pop("CODE_LINE")[0]) > 0
     assert entry == {
@@ -97,7 +100,7 @@ def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> 
         "SYSLOG_IDENTIFIER": [b"smartlinkd"],
         "LOGGER": [b"smartlinkd.test"],
         "EVENT": [b"account_paused"],
-        "MESSAGE_ID": [Event.ACCOUNT_PAUSED.message_id.encode()],
+        "MESSAGE_ID": [LogEvent.ACCOUNT_PAUSED.message_id.encode()],
         "ACTOR": [b"conversion"],
         "REQUEST_ID": [b"r1", b"r2"],
         "CREW": [b"post"],
@@ -119,8 +122,8 @@ def test_levels_are_syslogs(logging_to: Journal, level: str, priority: bytes) ->
 
 
 def test_no_value_forges_a_field_or_an_entry(logging_to: Journal) -> None:
-    with working_for((Work(request_id=FORGED, crew=FORGED),)):
-        logger.info("%s", FORGED, extra=Event.STARTED(account=FORGED))
+    with bind_log_contexts((LogContext(request_id=FORGED, crew=FORGED),)):
+        logger.info("%s", FORGED, extra=LogEvent.STARTED(account=FORGED))
     entry = one(logging_to)
     as_sent = FORGED.encode(errors="backslashreplace")
     for name in ("REQUEST_ID", "CREW", "ACCOUNT"):
@@ -165,7 +168,7 @@ def test_an_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
 def test_what_is_too_large_for_a_datagram_goes_as_a_sealed_file(
     logging_to: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.logs.formats.LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr("smartlinkd.logs.formats.MAX_MESSAGE_CHARS", 1 << 20)
     logger.info("<" + 600_000 * "y" + "\n>")
     logger.info("small")
     large, small = logging_to.read()
@@ -175,7 +178,7 @@ def test_what_is_too_large_for_a_datagram_goes_as_a_sealed_file(
 
 
 def test_nothing_is_left_open(logging_to: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartlinkd.logs.formats.LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr("smartlinkd.logs.formats.MAX_MESSAGE_CHARS", 1 << 20)
     before = descriptors()
     for _ in range(5):
         logger.info("x" * 600_000)
@@ -187,7 +190,7 @@ def test_without_the_journals_socket_lines_go_to_standard_error(
     logging_to: Journal, stderr: Stderr
 ) -> None:
     logging_to.path.unlink()
-    with in_time(), working_for((Work(request_id="r1"),)):
+    with in_time(), bind_log_contexts((LogContext(request_id="r1"),)):
         logger.error("one\ntwo")
     line, end, rest = stderr.read().partition(b"\n")
     assert (end, rest) == (b"\n", b"")
@@ -235,7 +238,7 @@ def test_what_nobody_takes_is_counted_and_the_count_is_told(
     assert lost["MESSAGE"] == [
         b"%d log records are lost: the journal did not take them" % (600 - taken)
     ]
-    assert lost["MESSAGE_ID"] == [Event.RECORDS_LOST.message_id.encode()]
+    assert lost["MESSAGE_ID"] == [LogEvent.RECORDS_LOST.message_id.encode()]
     logger.info("later")
     assert one(logging_to)["MESSAGE"] == [b"later"]  # it is told once
 
@@ -294,24 +297,24 @@ def test_only_the_journals_own_stream_is_the_journals(stderr: Stderr) -> None:
     device, inode = stderr.variable.split(":")
     assert kinds(stderr.stream, {"JOURNAL_STREAM": stderr.variable}).startswith("JournalHandler")
     for other in ({}, {"JOURNAL_STREAM": ""}, {"JOURNAL_STREAM": f"{device}:{int(inode) + 1}"}):
-        assert kinds(stderr.stream, other) == "StreamHandler/JsonLines"
+        assert kinds(stderr.stream, other) == "StreamHandler/JsonFormatter"
 
 
 def test_standard_error_that_was_redirected_is_not(stderr: Stderr, tmp_path: str) -> None:
     environ = {"JOURNAL_STREAM": stderr.variable}
     with open(f"{tmp_path}/log", "w") as file:  # noqa: PTH123
-        assert kinds(file, environ) == "StreamHandler/JsonLines"
-    assert kinds(io.StringIO(), environ) == "StreamHandler/JsonLines"
+        assert kinds(file, environ) == "StreamHandler/JsonFormatter"
+    assert kinds(io.StringIO(), environ) == "StreamHandler/JsonFormatter"
     screen, ours = os.openpty()
     with os.fdopen(screen, "w"), os.fdopen(ours, "w") as terminal:
-        assert kinds(terminal, environ) == "LineHandler/ForTerminals"
+        assert kinds(terminal, environ) == "LineHandler/TerminalFormatter"
 
 
 def test_a_file_that_the_variable_names_is_no_stream_of_the_journals(tmp_path: str) -> None:
     with open(f"{tmp_path}/log", "w") as file:  # noqa: PTH123
         status = os.fstat(file.fileno())
         environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        assert kinds(file, environ) == "StreamHandler/JsonLines"
+        assert kinds(file, environ) == "StreamHandler/JsonFormatter"
 
 
 def test_setting_up_again_replaces_the_journals_handler(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 JOURNALD = "/lib/systemd/systemd-journald"
 ROOT = Path(__file__).parents[2]
@@ -93,13 +93,14 @@ def test_the_journal_has_our_records_with_their_fields() -> None:
     script = """
 import logging
 from smartlinkd import logs
-from smartlinkd.logs import Event, Work, acting_as, working_for
+from smartlinkd.logs import LogEvent, LogContext, bind_log_actor, bind_log_contexts
 
-logs.formats.LONGEST_MESSAGE = 1 << 20
+logs.formats.MAX_MESSAGE_CHARS = 1 << 20
 logs.set_up("info")
 logger = logging.getLogger("smartlinkd.test")
-with acting_as("conversion"), working_for((Work("r1", "post", "k1"), Work("r2"))):
-    logger.warning("account 7 is paused", extra=Event.ACCOUNT_PAUSED(account="7"))
+contexts = LogContext("r1", "post", "k1"), LogContext("r2")
+with bind_log_actor("conversion"), bind_log_contexts(contexts):
+    logger.warning("account 7 is paused", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
 try:
     1 / 0
 except ZeroDivisionError:
@@ -115,7 +116,7 @@ print("by hand", file=sys.stderr)
         "SYSLOG_IDENTIFIER": "smartlinkd",
         "LOGGER": "smartlinkd.test",
         "EVENT": "account_paused",
-        "MESSAGE_ID": Event.ACCOUNT_PAUSED.message_id,
+        "MESSAGE_ID": LogEvent.ACCOUNT_PAUSED.message_id,
         "ACTOR": "conversion",
         "REQUEST_ID": ["r1", "r2"],
         "CREW": "post",

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.keys import ApiKey
 from smartlinkd.conversion.account import MOST_ACCOUNTS, AccountState, Standing
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.notify.actor import ATTEMPTS, Notifier
 from smartlinkd.notify.notice import DISTANCE, DaemonIdentity
 from smartlinkd.notify.ways import NotTold, Way
@@ -231,7 +231,7 @@ async def test_what_goes_on_failing_is_given_up_and_the_log_says_so(
     made.account_changed("7", PAUSED)
     await trio.sleep(120)
     assert len(way.told) == tries
-    (lost,) = [one for one in caplog.records if getattr(one, "event", None) is Event.NOTICE_LOST]
+    (lost,) = [one for one in caplog.records if getattr(one, "event", None) is LogEvent.NOTICE_LOST]
     assert lost.getMessage() == (
         "notify.url: gave up telling that account 7 is now paused: a human check: HTTP 404 "
         f"(attempt {tries})"

@@ -11,7 +11,7 @@ from math import inf
 import pytest
 
 from smartlinkd.conversion.account import MOST_ACCOUNTS
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.notify.notice import (
     DISTANCE,
     LONGEST_TEXT,
@@ -23,11 +23,11 @@ from smartlinkd.notify.notice import (
 )
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAUSED = Notice("account 7", "paused", Event.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
-LOST = replace(PAUSED, state="session lost", event=Event.SESSION_LOST, text="7 wants a login")
-BACK = replace(PAUSED, state="active", event=Event.ACCOUNT_BACK, text="7 is back", fine=True)
-MADE = Notice("API keys", "made", Event.KEY_MADE, NOON, "a key was made", is_occurrence=True)
-DOWN = Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium")
+PAUSED = Notice("account 7", "paused", LogEvent.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
+LOST = replace(PAUSED, state="session lost", event=LogEvent.SESSION_LOST, text="7 wants a login")
+BACK = replace(PAUSED, state="active", event=LogEvent.ACCOUNT_BACK, text="7 is back", fine=True)
+MADE = Notice("API keys", "made", LogEvent.KEY_MADE, NOON, "a key was made", is_occurrence=True)
+DOWN = Notice("browser", "down", LogEvent.BROWSER_DOWN, NOON, "no Chromium")
 
 
 def test_a_change_is_told_at_once() -> None:
@@ -167,7 +167,7 @@ def test_the_fields_are_text_on_one_line_and_bounded() -> None:
 
 def test_each_notice_has_an_id_of_its_own() -> None:
     first, second = (
-        Notice("browser", "down", Event.BROWSER_DOWN, NOON, "no Chromium") for _ in range(2)
+        Notice("browser", "down", LogEvent.BROWSER_DOWN, NOON, "no Chromium") for _ in range(2)
     )
     assert first.id != second.id
 

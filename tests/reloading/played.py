@@ -18,15 +18,15 @@ from smartlinkd import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.control import call
-from smartlinkd.logs import Event
-from smartlinkd.service_manager.given import Given
+from smartlinkd.logs import LogEvent
+from smartlinkd.systemd.environment import NO_SYSTEMD, SystemdEnvironment
 from tests.config_file import Tables, write_config
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
 HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
 DONE = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
 WAIT = """printf '{"type":"started"}\\n' >&3; read given <&3; read stop <&3"""
-ENDS = {Event.CONFIG_RELOADED, Event.CONFIG_REFUSED}
+ENDS = {LogEvent.CONFIG_RELOADED, LogEvent.CONFIG_REFUSED}
 """The events that are logged when it is over."""
 
 
@@ -107,10 +107,12 @@ class Daemon:
 
 
 @asynccontextmanager
-async def running(daemon: Daemon, given: Given = Given()) -> AsyncIterator[None]:  # noqa: B008 - frozen
+async def running(
+    daemon: Daemon, environment: SystemdEnvironment = NO_SYSTEMD
+) -> AsyncIterator[None]:
     reread = partial(load, daemon.file, {})
     async with daemon.client, trio.open_nursery() as nursery:
-        listening = await nursery.start(tree.serve, reread(), given, reread)
+        listening = await nursery.start(tree.serve, reread(), environment, reread)
         daemon.url = listening.urls[0]
         yield
         nursery.cancel_scope.cancel()

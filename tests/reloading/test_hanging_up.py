@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from smartlinkd import reloading
 from smartlinkd.errors import Unavailable
-from smartlinkd.service_manager.given import Given
 from smartlinkd.supervision.actor import ActorGone
+from smartlinkd.systemd.environment import SystemdEnvironment
 from tests.reloading.played import PATIENCE, Daemon, running
 
 
@@ -76,7 +76,7 @@ async def test_the_service_manager_is_told(daemon: Daemon) -> None:
     place = str(daemon.folder / "notify")
     with manager:
         await manager.bind(place)
-        async with running(daemon, Given(notify_socket=place)):
+        async with running(daemon, SystemdEnvironment(notify_socket=place)):
             await daemon.hang_up()
             said: list[str] = []
             with trio.fail_after(PATIENCE):

@@ -20,8 +20,8 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import actor as journal
-from smartlinkd.service_manager.given import Descriptor, Given
 from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -85,7 +85,7 @@ async def test_an_address_that_the_service_manager_holds_wants_more_than_a_resta
     daemon.write()
     with socket.create_server(("127.0.0.1", 0)) as theirs:
         descriptors = (Descriptor("http", os.dup(theirs.fileno())),) if lent else ()
-        async with running(daemon, Given(descriptors=descriptors)):
+        async with running(daemon, SystemdEnvironment(descriptors=descriptors)):
             daemon.write(server={"bind": "127.0.0.2:0"})
             said = await daemon.hang_up()
     assert "WARNING: these changes need a restart: server.bind" in said
@@ -367,7 +367,7 @@ async def test_while_a_step_waits_the_service_manager_can_send_the_next_sighup(
     place = str(daemon.folder / "notify")
     with manager:
         await manager.bind(place)
-        async with running(daemon, Given(notify_socket=place)):
+        async with running(daemon, SystemdEnvironment(notify_socket=place)):
 
             async def no_room(*_: object) -> None:
                 raise Unavailable("no room", retry_after=30)

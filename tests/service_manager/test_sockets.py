@@ -10,8 +10,8 @@ import pytest
 
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
-from smartlinkd.service_manager.given import NAMELESS, Descriptor
-from smartlinkd.service_manager.sockets import Sockets, agree, lend, sockets_among
+from smartlinkd.systemd.environment import UNNAMED, Descriptor
+from smartlinkd.systemd.sockets import ActivatedSockets, listens_at, open_sockets, select_sockets
 from tests.fakes.lent import lent
 
 # By name
@@ -19,23 +19,23 @@ from tests.fakes.lent import lent
 
 def test_the_main_address() -> None:
     given = Descriptor("http", 3)
-    assert sockets_among([given]) == Sockets(main=(given,))
+    assert select_sockets([given]) == ActivatedSockets(main=(given,))
 
 
 def test_a_crew_has_its_name_behind_a_word() -> None:
     one, two, other = (Descriptor(f"crew-{name}", 3) for name in ("a", "a", "b-2"))
-    assert sockets_among([one, other, two]).crews == {"a": (one, two), "b-2": (other,)}
+    assert select_sockets([one, other, two]).crews == {"a": (one, two), "b-2": (other,)}
 
 
-@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", "", NAMELESS])
+@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", "", UNNAMED])
 def test_others_are_none(name: str) -> None:
-    assert sockets_among([Descriptor(name, 3)]) == Sockets()
+    assert select_sockets([Descriptor(name, 3)]) == ActivatedSockets()
 
 
 @pytest.mark.parametrize("name", ["smartlinkd.socket", "smartlinkd-research.socket"])
 def test_one_without_a_name_is_not_taken_for_the_main_address(name: str) -> None:
     """It has its unit's, which may be that of a crew's address."""
-    assert sockets_among([Descriptor(name, 3)]) == Sockets()
+    assert select_sockets([Descriptor(name, 3)]) == ActivatedSockets()
 
 
 # By kind
@@ -47,7 +47,7 @@ def test_a_listening_one_is_taken(family: socket.AddressFamily) -> None:
         pytest.skip("this machine has no IPv6")
     host = "127.0.0.1" if family is socket.AF_INET else "::1"
     with socket.create_server((host, 0), family=family) as theirs:
-        (ours,) = lend([lent(theirs)])
+        (ours,) = open_sockets([lent(theirs)])
         with ours, socket.create_connection(theirs.getsockname()[:2]), ours.accept()[0]:
             assert type(ours) is socket.socket  # trio takes no other
 
@@ -84,14 +84,14 @@ def test_another_kind_is_told_by_name_with_what_its_unit_needs(
     with make() as wrong:
         given = [lent(theirs), lent(wrong, "http"), lent(theirs)]
         with pytest.raises(Invalid, match=rf"socket 'http' {fault}: .*ListenStream=.*Accept=no"):
-            lend(given)
+            open_sockets(given)
     assert not any(is_open(each.number) for each in given)
 
 
 def test_what_is_no_socket_is_told(is_open: Callable[[int], bool]) -> None:
     given = Descriptor("http", os.memfd_create("no"))
     with pytest.raises(Invalid, match=r"descriptor 'http' is no socket: .*ListenStream="):
-        lend([given])
+        open_sockets([given])
     assert not is_open(given.number)
 
 
@@ -102,11 +102,11 @@ def test_what_is_no_socket_is_told(is_open: Callable[[int], bool]) -> None:
 @pytest.mark.parametrize("port", [0, None])
 def test_the_same_address_agrees(host: str, port: int | None, theirs: socket.socket) -> None:
     where = Bind(host, theirs.getsockname()[1] if port is None else port)
-    assert agree(where, [theirs])
+    assert listens_at(where, [theirs])
 
 
 def test_another_address_does_not(theirs: socket.socket) -> None:
     host, port = theirs.getsockname()
-    assert not agree(Bind("127.0.0.2", port), [theirs])
-    assert not agree(Bind(host, port - 1), [theirs])
-    assert not agree(Bind("nowhere.invalid", port), [theirs])
+    assert not listens_at(Bind("127.0.0.2", port), [theirs])
+    assert not listens_at(Bind(host, port - 1), [theirs])
+    assert not listens_at(Bind("nowhere.invalid", port), [theirs])

@@ -17,8 +17,8 @@ from smartlinkd.operator import (
     PartReport,
     StatusReport,
 )
-from smartlinkd.service_manager.status_line import ending_line, status_line
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
+from smartlinkd.systemd.status_line import format_shutdown, format_status
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)
@@ -147,7 +147,7 @@ def account(state: str, reason: str | None = None) -> AccountReport:
     ],
 )
 def test_how_it_is(found: StatusReport, line: str) -> None:
-    assert status_line(found) == line
+    assert format_status(found) == line
 
 
 def snapshot(name: str, state: ChildState) -> ChildSnapshot:
@@ -161,5 +161,5 @@ def test_who_is_still_to_end() -> None:
         snapshot("crews", ChildState.STOPPING),
         snapshot("http", ChildState.DOWN),
     ]
-    assert ending_line(parts) == "Stopping: auth, crews"
-    assert ending_line(parts[:1]) == "Stopping"
+    assert format_shutdown(parts) == "Stopping: auth, crews"
+    assert format_shutdown(parts[:1]) == "Stopping"

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery, WebhookTarget
-from smartlinkd.logs import Event
-from smartlinkd.service_manager.watchdog import LOOKS, Watchdog
+from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.heartbeat import WatchedLoop
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.systemd.watchdog import CHECKS_PER_LIMIT, MAX_TASKS, Watchdog, describe_stacks
 
 WITHIN = 20.0
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
-STRIKE = 2 * WITHIN + 2 * WITHIN / LOOKS
+STRIKE = 2 * WITHIN + 2 * WITHIN / CHECKS_PER_LIMIT
 """Seconds after which the manager has struck whatever hung: there are pings until the last sign of
 life is too old, and it waits as long again; up to a look more for each."""
 
@@ -93,10 +95,10 @@ class Manager:
     async def run(self) -> None:
         while True:
             self.longest = max(self.longest, trio.current_time() - self._last)
-            if self._watchdog.look():
+            if self._watchdog.check_loops():
                 self._last = trio.current_time()
                 self.pings += 1
-            await trio.sleep(self._watchdog.every)
+            await trio.sleep(self._watchdog.interval_s)
 
     def strikes(self) -> bool:
         return self.longest > WITHIN
@@ -108,7 +110,7 @@ async def watched(*specs: ChildSpec) -> AsyncIterator[Manager]:
     tree = Supervisor("tree", specs, backoff=Backoff(jitter=0.0), wall=lambda: NOON)
     async with trio.open_nursery() as nursery:
         await nursery.start(tree.run)
-        manager = Manager(Watchdog(tree.watched_loops, within=WITHIN, wall=lambda: NOON))
+        manager = Manager(Watchdog(tree.watched_loops, limit_s=WITHIN, wall=lambda: NOON))
         nursery.start_soon(manager.run)
         yield manager
         tree.stop()
@@ -116,7 +118,7 @@ async def watched(*specs: ChildSpec) -> AsyncIterator[Manager]:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [each for each in caplog.records if getattr(each, "event", None) is Event.WATCHDOG]
+    return [each for each in caplog.records if getattr(each, "event", None) is LogEvent.WATCHDOG]
 
 
 @pytest.fixture
@@ -137,8 +139,8 @@ async def test_an_idle_daemon_is_pinged_for_all_the_time(
 ) -> None:
     async with watched(serial.spec(), concurrent.spec()) as manager:
         await trio.sleep(3599.0)
-    assert manager.longest == WITHIN / LOOKS
-    assert manager.pings == 3600 / (WITHIN / LOOKS)
+    assert manager.longest == WITHIN / CHECKS_PER_LIMIT
+    assert manager.pings == 3600 / (WITHIN / CHECKS_PER_LIMIT)
     assert not told(caplog)
 
 
@@ -255,8 +257,8 @@ async def test_it_is_told_before_the_manager_strikes_with_where_it_stands(
 ) -> None:
     async with watched(serial.spec()) as manager, trio.open_nursery() as nursery:
         nursery.start_soon(serial.ask, Desk.hang)
-        await trio.sleep(WITHIN + WITHIN / LOOKS + 0.1)
-        assert manager.longest <= WITHIN / LOOKS
+        await trio.sleep(WITHIN + WITHIN / CHECKS_PER_LIMIT + 0.1)
+        assert manager.longest <= WITHIN / CHECKS_PER_LIMIT
         (record,) = told(caplog)
         serial.release.set()
     text = record.getMessage()
@@ -358,10 +360,118 @@ async def test_every_look_is_at_those_that_there_are_then(autojump_clock: MockCl
     task = trio.lowlevel.current_task()
     stuck = WatchedLoop("it", Actor("it").mailbox.heartbeat, since=0.0, busy=0.0, task=task)
     watched_loops = [stuck]
-    watchdog = Watchdog(lambda: watched_loops, within=WITHIN)
+    watchdog = Watchdog(lambda: watched_loops, limit_s=WITHIN)
     await trio.sleep(WITHIN)
-    assert watchdog.look()
+    assert watchdog.check_loops()
     await trio.sleep(0.1)
-    assert not watchdog.look()
+    assert not watchdog.check_loops()
     watched_loops.clear()
-    assert watchdog.look()
+    assert watchdog.check_loops()
+
+
+HERE = f"service_manager/{Path(__file__).name}"
+LONGEST = 8 * 1024  # characters; of a longer message the log leaves out the middle
+
+
+class Task:
+    """A task that can be looked at."""
+
+    def __init__(self) -> None:
+        self.task: trio.lowlevel.Task | None = None
+        self.never = trio.Event()
+
+    @property
+    def stacks(self) -> str:
+        assert self.task is not None
+        return describe_stacks(self.task)
+
+    async def wait(self, children: int = 0) -> None:
+        self.task = trio.lowlevel.current_task()
+        async with trio.open_nursery() as nursery:
+            for _ in range(children):
+                nursery.start_soon(self._wait_inside, "hunter2")
+            await self._wait_inside("hunter2")
+
+    async def wait_above(self, other: Task) -> None:
+        self.task = trio.lowlevel.current_task()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.wait, 1)
+
+    async def _wait_inside(self, password: str) -> str:
+        await self.never.wait()
+        return password
+
+    async def wait_for_thread(
+        self, release: threading.Event, task_status: trio.TaskStatus[None]
+    ) -> None:
+        self.task = trio.lowlevel.current_task()
+
+        def wait() -> None:
+            trio.from_thread.run_sync(task_status.started)
+            release.wait()
+
+        await trio.to_thread.run_sync(wait)
+
+
+def line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+async def test_a_task_is_told_by_its_name_and_lines_innermost_first(nursery: trio.Nursery) -> None:
+    it = Task()
+    nursery.start_soon(it.wait)
+    await wait_all_tasks_blocked()
+    inner = f"{HERE}:{line_of('await self.never.wait()')} _wait_inside"
+    outer = f"{HERE}:{line_of('await self._wait_inside(')} wait"
+    assert "Task.wait at trio/_sync.py:" in it.stacks
+    assert f" < {inner} < {outer}" in it.stacks
+    assert "hunter2" not in it.stacks
+
+
+async def test_the_tasks_below_it_are_told_too(nursery: trio.Nursery) -> None:
+    it = Task()
+    nursery.start_soon(it.wait, 2)
+    await wait_all_tasks_blocked()
+    assert it.stacks.count("Task._wait_inside at ") == 2
+
+
+async def test_the_tasks_below_those_are_told_as_well(nursery: trio.Nursery) -> None:
+    it = Task()
+    nursery.start_soon(it.wait_above, Task())
+    await wait_all_tasks_blocked()
+    told = [place.partition(" at ")[0].rpartition(".")[2] for place in it.stacks.split("; ")]
+    assert told == ["wait_above", "wait", "_wait_inside"]
+
+
+async def test_of_many_tasks_some_are_told(nursery: trio.Nursery) -> None:
+    it = Task()
+    nursery.start_soon(it.wait, 500)
+    await wait_all_tasks_blocked()
+    assert it.stacks.endswith(f"; and {501 - MAX_TASKS} more tasks")
+    assert len(it.stacks) < LONGEST
+
+
+async def test_a_thread_that_a_task_waits_for_is_told_and_no_other(nursery: trio.Nursery) -> None:
+    it, other, release = Task(), Task(), threading.Event()
+    try:
+        nursery.start_soon(other.wait)
+        await nursery.start(it.wait_for_thread, release)
+        thread = it.stacks.partition("; thread 'wait from ")[2]
+        assert f" < {HERE}:" in thread
+        assert "; thread " not in other.stacks
+    finally:
+        release.set()
+
+
+async def test_a_task_that_has_ended_is_at_its_end() -> None:
+    it = Task()
+    with trio.move_on_after(0):
+        await it.wait()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(note, it)
+    assert it.stacks.endswith(" at its end")
+
+
+async def note(it: Task) -> None:
+    it.task = trio.lowlevel.current_task()

@@ -144,8 +144,8 @@ async def test_the_lines_of_a_request_have_its_id_and_no_others(
 ) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logs.JsonLines())
-    handler.addFilter(logs.context.InContext())
+    handler.setFormatter(logs.JsonFormatter())
+    handler.addFilter(logs.context.ContextFilter())
     monkeypatch.setattr(logger, "handlers", [handler])
     monkeypatch.setattr(logger, "level", logging.INFO)
 

@@ -26,9 +26,9 @@ from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.parts import Crews
-from smartlinkd.service_manager.given import NOTHING
-from smartlinkd.service_manager.link import Link
 from smartlinkd.supervision.supervisor import Escalated
+from smartlinkd.systemd.environment import NO_SYSTEMD
+from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
 from tests.fakes.network import Exchange
 from tests.faults import door
@@ -113,7 +113,13 @@ class Life:
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
             self.supervisor = tree._plant(
-                settings, http, catalog, doors, Link(NOTHING), log_buffer=LogBuffer(), reread=None
+                settings,
+                http,
+                catalog,
+                doors,
+                ServiceManager(NO_SYSTEMD),
+                log_buffer=LogBuffer(),
+                reread=None,
             )
         self.directory = settings.state.directory
         self.serving = False

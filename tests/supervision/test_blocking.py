@@ -15,8 +15,8 @@ import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid
-from smartlinkd.logs import Work, working_for
-from smartlinkd.logs.context import works
+from smartlinkd.logs import LogContext, bind_log_contexts
+from smartlinkd.logs.context import current_log_contexts
 from smartlinkd.supervision.actor import ActorGone, ActorRestarting
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import NoThread
@@ -33,7 +33,7 @@ class Shelf:
         self.visits: list[list[str]] = []
         self.entered = 0
         self.threads: set[int] = set()
-        self.for_whom: list[Sequence[Work]] = []
+        self.for_whom: list[Sequence[LogContext]] = []
         self.door = threading.Event()
         self.door.set()
         self._now: list[str] | None = None
@@ -55,7 +55,7 @@ class Shelf:
         else:
             self._now.append(thing)
         self.threads.add(threading.get_ident())
-        self.for_whom.append(tuple(works()))
+        self.for_whom.append(tuple(current_log_contexts()))
         return thing.upper()
 
 
@@ -433,7 +433,7 @@ async def test_what_is_done_for_somebody_is_done_as_part_of_their_work(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
     async def ask(request_id: str) -> None:
-        with working_for([Work(request_id=request_id)]):
+        with bind_log_contexts([LogContext(request_id=request_id)]):
             await mailbox.ask(put(request_id))
 
     async with trio.open_nursery() as asking:
@@ -443,4 +443,4 @@ async def test_what_is_done_for_somebody_is_done_as_part_of_their_work(
         nursery.start_soon(serve, mailbox, shelf)
 
     assert shelf.visits == [["one", "two"]]
-    assert shelf.for_whom == [(Work(request_id="one"),), (Work(request_id="two"),)]
+    assert shelf.for_whom == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.logs import Event, Work, working_for
-from smartlinkd.logs.context import InContext
+from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
+from smartlinkd.logs.context import ContextFilter
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
@@ -25,7 +25,7 @@ logger = logging.getLogger("smartlinkd.test")
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """All records, with their context."""
-    caplog.handler.addFilter(InContext())
+    caplog.handler.addFilter(ContextFilter())
     caplog.set_level(logging.INFO, "smartlinkd")
     return caplog
 
@@ -48,8 +48,8 @@ async def test_a_failure_is_an_event_of_its_part(
     a.fail(ValueError("broken"))
     await trio.sleep(1.5)
     assert failures(log) == {
-        "a failed": (Event.PART_FAILED, {"actor": "a"}),
-        "a did not start again": (Event.PART_FAILED, {"actor": "a"}),
+        "a failed": (LogEvent.PART_FAILED, {"actor": "a"}),
+        "a did not start again": (LogEvent.PART_FAILED, {"actor": "a"}),
     }
 
 
@@ -77,8 +77,8 @@ async def test_what_an_actor_logs_is_for_whoever_asked(
 
     nursery.start_soon(mailbox.serve, object())
     for id_ in ("one", "two"):
-        with working_for((Work(request_id=id_),)):
+        with bind_log_contexts((LogContext(request_id=id_),)):
             await mailbox.ask(say)
-    works = [one.__dict__["works"] for one in log.records if one.message == "done"]
-    assert works == [(Work(request_id="one"),), (Work(request_id="two"),)]
+    works = [one.__dict__["log_contexts"] for one in log.records if one.message == "done"]
+    assert works == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]
     nursery.cancel_scope.cancel()

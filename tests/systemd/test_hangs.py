@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from tests.systemd.machine import Service, now, run, until
 
 MODULES = Path("/srv/hanging")
@@ -74,7 +74,7 @@ def test_a_part_that_hangs(service: Service, hanging: Hanging) -> None:
     with hanging(HANGS):
         cookie, since = service.stored_cookie(), now()
         struck(service)
-        (record,) = service.journal(f"MESSAGE_ID={Event.WATCHDOG.message_id}", since=since)
+        (record,) = service.journal(f"MESSAGE_ID={LogEvent.WATCHDOG.message_id}", since=since)
         assert record["ACTOR"] == "vault"
         assert "vault has shown no sign of life for " in record["MESSAGE"]
         assert " hanging < " in record["MESSAGE"]

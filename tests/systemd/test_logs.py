@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from tests.systemd.conftest import CONFIGURATION
 from tests.systemd.machine import PASSWORD, PORTAL, Service, now, run, until
 
@@ -34,7 +34,7 @@ def telling(service: Service) -> Iterator[Service]:
 def test_a_start_is_found_by_its_id(service: Service) -> None:
     since = now()
     service.systemctl("restart")
-    events = [Event.STOPPING, Event.STOPPED, Event.STARTED]
+    events = [LogEvent.STOPPING, LogEvent.STOPPED, LogEvent.STARTED]
     for event in events:
         (found,) = service.journal(f"MESSAGE_ID={event.message_id}", since=since)
         assert (found["_TRANSPORT"], found["EVENT"]) == ("journal", event.name.lower())
@@ -43,7 +43,7 @@ def test_a_start_is_found_by_its_id(service: Service) -> None:
 
 def test_what_is_wrong_with_the_configuration_at_the_start_is_found(service: Service) -> None:
     since, good = now(), service.configuration.read_text()
-    refused = f"MESSAGE_ID={Event.CONFIG_REFUSED.message_id}"
+    refused = f"MESSAGE_ID={LogEvent.CONFIG_REFUSED.message_id}"
     service.configuration.write_text(good.replace("[server]\n", "[server]\nbnid = 1\n"))
     try:
         run("systemctl", "restart", service.name, check=False)
@@ -92,7 +92,7 @@ def test_the_owner_is_told_by_a_confined_program(telling: Service) -> None:
         notice = json.loads(told.read_text())
         assert (notice["event"], notice["state"]) == ("account_paused", "paused")
         (paused,) = telling.journal(f"ACCOUNT={notice['account']}", since=since)
-        assert paused["MESSAGE_ID"] == Event.ACCOUNT_PAUSED.message_id
+        assert paused["MESSAGE_ID"] == LogEvent.ACCOUNT_PAUSED.message_id
         assert paused["REQUEST_ID"] == answer.headers["X-Request-Id"]
         said = run("systemctl", "status", "--no-pager", telling.name)
         assert "paused" in said
@@ -102,4 +102,4 @@ def test_the_owner_is_told_by_a_confined_program(telling: Service) -> None:
     finally:
         run("smartlinkd", "account", "clear")
         told.unlink(missing_ok=True)
-    assert telling.journal(f"MESSAGE_ID={Event.NOTICE_LOST.message_id}", since=since) == []
+    assert telling.journal(f"MESSAGE_ID={LogEvent.NOTICE_LOST.message_id}", since=since) == []

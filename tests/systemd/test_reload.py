@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from tests.systemd.machine import Service, now, run, until
 
-RELOADED, REFUSED = Event.CONFIG_RELOADED.message_id, Event.CONFIG_REFUSED.message_id
+RELOADED, REFUSED = LogEvent.CONFIG_RELOADED.message_id, LogEvent.CONFIG_REFUSED.message_id
 CREW = """
 [[crews]]
 name = "fresh"

@@ -21,7 +21,7 @@ from math import inf
 from typing import Final
 
 from smartlinkd.auth.throttle import network_of
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
@@ -55,4 +55,4 @@ class WrongKeys:
         if self._counts[network] == NOTICED:
             whose = address if network != _OTHERS else f"many addresses, {address} the last of them"
             text = "%d wrong keys came within an hour from %s; nobody is refused for that"
-            logger.warning(text, NOTICED, whose, extra=Event.SYNC_KEY_GUESSED())
+            logger.warning(text, NOTICED, whose, extra=LogEvent.SYNC_KEY_GUESSED())

@@ -35,7 +35,7 @@ from smartlinkd.auth.state import Saved, all_ended, new_epoch, save, save_passwo
 from smartlinkd.auth.throttle import Throttle, Tries
 from smartlinkd.auth.tokens import Tokens, password_digest, refusal
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.slots import slot
 from smartlinkd.state import saving
 from smartlinkd.threads import on_thread
@@ -405,7 +405,7 @@ def _tell_if_slowed(tries: Tries, address: str) -> None:
     # At most as often as the throttle lets anybody fail: a flood of tries is no flood of records.
     if tries.slowed_by_one_more:
         text = "%s has failed too often, and has to wait between tries"
-        logger.warning(text, address, extra=Event.GUESSES_SLOWED())
+        logger.warning(text, address, extra=LogEvent.GUESSES_SLOWED())
 
 
 def _new_jti() -> str:

@@ -25,7 +25,7 @@ from smartlinkd.browser.generation import End, EndKind, Generation, GenerationSe
 from smartlinkd.browser.page import Page
 from smartlinkd.browser.upkeep import TellDown, Upkeep
 from smartlinkd.errors import Refused, Unavailable
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
@@ -235,7 +235,7 @@ class _Browser:
             self._was_down(trio.current_time() - self._down_since)
         self.generation, self.since = generation, datetime.now(UTC)
         what = (generation.version, generation.pid)
-        logger.info("the browser is ready: %s, pid %d", *what, extra=Event.BROWSER_READY())
+        logger.info("the browser is ready: %s, pid %d", *what, extra=LogEvent.BROWSER_READY())
         with trio.move_on_after(self._backoff.healthy) as early:
             await self._watch(generation)
         healthy = early.cancelled_caught
@@ -275,7 +275,7 @@ class _Browser:
     def _count(self, kind: str, text: str) -> None:
         self._restarts[kind] += 1
         self.last_end = text
-        logger.warning("the browser is restarted: %s", text, extra=Event.BROWSER_RESTARTED())
+        logger.warning("the browser is restarted: %s", text, extra=LogEvent.BROWSER_RESTARTED())
 
     async def _wait(self, why: str) -> None:
         self._upkeep.failed(why, another_serves=self.ready)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Upkeep:
         if self.failures >= TOO_MANY and not self._is_down and not another_serves:
             self._is_down = True
             text = "Chromium cannot be kept up: it ended %d times in a row, the last time by: %s"
-            logger.error(text, self.failures, why, extra=Event.BROWSER_DOWN())
+            logger.error(text, self.failures, why, extra=LogEvent.BROWSER_DOWN())
             self._tell(why)
 
     def steady(self) -> None:
@@ -46,5 +46,5 @@ class Upkeep:
         self.failures = 0
         if self._is_down:
             self._is_down = False
-            logger.warning("Chromium stays up again", extra=Event.BROWSER_BACK())
+            logger.warning("Chromium stays up again", extra=LogEvent.BROWSER_BACK())
             self._tell(None)

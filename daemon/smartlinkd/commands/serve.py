@@ -30,7 +30,7 @@ from smartlinkd.processes.privacy import keep_private
 from smartlinkd.state import NotSaved, StateUnusable
 
 if TYPE_CHECKING:
-    from smartlinkd.service_manager.given import Given
+    from smartlinkd.systemd.environment import SystemdEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -43,25 +43,25 @@ def main(read: Callable[[], Settings]) -> int:
     `GOOD` when the daemon was ended in order, `FAILED` when it could not go on, `REFUSED` when its
     configuration is; why is in the log.
     """
-    given = _prepare()
+    environment = _prepare()
     logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
     try:
         settings = _read_beside_the_imports(read)
     except ConfigError as wrong:
-        _tell_of_the_refused(wrong, given)
+        _tell_of_the_refused(wrong, environment)
         return REFUSED
     logs.set_level(settings.logging.level)
-    return _run(settings, given, read)
+    return _run(settings, environment, read)
 
 
-def _prepare() -> Given:
+def _prepare() -> SystemdEnvironment:
     """Close the process to others, before any secret is read, and take over what it was given."""
     keep_private()
     return_large_blocks()
     allow_enough()
-    from smartlinkd.service_manager.given import take_over
+    from smartlinkd.systemd.environment import pop_environment
 
-    return take_over(os.environ)  # before a descriptor's number can be somebody else's
+    return pop_environment(os.environ)  # before a descriptor's number can be somebody else's
 
 
 def _read_beside_the_imports(read: Callable[[], Settings]) -> Settings:
@@ -78,26 +78,28 @@ def _read_beside_the_imports(read: Callable[[], Settings]) -> Settings:
     return reading.result()
 
 
-def _tell_of_the_refused(wrong: ConfigError, given: Given) -> None:
-    from smartlinkd.service_manager.messenger import Messenger
+def _tell_of_the_refused(wrong: ConfigError, environment: SystemdEnvironment) -> None:
+    from smartlinkd.systemd.notify_socket import NotifySocket
 
     for problem in wrong.problems:
-        logger.critical("%s", problem, extra=logs.Event.CONFIG_REFUSED())
+        logger.critical("%s", problem, extra=logs.LogEvent.CONFIG_REFUSED())
     # Between two tries, the log that `systemctl status` shows begins after these records.
-    Messenger(given.notify_socket).status(f"Ended: {' | '.join(map(str, wrong.problems))}")
+    NotifySocket(environment.notify_socket).send_status(
+        f"Ended: {' | '.join(map(str, wrong.problems))}"
+    )
 
 
-def _run(settings: Settings, given: Given, read: Callable[[], Settings]) -> int:
+def _run(settings: Settings, environment: SystemdEnvironment, read: Callable[[], Settings]) -> int:
     """The daemon, from its first part to its last; what ends it is told in records."""
     from smartlinkd import tree
     from smartlinkd.supervision.supervisor import Escalated
 
     code = GOOD
     try:
-        trio.run(tree.serve, settings, given, read)
+        trio.run(tree.serve, settings, environment, read)
     except* (Refused, NotSaved, StateUnusable, Escalated) as expected:
         for error in leaves(expected):
-            about = logs.Event.ESCALATED() if isinstance(error, Escalated) else None
+            about = logs.LogEvent.ESCALATED() if isinstance(error, Escalated) else None
             text = _UNSAVED if isinstance(error, NotSaved) else "%s"
             logger.critical(text, error, extra=about)
         code = FAILED

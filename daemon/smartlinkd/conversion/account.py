@@ -19,7 +19,7 @@ import trio
 
 from smartlinkd.conversion.earners import Earners
 from smartlinkd.conversion.pauses import MOST_COOKIES, Pause
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import Cookie
 
@@ -46,9 +46,9 @@ class Standing(StrEnum):
 
 
 _EVENTS = {
-    Standing.ACTIVE: Event.ACCOUNT_BACK,
-    Standing.SESSION_LOST: Event.SESSION_LOST,
-    Standing.PAUSED: Event.ACCOUNT_PAUSED,
+    Standing.ACTIVE: LogEvent.ACCOUNT_BACK,
+    Standing.SESSION_LOST: LogEvent.SESSION_LOST,
+    Standing.PAUSED: LogEvent.ACCOUNT_PAUSED,
 }
 
 
@@ -61,7 +61,7 @@ class AccountState:
     reason: str | None
 
     @property
-    def event(self) -> Event:
+    def event(self) -> LogEvent:
         """What the log calls it when an account has come to stand like this."""
         return _EVENTS[self.standing]
 

@@ -43,7 +43,7 @@ from smartlinkd.conversion.sources import (
     SubIds,
 )
 from smartlinkd.errors import Invalid, Refused, Unavailable
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck
@@ -219,7 +219,7 @@ class Desk:
         if before is not None and before.account != cookie.account:
             old, new = shown_name(before.account), shown_name(cookie.account)
             text = "the stored cookie is another account's now: %s, which was %s"
-            logger.warning(text, new, old, extra=Event.ACCOUNT_REPLACED(account=new))
+            logger.warning(text, new, old, extra=LogEvent.ACCOUNT_REPLACED(account=new))
             if self._setup.account_replaced is not None:
                 self._setup.account_replaced(old, new)
         return await self.mailbox.ask(_Desk.cookie_synced, cookie, before, keep_pause=keep_pause)

@@ -30,7 +30,7 @@ import trio
 from smartlinkd.conversion.account import MOST_ACCOUNTS, Account, AccountChanged, AccountState
 from smartlinkd.conversion.sources import MaySend, SubIds
 from smartlinkd.errors import Refused, Unavailable
-from smartlinkd.logs import Together, working_for
+from smartlinkd.logs import LogContextSet, bind_log_contexts
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product
@@ -69,7 +69,7 @@ class Ticket:
     until: float
     holders: int = 0
     since: float = field(default_factory=trio.current_time)
-    works: Together = field(default_factory=Together)
+    log_contexts: LogContextSet = field(default_factory=LogContextSet)
     settled: trio.Event = field(default_factory=trio.Event)
     row: Row | None = None
     refusal: Refused | None = None
@@ -102,8 +102,8 @@ class _Batch:
     is_held: bool = False
     """It was not let go upstream, since the account is paused."""
 
-    def works(self) -> Together:
-        return Together(*(ticket.works for ticket in self.tickets))
+    def log_contexts(self) -> LogContextSet:
+        return LogContextSet(*(ticket.log_contexts for ticket in self.tickets))
 
     def leave(self, ticket: Ticket) -> None:
         self.tickets.remove(ticket)
@@ -183,7 +183,7 @@ class Line:
             self._working = True
             self._nursery.start_soon(self._work)
         ticket.holders += 1
-        ticket.works.join()
+        ticket.log_contexts.add_current()
         return ticket
 
     async def row(self, ticket: Ticket) -> Row:
@@ -269,7 +269,7 @@ class Line:
     async def _run_batch(self, batch: _Batch) -> None:
         tickets = list(batch.tickets)
         cookie = tickets[0].cookie
-        with batch.scope, working_for(batch.works()):
+        with batch.scope, bind_log_contexts(batch.log_contexts()):
             try:
                 rows = await self._submit(
                     cookie,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +32,14 @@ class MissingCookie:
         """An order was refused because no cookie is stored."""
         if not (self._missing or self._synced):
             text = "links are wanted, and no cookie is stored to make them with: sync one"
-            logger.warning(text, extra=Event.COOKIE_MISSING())
+            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
             self._change(missing=True)
 
     def synced(self) -> None:
         """A cookie was stored."""
         self._synced = True
         if self._missing:
-            logger.warning("there is a cookie again", extra=Event.COOKIE_BACK())
+            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
             self._change(missing=False)
 
     def _change(self, *, missing: bool) -> None:

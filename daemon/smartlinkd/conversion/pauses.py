@@ -28,7 +28,7 @@ import trio
 from pydantic import AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as model
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.state import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.threads import NoThread, on_thread
@@ -142,7 +142,7 @@ class Pauses:
         try:
             await on_thread(self._replace, wanted)
         except (NotSaved, NoThread) as error:
-            about = Event.DISK_FULL() if disk_is_full(error.__cause__) else None
+            about = LogEvent.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
             logger.error(text, error, extra=about)  # noqa: TRY400 - the text is the whole of it
             self._refused, self._again_at = wanted, trio.current_time() + RETRY

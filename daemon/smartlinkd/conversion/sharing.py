@@ -18,7 +18,7 @@ from typing import Generic, TypeVar, cast
 import trio
 
 from smartlinkd.errors import Refused
-from smartlinkd.logs import Together, working_for
+from smartlinkd.logs import LogContextSet, bind_log_contexts
 from smartlinkd.vault.cookie import Cookie
 
 K = TypeVar("K")
@@ -68,7 +68,7 @@ class _Flight(Generic[V]):
 
     def __init__(self) -> None:
         self.waiters = 0
-        self.works = Together()
+        self.log_contexts = LogContextSet()
         self.scope = trio.CancelScope()
         self.landed = trio.Event()
         self.value: V | None = None
@@ -93,7 +93,7 @@ class Shared(Generic[K, V]):
             flight = self._flights[key] = _Flight()
             self._nursery.start_soon(self._fly, key, flight, work)
         flight.waiters += 1
-        flight.works.join()
+        flight.log_contexts.add_current()
         try:
             await flight.landed.wait()
         finally:
@@ -108,7 +108,7 @@ class Shared(Generic[K, V]):
         return cast("V", flight.value)
 
     async def _fly(self, key: K, flight: _Flight[V], work: Callable[[], Awaitable[V]]) -> None:
-        with flight.scope, working_for(flight.works):
+        with flight.scope, bind_log_contexts(flight.log_contexts):
             try:
                 flight.value = await work()
             except Refused as refusal:

@@ -41,7 +41,7 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Call
 
 logger = logging.getLogger(__name__)
@@ -300,7 +300,7 @@ class Lines:
         if not created.is_new:
             _give_back(turn)
             return created.id
-        told = Event.EXECUTION_ACCEPTED(crew=line.crew.name, kickoff_id=new.id)
+        told = LogEvent.EXECUTION_ACCEPTED(crew=line.crew.name, kickoff_id=new.id)
         becomes = "is accepted and waits" if turn is None else "is accepted and runs"
         logger.info("crew %s: execution %s %s", line.crew.name, new.id, becomes, extra=told)
         if turn is None:

@@ -43,14 +43,14 @@ from smartlinkd.crews.workplace import LAST_ENTRY, Workplace
 from smartlinkd.errors import BUG, Invalid, Refused
 from smartlinkd.journal.errors import AlreadyFinished
 from smartlinkd.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
-from smartlinkd.logs import Work, working_for
+from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
 
 logger = logging.getLogger(__name__)
 
 LAST_WORDS = 8000
 """Characters of a failed worker's standard output, and of its standard error, that are logged: as
-many as a record takes with what it says before them (`logs.formats.LONGEST_MESSAGE`)."""
+many as a record takes with what it says before them (`logs.formats.MAX_MESSAGE_CHARS`)."""
 
 MOST_TOGETHER = 16
 """Messages that are recorded together: nine tenths of what any number would save, and others do
@@ -163,10 +163,10 @@ class Run:
 
     async def carry_out(self) -> None:
         """Run it to its end, and record that."""
-        work = Work(crew=self._crew.name, kickoff_id=self.id)
+        work = LogContext(crew=self._crew.name, kickoff_id=self.id)
         try:
             # Not any more for the request that kicked it off, or for whoever made room for it.
-            with self._life, working_for((work,)):
+            with self._life, bind_log_contexts((work,)):
                 execution = self._entered or await self._workplace.read(self.id)
                 self._book = Ledger(about(execution))
                 self._kicked_off = execution.created_at

@@ -36,7 +36,7 @@ from smartlinkd.journal.model import (
     State,
     Status,
 )
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from smartlinkd.timing import LATE, histogram
@@ -170,9 +170,9 @@ class Workplace:
         await self.record(subject.execution_id, ending.status.state, *after, entry)
         self.ends[crew, ending.status] += 1
         kind = (
-            Event.EXECUTION_INTERRUPTED
+            LogEvent.EXECUTION_INTERRUPTED
             if ending.status is Status.INTERRUPTED
-            else Event.EXECUTION_FINISHED
+            else LogEvent.EXECUTION_FINISHED
         )
         about = kind(crew=crew, kickoff_id=subject.execution_id)
         why = "" if ending.error is None else f": {quoted(ending.error)}"

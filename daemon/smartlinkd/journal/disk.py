@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
@@ -77,17 +77,17 @@ class Disk:
         if not self._full.is_set():
             self._full.set()
             text = "the disk of %s is full: nothing new can be kept until there is room"
-            logger.error(text, self._folder, extra=Event.DISK_FULL())
+            logger.error(text, self._folder, extra=LogEvent.DISK_FULL())
             self._tell(True)
 
     def note_full_before_start(self) -> None:
         """There is no room to begin with."""
         text = "the disk of %s is full: the daemon starts when there is room"
-        logger.error(text, self._folder, extra=Event.DISK_FULL())
+        logger.error(text, self._folder, extra=LogEvent.DISK_FULL())
 
     def note_room_at_start(self) -> None:
         """There is, after that."""
-        logger.warning(_ROOM_AGAIN, self._folder, extra=Event.DISK_HAS_ROOM())
+        logger.warning(_ROOM_AGAIN, self._folder, extra=LogEvent.DISK_HAS_ROOM())
 
     def note_room(self) -> None:
         """A write was made again, and there is room for more."""
@@ -95,5 +95,5 @@ class Disk:
             self._full = trio.Event()
             self._room.set()
             self._room = trio.Event()
-            logger.warning(_ROOM_AGAIN, self._folder, extra=Event.DISK_HAS_ROOM())
+            logger.warning(_ROOM_AGAIN, self._folder, extra=LogEvent.DISK_HAS_ROOM())
             self._tell(False)

@@ -1,17 +1,10 @@
-"""What the task that logs is working for, and as which part of the daemon.
+"""The log context: for which request or execution, and in which actor, a record is written.
 
-The problem: a line that the journal's thread writes is part of a client's request, and nobody who
-writes a log line should have to know which. Between the two are mailboxes, nurseries and threads.
-
-The choice: two context variables. A task takes over those of the task that started it, and so does
-a thread (`trio.to_thread`), so they are set only where something begins: `acting_as` where the
-supervisor starts a part, `working_for` where a request is read and where an execution runs. Two
-things break that chain, and both mend it themselves: a mailbox, whose requests carry the asker's
-work with them (`supervision/actor.py`), and work that several have asked for, which is done
-once (`Together`). A handler's filter puts what it finds on each record, so no log call knows of it.
-
-Rejected: a parameter through every call (half of the calls are other people's), and trio's own
-task-local variables in older style (threads do not see them).
+Two context variables carry it. Tasks and threads inherit them from the task that starts them, so
+they are bound only where an actor, a request or an execution begins. Two things break that chain
+and mend it: a mailbox, whose calls carry their caller's context (`supervision/actor.py`), and work
+that is done once for several callers (`LogContextSet`). No log call mentions the context:
+`ContextFilter` puts it on each record. See docs/decisions/011-log-context.md.
 """
 
 from __future__ import annotations
@@ -24,41 +17,41 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 
-MOST = 16
-"""Works that one record names: a submit holds links of so many requests, as a rule far fewer."""
+MAX_CONTEXTS = 16
+"""Contexts of one record. A submit holds links of so many requests, mostly of far fewer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """One thing that the daemon has been asked to do: a request, or an execution of a crew."""
+class LogContext:
+    """The ids of one request or one execution of a crew. Empty where there is none."""
 
     request_id: str = ""
     crew: str = ""
     kickoff_id: str = ""
 
 
-_works: ContextVar[Collection[Work]] = ContextVar("works", default=())
+_contexts: ContextVar[Collection[LogContext]] = ContextVar("log_contexts", default=())
 _actor: ContextVar[str] = ContextVar("actor", default="")
 
 
-def works() -> Collection[Work]:
-    """What the running task works for. Several, where it does for many what is done once."""
-    return _works.get()
+def current_log_contexts() -> Collection[LogContext]:
+    """Return the running task's contexts: several if its work is done once for several callers."""
+    return _contexts.get()
 
 
 @contextmanager
-def working_for(these: Collection[Work]) -> Iterator[None]:
-    """In the body, and in the tasks that it starts, work for these and for nobody else."""
-    token = _works.set(these)
+def bind_log_contexts(contexts: Collection[LogContext]) -> Iterator[None]:
+    """Replace the contexts for the length of the block and for the tasks that it starts."""
+    token = _contexts.set(contexts)
     try:
         yield
     finally:
-        _works.reset(token)
+        _contexts.reset(token)
 
 
 @contextmanager
-def acting_as(name: str) -> Iterator[None]:
-    """In the body, and in the tasks that it starts, be the part of that name."""
+def bind_log_actor(name: str) -> Iterator[None]:
+    """Name the actor that writes records in the block and in the tasks that it starts."""
     token = _actor.set(name)
     try:
         yield
@@ -67,45 +60,47 @@ def acting_as(name: str) -> Iterator[None]:
 
 
 def new_request_id() -> str:
-    """An id for a request that came without one: 64 random bits."""
+    """Return an id for a request that came without one: 64 random bits."""
     return secrets.token_hex(8)
 
 
-class Together(Collection[Work]):
-    """The works that something is done for once. Whoever joins later is named from then on.
+class LogContextSet(Collection[LogContext]):
+    """The contexts of all callers that work is done for once. It can grow while the work runs.
 
-    Who has left stays: what was done until then was done for them too. `parts` are others of this
-    kind, whose works count as well, also those that join them later.
+    A caller that leaves stays in it: what was done until then was done for that caller too.
+
+    Args:
+        parts: other sets. Their contexts count as well, also those that are added later.
     """
 
-    def __init__(self, *parts: Together) -> None:
-        self._joined: dict[Work, None] = {}
+    def __init__(self, *parts: LogContextSet) -> None:
+        self._added: dict[LogContext, None] = {}
         self._parts = parts
 
-    def join(self) -> None:
-        """Add what the running task works for."""
-        for work in works():
-            if len(self._joined) < MOST:
-                self._joined[work] = None
+    def add_current(self) -> None:
+        """Add the running task's contexts. The set ignores those beyond `MAX_CONTEXTS`."""
+        for context in current_log_contexts():
+            if len(self._added) < MAX_CONTEXTS:
+                self._added[context] = None
 
-    def __iter__(self) -> Iterator[Work]:
-        # Copied: a thread may look while a task joins.
-        found = dict.fromkeys(list(self._joined))
+    def __iter__(self) -> Iterator[LogContext]:
+        # Copied: a thread may iterate while a task adds.
+        found = dict.fromkeys(list(self._added))
         for part in self._parts:
             found |= dict.fromkeys(part)
-        return islice(found, MOST)
+        return islice(found, MAX_CONTEXTS)
 
-    def __contains__(self, work: object) -> bool:
-        return any(work == each for each in self)
+    def __contains__(self, context: object) -> bool:
+        return any(context == each for each in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-class InContext(logging.Filter):
-    """Lets every record pass, with `actor` and `works` of the task or thread that wrote it."""
+class ContextFilter(logging.Filter):
+    """Sets `actor` and `log_contexts` of the writing task or thread on each record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.actor = _actor.get()
-        record.works = tuple(_works.get())
+        record.log_contexts = tuple(_contexts.get())
         return True

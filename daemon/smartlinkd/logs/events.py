@@ -1,14 +1,11 @@
-"""The log records worth finding: each kind has an id of its own that never changes.
+"""The log records worth finding. Each kind has an id that never changes.
 
-The text of a message is for people and may be improved at any time; whoever searches, counts or
-raises an alarm goes by the id (`MESSAGE_ID` in the journal, `message_id` in JSON) or by the name
-(`EVENT`, `event`):
+    logger.warning("account %s is now paused", name, extra=LogEvent.ACCOUNT_PAUSED(account=name))
 
-    logger.warning("account %s is now paused", name, extra=Event.ACCOUNT_PAUSED(account=name))
-
-The ids were made once at random (`journalctl --new-id128`). A kind that is no longer logged keeps
-its place here, and a new kind gets a new id. What the owner should do about each is told in
-`docs/operating.md`.
+Texts are for people and may change. Searches and alarms go by the id (`MESSAGE_ID` in the journal,
+`message_id` in JSON) or the name (`EVENT`, `event`). A new kind gets an id of its own
+(`journalctl --new-id128`); one that is no longer logged stays here. `docs/operating.md` says what
+the owner should do about each.
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ from enum import Enum, unique
 
 
 @unique
-class Event(Enum):
-    """A kind of record: its id, and what it means."""
+class LogEvent(Enum):
+    """A kind of log record: its id and its meaning."""
 
     STARTED = "5af15582ecc44c6aa0ce431f60e04494", "the addresses answer"
     STOPPING = "be88d6f382e147888f6e10040145ed7d", "the daemon was told to stop"
@@ -77,7 +74,11 @@ class Event(Enum):
     def __call__(
         self, *, actor: str = "", account: str = "", crew: str = "", kickoff_id: str = ""
     ) -> dict[str, object]:
-        """What `extra=` is given, with what the record is about. `account` is its shown name;
-        `actor` is for who tells of another part."""
+        """Return the `extra` of a log call about the given subject.
+
+        Args:
+            actor: the actor that the record is about, if another one writes it.
+            account: the name that is shown for the account.
+        """
         about = {"actor": actor, "account": account, "crew": crew, "kickoff_id": kickoff_id}
         return {"event": self, "about": {name: value for name, value in about.items() if value}}

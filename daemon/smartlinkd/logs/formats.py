@@ -1,10 +1,8 @@
-"""A record as its fields, as one JSON object, and as a line to read: no I/O in here.
+"""A log record as fields, as a JSON object and as a line for a terminal. No I/O.
 
-A field may have several values, as in the journal: a submit is made for several requests. In JSON
-such a one is a list, which is also how `journalctl -o json` shows it.
-
-Text from outside (an account's name, a page's message) may hold anything: in JSON it is escaped,
-for a terminal and for the journal its control characters are shown as their escapes.
+A field may have several values, as in the journal, since a submit is made for several requests.
+JSON has a list then, as `journalctl -o json` does. Text from outside may hold anything: JSON
+escapes it, and for terminals and the journal its control characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -14,55 +12,56 @@ import logging
 import traceback
 from datetime import UTC, datetime
 
-from smartlinkd.logs.context import Work
-from smartlinkd.logs.events import Event
+from smartlinkd.logs.context import LogContext
+from smartlinkd.logs.events import LogEvent
 
-LONGEST_TRACE = 32 * 1024  # characters; of a longer one, both ends tell the most
-LONGEST_MESSAGE = 8 * 1024  # characters
-LONGEST_VALUE = 256  # characters of any other field
+MAX_TRACEBACK_CHARS = 32 * 1024
+MAX_MESSAGE_CHARS = 8 * 1024
+MAX_VALUE_CHARS = 256
+"""Characters of any other field."""
 
 Fields = dict[str, list[str]]
 
-# Control characters as their escapes; C1 too, since some terminals obey them. What ends a line or
-# turns the direction of writing, so that a text looks like another. And what is no character (the
-# Unicode Standard, 23.7), which the journal takes for a sign of binary data.
-_NO_CHARACTERS = (
+# Noncharacters (Unicode Standard 23.7): the journal takes a field with one for binary data.
+_NONCHARACTERS = (
     *range(0xFDD0, 0xFDF0),
     *(plane << 16 | end for plane in range(17) for end in (0xFFFE, 0xFFFF)),
 )
+# C0 and C1, since some terminals obey both; then line and paragraph separators and bidirectional
+# controls, which make one text look like another.
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     code: f"\\u{code:04x}"
-    for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A), *_NO_CHARACTERS)
+    for code in (*range(0x2028, 0x202F), *range(0x2066, 0x206A), *_NONCHARACTERS)
 }
 _ESCAPED_IN_LINES = {code: shown for code, shown in _ESCAPED.items() if chr(code) not in "\n\t"}
-_ON_TERMINALS = ("request_id", "kickoff_id")
+_SHOWN_ON_TERMINALS = ("request_id", "kickoff_id")
 
 
-def message(record: logging.LogRecord) -> str:
-    """Its text, not endless."""
-    return cut(record.getMessage(), LONGEST_MESSAGE)
+def message_text(record: logging.LogRecord) -> str:
+    """Return the record's message, shortened to `MAX_MESSAGE_CHARS`."""
+    return shorten(record.getMessage(), MAX_MESSAGE_CHARS)
 
 
-def context(record: logging.LogRecord) -> Fields:
-    """Which event it is, what it is about, which part wrote it and whom it works for."""
+def context_fields(record: logging.LogRecord) -> Fields:
+    """Return the fields for the event, its subject, the writing actor and the log contexts."""
     fields: Fields = {}
-    event: Event | None = getattr(record, "event", None)
+    event: LogEvent | None = getattr(record, "event", None)
     if event is not None:
         fields["event"] = [event.name.lower()]
         fields["message_id"] = [event.message_id]
-    works: tuple[Work, ...] = getattr(record, "works", ())
+    contexts: tuple[LogContext, ...] = getattr(record, "log_contexts", ())
     about: dict[str, str] = getattr(record, "about", {})
     if actor := about.get("actor") or getattr(record, "actor", ""):
         fields["actor"] = [actor]
     for name in ("request_id", "crew", "kickoff_id", "account"):
-        values = [about.get(name, ""), *(getattr(work, name, "") for work in works)]
+        values = [about.get(name, ""), *(getattr(context, name, "") for context in contexts)]
         if found := list(dict.fromkeys(filter(None, values))):
-            fields[name] = [cut(value, LONGEST_VALUE) for value in found]
+            fields[name] = [shorten(value, MAX_VALUE_CHARS) for value in found]
     return fields
 
 
-def code(record: logging.LogRecord) -> Fields:
-    """Where in the program it was written."""
+def code_fields(record: logging.LogRecord) -> Fields:
+    """Return the fields for the place in the program that wrote the record."""
     return {
         "code_file": [record.pathname],
         "code_line": [str(record.lineno)],
@@ -70,67 +69,65 @@ def code(record: logging.LogRecord) -> Fields:
     }
 
 
-def in_lines(text: str) -> str:
-    """A text of several lines, with control characters but line ends and tabs escaped."""
+def escape_controls(text: str) -> str:
+    """Escape the control characters of a text, except for line ends and tabs."""
     return text.translate(_ESCAPED_IN_LINES)
 
 
-def trace(record: logging.LogRecord) -> str:
-    """The traceback or stack of a record, control characters escaped as `in_lines`; may be ""."""
+def traceback_text(record: logging.LogRecord) -> str:
+    """Return the record's traceback and stack, escaped and shortened, or "" if it has none."""
     parts = []
     if record.exc_info and record.exc_info[1] is not None:
         parts.append("".join(traceback.format_exception(record.exc_info[1])).rstrip())
     if record.stack_info:
         parts.append(record.stack_info)
-    return cut(in_lines("\n".join(parts)), LONGEST_TRACE)
+    return shorten(escape_controls("\n".join(parts)), MAX_TRACEBACK_CHARS)
 
 
-class JsonLines(logging.Formatter):
-    """One object a line: time (ISO 8601 UTC, milliseconds), level, logger, message, the context and
-    the place in the program.
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (ISO 8601 UTC, milliseconds), level, logger, message, fields.
 
-    An exception adds `exception`, its traceback as one text with all members of a group.
+    An exception adds `exception`: its traceback as one text, with all members of a group.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {**context(record), **code(record)}
+        fields = {**context_fields(record), **code_fields(record)}
         line: dict[str, object] = {
-            "time": _time(record),
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": message(record),
+            "message": message_text(record),
             **{name: values if len(values) > 1 else values[0] for name, values in fields.items()},
         }
-        if told := trace(record):
-            line["exception"] = told
-        return json.dumps(line)  # ASCII, so it is whole in every locale
+        if exception := traceback_text(record):
+            line["exception"] = exception
+        return json.dumps(line)  # ASCII, so no locale can break it
 
 
-class ForTerminals(logging.Formatter):
-    """A line to read: local time, level, logger and message, whom it is for; a traceback below."""
+class TerminalFormatter(logging.Formatter):
+    """One line for people: local time, level, logger, message, ids. A traceback stands below."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).astimezone()
         name = record.name.removeprefix("smartlinkd.")
-        line = f"{moment:%H:%M:%S} {record.levelname:<7} {name}: {message(record)}"
-        fields = context(record)
-        told = [" ".join(fields[name]) for name in _ON_TERMINALS if name in fields]
-        if told:
-            line += f" [{', '.join(told)}]"
+        line = f"{moment:%H:%M:%S} {record.levelname:<7} {name}: {message_text(record)}"
+        fields = context_fields(record)
+        if ids := [" ".join(fields[name]) for name in _SHOWN_ON_TERMINALS if name in fields]:
+            line += f" [{', '.join(ids)}]"
         line = line.translate(_ESCAPED)
-        if below := trace(record):
-            line = f"{line}\n{below}"
+        if exception := traceback_text(record):
+            line = f"{line}\n{exception}"
         return line
 
 
-def cut(text: str, longest: int) -> str:
-    """A text that is too long, without its middle."""
-    if len(text) <= longest:
+def shorten(text: str, max_chars: int) -> str:
+    """Cut out the middle of a text that is too long. Both of its ends tell the most."""
+    if len(text) <= max_chars:
         return text
-    half = longest // 2
+    half = max_chars // 2
     return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
 
 
-def _time(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

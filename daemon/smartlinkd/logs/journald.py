@@ -1,19 +1,7 @@
-"""Records for systemd's journal, in its own protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+"""systemd's journal in its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
-The problem: the journal has fields to search by, but what a service writes to standard error is
-lines of text to it: a traceback becomes thirty records, and nothing can be searched for.
-
-The choice: each record is one datagram of fields to the journal's socket. A field whose value has a
-control character, a line end above all, goes in the protocol's binary form, with its length before
-it: no value can forge another field or a record. A record too large for a datagram goes as a
-sealed memory file. Python's own bindings for that need libsystemd and a compiler; the protocol is
-small, and documented to stay. In the text itself control characters are escaped: of a text with one
-of them `journalctl` shows nothing but the length, or has the reader's terminal obey it (`-o cat`).
-
-Logging may never hold up or end what it tells of. So nothing here waits: when the journal's socket
-is not there or is full, the record goes to standard error as a line of JSON, which the journal
-reads by another way, and when that is full too it is counted and let go. The count is told as soon
-as the journal takes records again.
+Each record is one datagram of fields. A value with a control character, a line end above all, goes
+in the binary form with its length in front, so no value can forge a field or a record.
 """
 
 from __future__ import annotations
@@ -30,20 +18,19 @@ from typing import Final, TextIO
 
 from smartlinkd.errors import leaves
 from smartlinkd.logs.formats import (
-    LONGEST_VALUE,
-    JsonLines,
-    code,
-    context,
-    cut,
-    in_lines,
-    message,
-    trace,
+    MAX_VALUE_CHARS,
+    code_fields,
+    context_fields,
+    escape_controls,
+    message_text,
+    shorten,
+    traceback_text,
 )
-from smartlinkd.logs.lines import Lines, NeverWaitingHandler
 from smartlinkd.sealed import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"
+NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 _PRIORITIES: Final = (  # by Python's levels; syslog(3)
     (logging.CRITICAL, 2),
@@ -53,112 +40,90 @@ _PRIORITIES: Final = (  # by Python's levels; syslog(3)
 )
 _DEBUG: Final = 7
 _TOO_LARGE: Final = (errno.EMSGSIZE, errno.ENOBUFS)
-_AT_ONCE: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
-def reads(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether the journal is at the other end of `stream`: `JOURNAL_STREAM` in systemd.exec(5).
-
-    Whoever redirects standard error of a service leaves the variable as it was, so it is compared.
-    """
+def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return True if the journal reads `stream` (`JOURNAL_STREAM` in systemd.exec(5))."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):  # closed, or no file at all
         return False
-    at_other_end = environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
-    return at_other_end and stat.S_ISSOCK(status.st_mode)
+    # The variable stays set when a service's standard error is redirected, so it is compared.
+    is_same = environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+    return is_same and stat.S_ISSOCK(status.st_mode)
 
 
-def entry(record: logging.LogRecord) -> bytes:
-    """The record as the journal takes it."""
-    told = trace(record)
-    text = message(record)
-    if told and record.exc_info and record.exc_info[1] is not None:
-        text = f"{text}: {_in_a_line(record.exc_info[1])}"  # all that most readers look at
+def encode_entry(record: logging.LogRecord) -> bytes:
+    """Encode a record as a journal entry."""
+    exception = traceback_text(record)
+    text = message_text(record)
+    if exception and record.exc_info and record.exc_info[1] is not None:
+        text = f"{text}: {_one_line(record.exc_info[1])}"  # `journalctl` shows nothing else
     fields = {
-        "message": [in_lines(text)],
-        "priority": [str(_priority(record.levelno))],
+        # Of a text with control characters `journalctl` shows only the length, or with `-o cat`
+        # the reader's terminal obeys them.
+        "message": [escape_controls(text)],
+        "priority": [str(priority(record.levelno))],
         "syslog_identifier": [IDENTIFIER],
         "logger": [record.name],
-        **context(record),
-        **code(record),
-        **({"exception": [told]} if told else {}),
+        **context_fields(record),
+        **code_fields(record),
+        **({"exception": [exception]} if exception else {}),
     }
     pairs = ((name, value) for name, values in fields.items() for value in values)
-    return b"".join(_field(name.upper(), value) for name, value in pairs)
+    return b"".join(_encode_field(name.upper(), value) for name, value in pairs)
+
+
+def priority(level: int) -> int:
+    """Return the syslog priority of a logging level."""
+    return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
 
 
 class Journal:
-    """The journal's socket, for as long as the process lives. Sends at once or not at all."""
+    """The journal's socket."""
 
     def __init__(self, path: str = SOCKET) -> None:
         self._path = path
-        # Not connected: the socket may be another one after the journal was started again.
+        # Not connected: a restarted journal has another socket.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
-    def send(self, content: bytes) -> None:
-        """One record. Raises `OSError`: it was not taken."""
+    def send(self, entry: bytes) -> None:
+        """Send one entry without waiting.
+
+        Raises:
+            OSError: the journal did not take it.
+        """
         try:
-            self._socket.sendto(content, _AT_ONCE, self._path)
+            self._socket.sendto(entry, NO_WAIT, self._path)
         except OSError as error:
             if error.errno not in _TOO_LARGE:
                 raise
-            self._send_file(content)
+            self._send_file(entry)
 
     def close(self) -> None:
-        """Send no more."""
+        """Close the socket."""
         self._socket.close()
 
-    def _send_file(self, content: bytes) -> None:
-        # The journal takes no other, which could be changed under its eyes.
-        descriptor = sealed_file(IDENTIFIER, content)
+    def _send_file(self, entry: bytes) -> None:
+        # The journal takes only sealed files: another could be changed while it reads.
+        descriptor = sealed_file(IDENTIFIER, entry)
         try:
-            passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [descriptor]))
-            self._socket.sendmsg([], [passed], _AT_ONCE, self._path)
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [descriptor]))
+            self._socket.sendmsg([], [rights], NO_WAIT, self._path)
         finally:
             os.close(descriptor)
 
 
-class JournalHandler(NeverWaitingHandler):
-    """Logs to the journal, or to `stream`, which the journal reads, when its socket takes nothing.
-
-    `stream` has a descriptor, and that of a socket; it is written to without waiting.
-    """
-
-    def __init__(self, stream: TextIO, journal: Journal) -> None:
-        super().__init__("the journal")
-        self.setFormatter(JsonLines())
-        self._journal = journal
-        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        self._lines = Lines(lambda data: self._stream.send(data, _AT_ONCE))
-
-    def take(self, record: logging.LogRecord) -> bool:
-        try:
-            self._journal.send(entry(record))
-        except OSError:
-            line = f"<{_priority(record.levelno)}>{self.format(record)}\n"
-            return self._lines.write(line.encode())
-        return True
-
-    def close(self) -> None:
-        self._journal.close()
-        self._stream.close()
-        super().close()
-
-
-def _field(name: str, value: str) -> bytes:
+def _encode_field(name: str, value: str) -> bytes:
     data = value.encode(errors="backslashreplace")
     if all(byte >= 0x20 for byte in data):
         return b"%s=%s\n" % (name.encode(), data)
     return b"%s\n%s%s\n" % (name.encode(), len(data).to_bytes(8, "little"), data)
 
 
-def _priority(level: int) -> int:
-    return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
-
-
-def _in_a_line(error: BaseException) -> str:
-    """An error's type and text; of a group its first member's."""
+def _one_line(error: BaseException) -> str:
+    """Return an error's type and text in one line. Of a group the first member is shown."""
     if isinstance(error, BaseExceptionGroup):
         error = next(leaves(error))
-    return cut(" ".join("".join(traceback.format_exception_only(error)).split()), LONGEST_VALUE)
+    text = " ".join("".join(traceback.format_exception_only(error)).split())
+    return shorten(text, MAX_VALUE_CHARS)

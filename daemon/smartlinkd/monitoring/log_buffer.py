@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from smartlinkd.logs import formats
-from smartlinkd.logs.context import InContext
+from smartlinkd.logs.context import ContextFilter
 
 MAX_RECORDS = 500
 LONGEST_MESSAGE = 2048
@@ -35,19 +35,19 @@ class LogBuffer(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.addFilter(InContext())
+        self.addFilter(ContextFilter())
         self._records: deque[LogRecord] = deque(maxlen=MAX_RECORDS)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record. Errors of its formatting go to `logging`'s own error handling."""
         try:
-            fields = formats.context(record)
+            fields = formats.context_fields(record)
             self._records.append(
                 LogRecord(
                     at=datetime.fromtimestamp(record.created, UTC),
                     level=record.levelname.lower(),
                     logger=record.name,
-                    message=formats.cut(record.getMessage(), LONGEST_MESSAGE),
+                    message=formats.shorten(record.getMessage(), LONGEST_MESSAGE),
                     actor=next(iter(fields.get("actor", [])), None),
                     event=next(iter(fields.get("event", [])), None),
                     request_id=next(iter(fields.get("request_id", [])), None),

@@ -23,7 +23,7 @@ import trio
 
 from smartlinkd.auth.keys import ApiKey
 from smartlinkd.conversion.account import AccountState, Standing
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.notify.notice import Board, DaemonIdentity, Notice, body_of
 from smartlinkd.notify.ways import NotTold, Way
 from smartlinkd.supervision.policy import Backoff
@@ -88,7 +88,7 @@ class Notifier:
             Notice(
                 subject="cookie",
                 state="missing" if missing else "stored",
-                event=Event.COOKIE_MISSING if missing else Event.COOKIE_BACK,
+                event=LogEvent.COOKIE_MISSING if missing else LogEvent.COOKIE_BACK,
                 since=self._wall(),
                 text="no cookie is stored, so no links are made: sync one"
                 if missing
@@ -104,7 +104,7 @@ class Notifier:
                 subject="cookie's account",
                 account=new,
                 state="replaced",
-                event=Event.ACCOUNT_REPLACED,
+                event=LogEvent.ACCOUNT_REPLACED,
                 since=self._wall(),
                 text=f"the stored cookie is now of account {new}, and was of account {old}: if "
                 "nobody did that, revoke the API keys and change the password",
@@ -118,7 +118,7 @@ class Notifier:
             Notice(
                 subject="API keys",
                 state="made",
-                event=Event.KEY_MADE,
+                event=LogEvent.KEY_MADE,
                 since=self._wall(),
                 text=f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; "
                 "if nobody did that, revoke it and change the password",
@@ -132,7 +132,7 @@ class Notifier:
             Notice(
                 subject="browser",
                 state="up" if why is None else "down",
-                event=Event.BROWSER_BACK if why is None else Event.BROWSER_DOWN,
+                event=LogEvent.BROWSER_BACK if why is None else LogEvent.BROWSER_DOWN,
                 since=self._wall(),
                 text="Chromium stays up again"
                 if why is None
@@ -147,7 +147,7 @@ class Notifier:
             Notice(
                 subject="disk",
                 state="full" if full else "has room",
-                event=Event.DISK_FULL if full else Event.DISK_HAS_ROOM,
+                event=LogEvent.DISK_FULL if full else LogEvent.DISK_HAS_ROOM,
                 since=self._wall(),
                 text="the disk is full: crews cannot be kicked off, and what runs is held up"
                 if full
@@ -266,6 +266,6 @@ class _Teller:
             raise NotTold(f"a bug of the daemon's own ({type(error).__name__})") from None
 
     def _lost(self, notice: Notice, why: str) -> None:
-        about = Event.NOTICE_LOST(account=notice.account)
+        about = LogEvent.NOTICE_LOST(account=notice.account)
         lost = (self._way.name, notice.text, why)
         logger.error("%s: gave up telling that %s: %s", *lost, extra=about)

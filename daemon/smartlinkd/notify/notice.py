@@ -19,7 +19,7 @@ from typing import Final
 from uuid import uuid4
 
 from smartlinkd.conversion.account import MOST_ACCOUNTS
-from smartlinkd.logs import Event
+from smartlinkd.logs import LogEvent
 from smartlinkd.printable import blanked
 from smartlinkd.wire import timestamp
 
@@ -40,7 +40,7 @@ class Notice:
 
     subject: str
     state: str
-    event: Event
+    event: LogEvent
     since: datetime
     text: str
     account: str = ""
@@ -87,7 +87,7 @@ class _Subject:
     @property
     def is_lost_and_told(self) -> bool:
         """A lost session is all that there is to it, and the owner knows."""
-        lost = self.told is not None and self.told.event is Event.SESSION_LOST
+        lost = self.told is not None and self.told.event is LogEvent.SESSION_LOST
         return lost and self.news is None
 
     def note(self, notice: Notice) -> None:

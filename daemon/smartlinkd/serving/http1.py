@@ -21,7 +21,7 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.typing import AppWrapper, H11SendableEvent
 from hypercorn.utils import suppress_body
 
-from smartlinkd.logs import Work, working_for
+from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.serving.app import GuardedQuart
 from smartlinkd.serving.failures import failure
 from smartlinkd.serving.ids import header_of, request_id
@@ -119,7 +119,9 @@ class Http1(H11Protocol):
             self.stream_send,
             STREAM_ID,
         )
-        with working_for((Work(request_id=self._id),)):  # the task of the application takes it over
+        with bind_log_contexts(
+            (LogContext(request_id=self._id),)
+        ):  # the task of the application takes it over
             await self.stream.handle(
                 Request(
                     STREAM_ID,

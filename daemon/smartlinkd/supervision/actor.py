@@ -17,7 +17,7 @@ import outcome
 import trio
 
 from smartlinkd.errors import Refused, Unavailable, leaves
-from smartlinkd.logs.context import working_for, works
+from smartlinkd.logs.context import bind_log_contexts, current_log_contexts
 from smartlinkd.supervision.heartbeat import Heartbeat
 
 A = TypeVar("A")
@@ -40,14 +40,14 @@ class ActorGone(Unavailable):
 class Call(Generic[A, R]):
     """One call of an actor's method, and its result, which is set once."""
 
-    __slots__ = ("_answered", "_outcome", "_scope", "_work", "_works", "actor", "withdrawn")
+    __slots__ = ("_answered", "_log_contexts", "_outcome", "_scope", "_work", "actor", "withdrawn")
 
     def __init__(self, actor: str, work: Callable[[A], Awaitable[R] | R]) -> None:
         """Wrap `work`: a coroutine function for `answer`, a plain function for `do`."""
         self.actor = actor
         self.withdrawn = False
         self._work = work
-        self._works = works()
+        self._log_contexts = current_log_contexts()
         self._scope = trio.CancelScope()
         self._answered = trio.Event()
         self._outcome: outcome.Outcome[R] | None = None
@@ -71,7 +71,7 @@ class Call(Generic[A, R]):
 
     def do(self, state: A) -> R:
         """Run blocking work on `state`, and return or raise what it does."""
-        with working_for(self._works):
+        with bind_log_contexts(self._log_contexts):
             return cast("R", self._work(state))
 
     async def answer(self, state: A) -> None:
@@ -83,7 +83,7 @@ class Call(Generic[A, R]):
         if self.withdrawn:
             return
         try:
-            with self._scope, working_for(self._works):
+            with self._scope, bind_log_contexts(self._log_contexts):
                 self.settle(outcome.Value(await cast("Awaitable[R]", self._work(state))))
         except Refused as refusal:
             self.settle(outcome.Error(refusal))

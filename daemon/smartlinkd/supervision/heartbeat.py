@@ -1,7 +1,7 @@
 """Heartbeats: when each loop of the daemon last came round.
 
 An actor that hangs raises nothing, so its supervisor cannot see it. So each loop that others depend
-on touches its `Heartbeat` in every turn, and the watchdog (`service_manager/watchdog.py`) compares
+on touches its `Heartbeat` in every turn, and the watchdog (`systemd/watchdog.py`) compares
 the last touch with its limit. An idle loop takes no turns: `probe` wakes it for one.
 
 docs/decisions/001-heartbeats.md tells what was rejected.

@@ -18,7 +18,7 @@ from math import inf
 
 import trio
 
-from smartlinkd.logs import Event, acting_as
+from smartlinkd.logs import LogEvent, bind_log_actor
 from smartlinkd.nurseries import describe, sole_error
 from smartlinkd.supervision.child import Child, ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
@@ -196,7 +196,7 @@ class Supervisor:
         child.task = trio.lowlevel.current_task()
         error: Exception | None = None
         try:
-            with child.scope, acting_as(child.spec.name):
+            with child.scope, bind_log_actor(child.spec.name):
                 await child.spec.run(status)
         except Exception as failure:
             if child.state is ChildState.STARTING:
@@ -369,7 +369,7 @@ class _Serving:
 
 
 def _failed(child: Child) -> dict[str, object]:
-    return Event.PART_FAILED(actor=child.spec.name)
+    return LogEvent.PART_FAILED(actor=child.spec.name)
 
 
 def _seconds_until(deadline: float) -> float | None:

@@ -19,8 +19,8 @@ from smartlinkd.crews.webhooks import actor
 from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
-from smartlinkd.logs.context import InContext
-from smartlinkd.logs.formats import context
+from smartlinkd.logs.context import ContextFilter
+from smartlinkd.logs.formats import context_fields
 from smartlinkd.posting import sending
 from tests.fakes.scrape import observed
 
@@ -226,7 +226,7 @@ async def test_a_receiver_may_ask_for_a_wait(
 async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
     desk: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.handler.addFilter(InContext())
+    caplog.handler.addFilter(ContextFilter())
     receiver.behaviours.append(behave.answer(status, Location=receiver.url("/elsewhere")))
     execution_id = await desk.call(receiver.url(), b"first", b"second")
     await desk.begin()
@@ -238,9 +238,9 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
         f"http://127.0.0.1:{receiver.port}: HTTP {status} (attempt 1)"
     ) in caplog.text
     (given_up,) = [one for one in caplog.records if hasattr(one, "event")]
-    assert context(given_up)["event"] == ["webhook_given_up"]
-    assert context(given_up)["kickoff_id"] == [execution_id]
-    assert context(given_up)["crew"] == ["deal-post"]
+    assert context_fields(given_up)["event"] == ["webhook_given_up"]
+    assert context_fields(given_up)["kickoff_id"] == [execution_id]
+    assert context_fields(given_up)["crew"] == ["deal-post"]
 
 
 async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(

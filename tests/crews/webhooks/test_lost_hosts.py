@@ -16,8 +16,8 @@ from smartlinkd.crews.webhooks.hands import LONGEST_GAP
 from smartlinkd.crews.webhooks.retrying import LOST_AFTER
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import deliveries
-from smartlinkd.logs.context import InContext
-from smartlinkd.logs.formats import context
+from smartlinkd.logs.context import ContextFilter
+from smartlinkd.logs.formats import context_fields
 from smartlinkd.posting import sending
 from tests.fakes.scrape import observed
 
@@ -93,7 +93,7 @@ async def lost(  # noqa: PLR0917 - fixtures
     monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
     monkeypatch.setattr(actor, "SILENT_AFTER", 1.0)
     monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", sending.DEADLINE + 1)  # from the first silence
-    caplog.handler.addFilter(InContext())
+    caplog.handler.addFilter(ContextFilter())
     receiver.usual = behave.hang
     executions = [await desk.call(receiver.url(), *[b"%d" % number] * 3) for number in range(2)]
     await desk.begin()
@@ -113,7 +113,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Counter[str]:
     found = Counter[str]()
     for record in caplog.records:
         if "was owed for a day: it says nothing" in record.getMessage():
-            about = context(record)
+            about = context_fields(record)
             assert (about["event"], about["crew"]) == (["webhook_given_up"], ["deal-post"])
             (execution_id,) = about["kickoff_id"]
             found[execution_id] += record.args[0]  # type: ignore[index, operator]

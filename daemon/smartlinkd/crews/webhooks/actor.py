@@ -56,7 +56,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery
 from smartlinkd.late_imports import needed
-from smartlinkd.logs import Event, Work, working_for
+from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.networks import Network
 from smartlinkd.nurseries import sole_error
 from smartlinkd.posting.addresses import origin
@@ -192,7 +192,9 @@ class Webhooks:
 
     async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
         try:
-            with working_for((Work(crew=delivery.crew, kickoff_id=delivery.execution_id),)):
+            with bind_log_contexts(
+                (LogContext(crew=delivery.crew, kickoff_id=delivery.execution_id),)
+            ):
                 began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
                 seconds = trio.current_time() - began
@@ -254,7 +256,7 @@ class Webhooks:
                     while len(self._worn_out) > MAX_WORN_OUT:
                         self._worn_out.popitem(last=False)
                 # Told before it is so: a stop in between would leave it untold.
-                about = Event.WEBHOOK_GIVEN_UP()
+                about = LogEvent.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
                 await self._insist(lambda: self._journal.done(delivery.id))
         is_silent = self._hands.silent_for(delivery) > SILENT_AFTER
@@ -267,9 +269,9 @@ class Webhooks:
         while given_up := await self._some_given_up(host, before):
             # Told at once: the next some may not be come to.
             for (execution_id, crew), count in given_up.items():
-                with working_for((Work(crew=crew, kickoff_id=execution_id),)):
+                with bind_log_contexts((LogContext(crew=crew, kickoff_id=execution_id),)):
                     text = "gave up %d webhook calls that %s was owed for a day: it says nothing"
-                    logger.warning(text, count, host, extra=Event.WEBHOOK_GIVEN_UP())
+                    logger.warning(text, count, host, extra=LogEvent.WEBHOOK_GIVEN_UP())
                 for _ in range(count):
                     self.timings.attempt.labels(_OUTCOMES[GivenUp]).observe(0.0)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.systemd.notify_socket import NotifySocket
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 AT_ONCE = 0.5  # seconds; far above what a system call takes, far below any wait
 
 
-def fill(messenger: Messenger) -> None:
+def fill(notify_socket: NotifySocket) -> None:
     """Say so much that the manager's queue has no room."""
     for _ in range(10_000):
-        if not messenger.send("STATUS=again"):
+        if not notify_socket.send("STATUS=again"):
             return
     pytest.fail("the queue has no end")
 
@@ -32,14 +32,14 @@ def test_a_message_is_one_datagram_of_lines(
     address: str, manager_at: Callable[[str], Manager]
 ) -> None:
     manager = manager_at(address)
-    assert Messenger(address).send("READY=1", "STATUS=ü; all is well")
+    assert NotifySocket(address).send("READY=1", "STATUS=ü; all is well")
     assert [each.text for each in manager.listen()] == ["READY=1\nSTATUS=ü; all is well"]
 
 
 def test_a_descriptor_comes_with_its_message(manager: Manager) -> None:
     ours, other = os.pipe()
     try:
-        assert Messenger(manager.address).send("FDSTORE=1", "FDNAME=it", descriptor=ours)
+        assert NotifySocket(manager.address).send("FDSTORE=1", "FDNAME=it", descriptor=ours)
         (message,) = manager.listen()
         (theirs,) = message.descriptors
         assert os.fstat(theirs).st_ino == os.fstat(ours).st_ino
@@ -49,34 +49,34 @@ def test_a_descriptor_comes_with_its_message(manager: Manager) -> None:
 
 
 def test_a_full_queue_is_never_waited_for(manager: Manager) -> None:
-    messenger = Messenger(manager.address)
-    fill(messenger)
+    notify_socket = NotifySocket(manager.address)
+    fill(notify_socket)
     began = time.monotonic()
-    assert not messenger.send("WATCHDOG=1")
+    assert not notify_socket.send("WATCHDOG=1")
     assert time.monotonic() - began < AT_ONCE
     manager.listen()
-    assert messenger.send("WATCHDOG=1")
+    assert notify_socket.send("WATCHDOG=1")
 
 
 def test_with_no_descriptor_left_it_is_told_as_before(
     manager: Manager, shortage: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    messenger = Messenger(manager.address)
-    assert messenger.send("READY=1")
+    notify_socket = NotifySocket(manager.address)
+    assert notify_socket.send("READY=1")
     with shortage():
-        assert messenger.send("WATCHDOG=1")
+        assert notify_socket.send("WATCHDOG=1")
     assert [each.text for each in manager.listen()] == ["READY=1", "WATCHDOG=1"]
 
 
 def test_a_manager_that_is_replaced_is_found_again(
     address: str, manager_at: Callable[[str], Manager], tmp_path: Path
 ) -> None:
-    messenger = Messenger(address)
+    notify_socket = NotifySocket(address)
     manager_at(address).close()
-    assert not messenger.send("WATCHDOG=1")
+    assert not notify_socket.send("WATCHDOG=1")
     (tmp_path / "notify").unlink(missing_ok=True)
     manager = manager_at(address)
-    assert messenger.send("WATCHDOG=1")
+    assert notify_socket.send("WATCHDOG=1")
     assert manager.said("WATCHDOG") == ["1"]
 
 
@@ -85,8 +85,8 @@ def test_a_manager_that_is_replaced_is_found_again(
 )
 def test_an_address_of_no_use_is_told_once(address: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    messenger = Messenger(address)
-    assert [messenger.send("READY=1") for _ in range(3)] == [False] * 3
+    notify_socket = NotifySocket(address)
+    assert [notify_socket.send("READY=1") for _ in range(3)] == [False] * 3
     assert caplog.text.count("the service manager cannot be told anything") == 1
 
 
@@ -94,21 +94,21 @@ def test_each_new_kind_of_failure_is_told(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    messenger = Messenger(manager.address)
+    notify_socket = NotifySocket(manager.address)
     for _ in range(2):
-        fill(messenger)
+        fill(notify_socket)
         manager.listen()
-        assert messenger.send("STATUS=again")
+        assert notify_socket.send("STATUS=again")
     assert caplog.text.count("cannot be told anything") == 2
     Path(manager.address).unlink()
-    messenger.send("STATUS=again")
+    notify_socket.send("STATUS=again")
     assert "No such file" in caplog.text
 
 
 def test_without_an_address_nothing_is_said_and_nothing_is_wrong(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    messenger = Messenger("")
-    assert not messenger
-    assert not messenger.send("READY=1")
+    notify_socket = NotifySocket("")
+    assert not notify_socket.has_address
+    assert not notify_socket.send("READY=1")
     assert not caplog.text

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.service_manager.cookie_store import CookieStore, is_cookie
-from smartlinkd.service_manager.given import Descriptor
-from smartlinkd.service_manager.messenger import Messenger
+from smartlinkd.systemd.environment import Descriptor
+from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
+from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
 
@@ -40,9 +40,9 @@ class Life:
         """What it finds is what the store has, or what is said to be `found` there."""
         if found is None:
             found = [Descriptor(name, os.dup(kept)) for name, kept in manager.store.items()]
-        self.store = CookieStore(Messenger(manager.address), found)
+        self.store = FdStore(NotifySocket(manager.address), found)
         self.memory = RecordMemory(self.store)
-        self.found = self.store.take_back()
+        self.found = self.store.restore()
         if self.found is not None:
             self.memory.write(self.found)
 
@@ -82,10 +82,10 @@ def open_files() -> set[int]:
 
 def test_the_record_goes_to_the_store(manager: Manager, live: Callable[..., Life]) -> None:
     life = live()
-    assert not life.store.kept
+    assert not life.store.is_kept
     life.memory.write(record())
     assert kept_in(manager) == [content()]
-    assert life.store.kept
+    assert life.store.is_kept
 
 
 def test_each_change_is_in_before_the_one_before_is_out(
@@ -132,7 +132,7 @@ def test_it_comes_back(
     assert after.found == record()
     assert after.memory.read() == record()
     assert kept_in(manager) == [content()]
-    assert after.store.kept
+    assert after.store.is_kept
     assert "the cookie synced at 2026-05-04T03:02:01+00:00 is here again" in caplog.text
     assert SECRET not in caplog.text
 
@@ -263,8 +263,8 @@ def test_a_sound_one_behind_a_broken_one_is_found(
 # When the manager does not listen
 
 
-def fill(messenger: Messenger) -> None:
-    while messenger.send("STATUS=again"):
+def fill(notify_socket: NotifySocket) -> None:
+    while notify_socket.send("STATUS=again"):
         pass
 
 
@@ -273,14 +273,14 @@ def test_what_could_not_be_sent_is_sent_later_newest_alone(
 ) -> None:
     life = live()
     life.memory.write(record("first"))
-    fill(Messenger(manager.address))
+    fill(NotifySocket(manager.address))
     for number in range(3):
         life.memory.write(record(f"{number}"))
-    assert not life.store.kept
+    assert not life.store.is_kept
     assert kept_in(manager) == [content("first")]
-    life.store.retry()
+    life.store.send_pending()
     assert kept_in(manager) == [content("2")]
-    assert life.store.kept
+    assert life.store.is_kept
 
 
 def test_the_old_one_stays_until_the_new_one_is_in(
@@ -288,11 +288,11 @@ def test_the_old_one_stays_until_the_new_one_is_in(
 ) -> None:
     live().memory.write(record())
     manager.listen()
-    fill(Messenger(manager.address))
+    fill(NotifySocket(manager.address))
     life = live()
     assert kept_in(manager) == [content()]
     assert not manager.said("FDSTOREREMOVE")
-    life.store.retry()
+    life.store.send_pending()
     assert kept_in(manager) == [content()]
     assert manager.said("FDSTOREREMOVE") == ["1"]
 
@@ -301,10 +301,10 @@ def test_a_removal_that_could_not_be_sent_is_sent_later(
     manager: Manager, live: Callable[..., Life], memfd_with: MemfdWith
 ) -> None:
     manager.store = {"cookie-1": memfd_with(b"broken")}
-    fill(Messenger(manager.address))
+    fill(NotifySocket(manager.address))
     life = live()
     assert len(kept_in(manager)) == 1
-    life.store.retry()
+    life.store.send_pending()
     assert kept_in(manager) == []
 
 
@@ -323,7 +323,7 @@ def test_without_room_for_a_descriptor_the_daemon_goes_on(
         patched.setattr("os.dup", full)
         life.memory.write(record())
     assert life.memory.read() == record()
-    assert not life.store.kept
+    assert not life.store.is_kept
     assert kept_in(manager) == []  # better none than the one before
     assert "the cookie will not outlive the daemon: Too many open files" in caplog.text
     life.memory.write(record("after"))
@@ -340,11 +340,11 @@ def test_cookie_that_an_older_daemon_stored_is_still_read(
 
 
 def test_without_a_manager_nothing_is_kept_and_nothing_is_open() -> None:
-    store = CookieStore(Messenger(""), ())
+    store = FdStore(NotifySocket(""), ())
     memory = RecordMemory(store)
-    assert store.take_back() is None
+    assert store.restore() is None
     memory.write(record())
-    assert not store.kept
+    assert not store.is_kept
     assert memory.read() == record()
     memory.close()
 
@@ -356,18 +356,18 @@ def test_without_a_manager_nothing_is_kept_and_nothing_is_open() -> None:
     "name", ["cookie-", "cookie-x", "cookie-1 ", "cookie", "http", "cookie-" + "9" * 19]
 )
 def test_what_is_not_its_name(name: str) -> None:
-    assert is_cookie("cookie-1")
-    assert not is_cookie(name)
+    assert is_cookie_name("cookie-1")
+    assert not is_cookie_name(name)
 
 
 async def test_the_vault_begins_with_it_and_keeps_it(
     manager: Manager, nursery: trio.Nursery, memfd_with: MemfdWith
 ) -> None:
     manager.store = {"cookie-1": memfd_with(content())}
-    store = CookieStore(
-        Messenger(manager.address), [Descriptor("cookie-1", os.dup(manager.store["cookie-1"]))]
+    store = FdStore(
+        NotifySocket(manager.address), [Descriptor("cookie-1", os.dup(manager.store["cookie-1"]))]
     )
-    vault = Vault(keeper=store, record=store.take_back())
+    vault = Vault(keeper=store, record=store.restore())
     await nursery.start(vault.run)
     assert await vault.current() == record()
     await vault.store(f"SPC_U=1; SPC_EC={SECRET}2", "Shop")

@@ -1,4 +1,4 @@
-"""The daemon in one line, as `systemctl status` shows it. Pure: from reports, text."""
+"""The line that `systemctl status` shows. Pure: text from reports."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from smartlinkd.operator import (
 )
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 
-TELLER: Final = "service manager"
-"""The part that tells it."""
+REPORTER_NAME: Final = "service manager"
+"""The child that reports it."""
 
 
-def status_line(report: StatusReport) -> str:
-    """What does not run first, with the reason; then the browser, the account, the crews, of which
-    those that cannot run are named."""
-    return "; ".join(_parts(report))
+def format_status(report: StatusReport) -> str:
+    """Format the running daemon: what does not run and why, the browser, accounts, crews."""
+    return "; ".join(_segments(report))
 
 
-def ending_line(parts: Iterable[ChildSnapshot]) -> str:
-    """While it stops: who is still to end."""
+def format_shutdown(children: Iterable[ChildSnapshot]) -> str:
+    """Format the stopping daemon: the children that have not ended yet."""
     running = (ChildState.RUNNING, ChildState.STOPPING)
-    left = [part.name for part in parts if part.state in running and part.name != TELLER]
+    left = [each.name for each in children if each.state in running and each.name != REPORTER_NAME]
     return f"Stopping: {', '.join(left)}" if left else "Stopping"
 
 
-def _parts(report: StatusReport) -> Iterator[str]:
+def _segments(report: StatusReport) -> Iterator[str]:
     down = [part for part in report.actors if part.state != ChildState.RUNNING]
     if down and all(map(_is_first_start, down)):
         yield f"Starting: {', '.join(part.name for part in down)}"
@@ -43,8 +42,8 @@ def _parts(report: StatusReport) -> Iterator[str]:
         yield _browser(report.browser)
         if report.cookie is None and report.accounts is not None:
             yield "no cookie is stored"
-    well = (Standing.ACTIVE, NOT_USED_YET)
-    yield from (_account(each) for each in report.accounts or () if each.state not in well)
+    fine_states = (Standing.ACTIVE, NOT_USED_YET)
+    yield from (_account(each) for each in report.accounts or () if each.state not in fine_states)
     yield from (_cannot_run(each) for each in report.crews if each.state == "broken")
     running = sum(crew.running for crew in report.crews)
     waiting = sum(crew.waiting for crew in report.crews)

@@ -1,4 +1,4 @@
-"""What was given is taken, and taken out of the reach of others."""
+"""systemd's variables are read, and removed from the environment of children."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.service_manager.given import NOTHING, take_over
+from smartlinkd.systemd.environment import NO_SYSTEMD, pop_environment
 
 ROOT = Path(__file__).parents[2]
 US = str(os.getpid())
@@ -18,7 +18,7 @@ US = str(os.getpid())
 # Puts descriptors where a manager puts them, in a process of its own; then takes them over.
 LOOK = """
 import fcntl, json, os, sys
-from smartlinkd.service_manager.given import take_over
+from smartlinkd.systemd.environment import pop_environment
 ours = [os.memfd_create(name) for name in "ab"]
 moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 100) for each in ours]
 for number, each in enumerate(moved, 3):
@@ -26,9 +26,9 @@ for number, each in enumerate(moved, 3):
 for number in sys.argv[2:]:
     os.close(int(number))
 os.environ.update({"LISTEN_PID": str(os.getpid()), **json.loads(sys.argv[1])})
-given = take_over(os.environ)
+environment = pop_environment(os.environ)
 print(json.dumps([(each.name, each.number, os.get_inheritable(each.number), os.readlink(
-    f"/proc/self/fd/{each.number}").partition(" ")[0]) for each in given.descriptors]))
+    f"/proc/self/fd/{each.number}").partition(" ")[0]) for each in environment.descriptors]))
 """
 
 
@@ -75,8 +75,8 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
         "HOME": "/root",
         "CREDENTIALS_DIRECTORY": "/run/credentials/smartlinkd",
     }
-    given = take_over(environ)
-    assert (given.notify_socket, given.watchdog) == ("/run/systemd/notify", 20.0)
+    environment = pop_environment(environ)
+    assert (environment.notify_socket, environment.watchdog_s) == ("/run/systemd/notify", 20.0)
     assert sorted(environ) == ["CREDENTIALS_DIRECTORY", "HOME"]
 
 
@@ -99,9 +99,9 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
     ],
 )
 def test_what_is_not_for_us_or_makes_no_sense_is_not_given(environ: dict[str, str]) -> None:
-    assert take_over(environ) == NOTHING
+    assert pop_environment(environ) == NO_SYSTEMD
     assert not environ
 
 
 def test_a_watchdog_for_whoever_has_the_variable_is_ours() -> None:
-    assert take_over({"WATCHDOG_USEC": "1500000"}).watchdog == 1.5
+    assert pop_environment({"WATCHDOG_USEC": "1500000"}).watchdog_s == 1.5

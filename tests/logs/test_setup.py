@@ -15,8 +15,8 @@ from typing import TextIO
 import pytest
 
 from smartlinkd import logs
-from smartlinkd.logs import Event
-from smartlinkd.logs.lines import Lines
+from smartlinkd.logs import LogEvent
+from smartlinkd.logs.setup import LineWriter
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -58,7 +58,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, TextIO]) ->
     assert last["message"] == "the last one"
     count = MORE_THAN_IT_HOLDS - len(taken)
     assert lost["message"] == f"{count} log records are lost: standard error did not take them"
-    assert (lost["event"], lost["message_id"]) == ("records_lost", Event.RECORDS_LOST.message_id)
+    assert (lost["event"], lost["message_id"]) == ("records_lost", LogEvent.RECORDS_LOST.message_id)
     assert os.get_blocking(stream.fileno())  # it is the shell's, too
 
 
@@ -98,7 +98,7 @@ def test_a_line_that_was_torn_is_ended_before_the_next_however_little_is_taken_a
         taken.extend(part)
         return len(part)
 
-    lines = Lines(send)
+    lines = LineWriter(send)
     assert lines.write(b"abcdef\n")
     room = 3
     assert not lines.write(b"lost\n")

@@ -1,0 +1,177 @@
+"""Sets up logging, with handlers that never wait for whoever reads the log.
+
+The daemon logs in its only event loop, so a full pipe or a halted terminal (Ctrl-S) must not block
+a write. A record that is not taken at once is counted and dropped; the count is logged as soon as
+records are taken again. See docs/decisions/010-log-output.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from smartlinkd.logs.context import ContextFilter
+from smartlinkd.logs.events import LogEvent
+from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
+from smartlinkd.logs.journald import NO_WAIT, Journal, encode_entry, is_journal, priority
+
+
+def set_up(
+    level: str, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Send the log to `stream`, by default standard error. Another call replaces the handler.
+
+    Args:
+        level: the lowest level of our own records ("debug", "info", …).
+    """
+    handler = _make_handler(sys.stderr if stream is None else stream, environ)
+    handler.addFilter(ContextFilter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if isinstance(old.formatter, (JsonFormatter, TerminalFormatter)):
+            root.removeHandler(old)
+            old.close()
+    root.addHandler(handler)
+    set_level(level)
+    logging.captureWarnings(True)
+
+
+def set_level(level: str) -> None:
+    """Log our own records from `level` on, and those of libraries from WARNING on."""
+    ours = logging.getLevelNamesMapping()[level.upper()]
+    # Some libraries log addresses at INFO.
+    logging.getLogger().setLevel(max(ours, logging.WARNING))
+    logging.getLogger("smartlinkd").setLevel(ours)
+
+
+class LineWriter:
+    """Writes whole lines to a descriptor that may take a part of a line, or nothing.
+
+    Args:
+        send: returns how many bytes were taken, or raises `OSError`. It must not wait.
+    """
+
+    def __init__(self, send: Callable[[bytes], int]) -> None:
+        self._send = send
+        self._rest = b""  # of a line whose beginning was taken
+
+    def write(self, line: bytes) -> bool:
+        """Return True if at least the line's beginning was taken. The next call writes the rest."""
+        try:
+            while self._rest:
+                self._rest = self._rest[self._send(self._rest) :]
+            self._rest = line[self._send(line) :]
+        except OSError:
+            return False
+        return True
+
+
+class NonBlockingHandler(logging.Handler):
+    """Counts records that were not taken at once, and logs the count when some are taken again.
+
+    Args:
+        reader: who takes the records, for the text about lost ones.
+    """
+
+    def __init__(self, reader: str) -> None:
+        super().__init__()
+        self._reader = reader
+        self._lost = 0
+
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        """Write a record without waiting. Return True if it was taken."""
+        raise NotImplementedError
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if not self.try_emit(record):
+                self._lost += 1
+            if self._lost and self.try_emit(self._lost_record()):
+                self._lost = 0
+        except Exception:  # noqa: BLE001 - as every handler of `logging`: it must not raise
+            self.handleError(record)
+
+    def _lost_record(self) -> logging.LogRecord:
+        text = f"%d log records are lost: {self._reader} did not take them"
+        lost = logging.LogRecord(
+            __name__, logging.WARNING, __file__, 0, text, (self._lost,), exc_info=None
+        )
+        lost.__dict__.update(LogEvent.RECORDS_LOST())
+        return lost
+
+
+class LineHandler(NonBlockingHandler):
+    """Logs lines to a non-blocking descriptor, which it owns."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__("standard error")
+        self._descriptor = descriptor
+        self._lines = LineWriter(lambda data: os.write(descriptor, data))
+
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        return self._lines.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        super().close()
+
+
+class JournalHandler(NonBlockingHandler):
+    """Logs to the journal, and to `stream` as JSON lines while the journal's socket takes nothing.
+
+    Args:
+        stream: standard error, a socket that the journal reads too.
+    """
+
+    def __init__(self, stream: TextIO, journal: Journal) -> None:
+        super().__init__("the journal")
+        self.setFormatter(JsonFormatter())
+        self._journal = journal
+        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
+        self._lines = LineWriter(lambda data: self._stream.send(data, NO_WAIT))
+
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        try:
+            self._journal.send(encode_entry(record))
+        except OSError:
+            # The prefix is the priority (sd-daemon(3)).
+            line = f"<{priority(record.levelno)}>{self.format(record)}\n"
+            return self._lines.write(line.encode())
+        return True
+
+    def close(self) -> None:
+        self._journal.close()
+        self._stream.close()
+        super().close()
+
+
+def _make_handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
+    if is_journal(stream, environ):
+        return JournalHandler(stream, Journal())
+    descriptor = _reopen_nonblocking(stream)
+    handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
+    handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
+    return handler
+
+
+def _reopen_nonblocking(stream: TextIO) -> int | None:
+    """Open the pipe or terminal behind `stream` a second time, without blocking.
+
+    Setting the flag on the given descriptor would set it for the shell that gave it, too. Returns
+    None if `stream` is a file, which takes everything, or cannot be opened.
+    """
+    try:
+        number = stream.fileno()
+        if not (stat.S_ISFIFO(os.fstat(number).st_mode) or os.isatty(number)):
+            return None
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(f"/proc/self/fd/{number}", flags)
+    except (OSError, ValueError):  # no file at all, closed, or another user's
+        return None

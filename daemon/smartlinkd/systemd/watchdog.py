@@ -1,0 +1,161 @@
+"""The watchdog: systemd hears from the daemon only while each of its loops shows heartbeats.
+
+systemd restarts a service that it does not hear from (`WatchdogSec=`, sd_notify(3)). A ping by a
+timer would prove only that the event loop turns. docs/decisions/001-heartbeats.md says which loop
+may take how long. If code without an `await` blocks the event loop, no ping is sent, and Python's
+`faulthandler` writes to standard error where all threads stand.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from types import FrameType
+from typing import Final
+
+import trio
+
+from smartlinkd.logs import LogEvent
+from smartlinkd.supervision.heartbeat import WatchedLoop
+from smartlinkd.wire import timestamp
+
+logger = logging.getLogger(__name__)
+
+CHECKS_PER_LIMIT: Final = 4
+"""Checks, and pings, in the time that systemd allows between two pings."""
+MAX_TASKS: Final = 24
+MAX_FRAMES: Final = 5
+"""The innermost frames of each task or thread. A record of all of them has less than 8 KiB."""
+_BLOCKED_AFTER: Final = 0.75
+"""The share of that time after which an event loop without a check counts as blocked."""
+_STANDARD_ERROR: Final = 2
+_TRIO: Final = str(PurePath(trio.__file__).parent)
+
+
+class Watchdog:
+    """Compares the heartbeats of all loops with their limits."""
+
+    def __init__(
+        self,
+        watched_loops: Callable[[], Sequence[WatchedLoop]],
+        *,
+        limit_s: float,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Watch what `watched_loops` returns at each check.
+
+        Args:
+            limit_s: how long a loop may show no heartbeat, and systemd get no ping.
+        """
+        self.interval_s = limit_s / CHECKS_PER_LIMIT
+        self._watched_loops = watched_loops
+        self._limit_s = limit_s
+        self._wall = wall
+        self._silent: dict[str, float] = {}  # since when, on trio's clock
+
+    def check_loops(self) -> bool:
+        """Return True if all loops showed a heartbeat in time. Ask all loops for the next one."""
+        now = trio.current_time()
+        watched_loops = self._watched_loops()
+        silent = {
+            each.name: each for each in watched_loops if each.seconds_late(now) > self._limit_s
+        }
+        for name, each in silent.items():
+            if name not in self._silent:
+                self._silent[name] = each.last_seen
+                self._log_silent(each, now)
+        for name in self._silent.keys() - silent.keys():
+            seconds = now - self._silent.pop(name)
+            logger.warning("%s goes on after %.0f s, or was started again", name, seconds)
+        for each in watched_loops:
+            each.heartbeat.probe()
+        return not silent
+
+    @contextmanager
+    def dump_stacks_when_blocked(self) -> Iterator[Callable[[], None]]:
+        """Yield a function that postpones the dump, to be called in each turn of the event loop.
+
+        If it is not called for too long, the stacks of all threads go to standard error, once.
+        """
+
+        def postpone_dump() -> None:
+            delay_s = self._limit_s * _BLOCKED_AFTER
+            # Without a thread for the timer nothing is written, and the pings go on.
+            with suppress(RuntimeError):
+                faulthandler.dump_traceback_later(delay_s, file=_STANDARD_ERROR)
+
+        try:
+            yield postpone_dump
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _log_silent(self, silent: WatchedLoop, now: float) -> None:
+        seconds = now - silent.last_seen
+        logger.error(
+            "%s has shown no sign of life for %.0f s, since %s: until it does, the service manager "
+            "is told nothing, and restarts the daemon after %g s of that. Where it stands: %s",
+            silent.name,
+            seconds,
+            timestamp(self._wall() - timedelta(seconds=seconds)),
+            self._limit_s,
+            describe_stacks(silent.task),
+            extra=LogEvent.WATCHDOG(actor=silent.name),
+        )
+
+
+def describe_stacks(task: trio.lowlevel.Task) -> str:
+    """Return where a task stands, its descendants, and the threads that they wait for.
+
+    The innermost frame comes first. Variables are left out: they may hold secrets.
+    """
+    tasks = list(_descendants(task))
+    names = {each.name for each in tasks}
+    places = [f"{each.name} at {_format_stack(_task_frames(each))}" for each in tasks[:MAX_TASKS]]
+    if len(tasks) > MAX_TASKS:
+        places.append(f"and {len(tasks) - MAX_TASKS} more tasks")
+    return "; ".join([*places, *_describe_threads(names)])
+
+
+def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+    yield task
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from _descendants(child)
+
+
+def _task_frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
+    return list(task.iter_await_frames())[::-1]
+
+
+def _describe_threads(task_names: Iterable[str]) -> Iterator[str]:
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        # trio names its worker threads "FUNCTION from TASK".
+        if frame is not None and thread.name.partition(" from ")[2] in task_names:
+            yield f"thread {thread.name!r} at {_format_stack(_thread_frames(frame))}"
+
+
+def _thread_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
+    while frame is not None:
+        yield frame, frame.f_lineno
+        frame = frame.f_back
+
+
+def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Format frames. Of trio's own the outermost is shown, since those inside say nothing."""
+    shown: list[str] = []
+    is_within_trio = False
+    for frame, line in frames:
+        path = frame.f_code.co_filename
+        if is_within_trio and path.startswith(_TRIO):
+            shown.pop()
+        is_within_trio = path.startswith(_TRIO)
+        shown.append(f"{'/'.join(PurePath(path).parts[-2:])}:{line} {frame.f_code.co_name}")
+    return " < ".join(shown[:MAX_FRAMES]) or "its end"
