@@ -40,8 +40,8 @@ from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.markets import Market, host_and_port, market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.notify.ways import ByCommand, ByRequest
@@ -103,7 +103,7 @@ def make_browser(
 def make_desk(
     settings: Settings,
     notifier: Notifier,
-    http: PlainHttp,
+    http: HttpClient,
     browser: Browser | None,
     pauses: Pauses,
     *,
@@ -222,7 +222,7 @@ def _ports_of(marketplace: Market) -> set[int | None]:
 
 
 def _link_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
         return OpenApiLinks(_open_api(settings, http, marketplace))
@@ -230,7 +230,7 @@ def _link_source(
 
 
 def _product_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
@@ -254,7 +254,7 @@ def _product_source(
             return None
 
 
-def _open_api(settings: Settings, http: PlainHttp, marketplace: Market) -> OpenApi:
+def _open_api(settings: Settings, http: HttpClient, marketplace: Market) -> OpenApi:
     return OpenApi(http, marketplace, settings.open_api.app_id, settings.open_api.secret)
 
 

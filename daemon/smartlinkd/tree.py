@@ -49,11 +49,11 @@ from smartlinkd.front import Front, rules_of
 from smartlinkd.history.actor import History
 from smartlinkd.late_imports import import_later
 from smartlinkd.logs import Event
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
-from smartlinkd.name_look_ups import look_up_apart
+from smartlinkd.net.client import HttpClient
+from smartlinkd.net.dns import install_resolver
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.nurseries import sole_error
 from smartlinkd.operator import Operator
@@ -120,7 +120,7 @@ async def serve(
     """
     for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
         logger.warning("%s", warning)
-    look_up_apart()
+    install_resolver()
     link = Link(given)
     log_buffer = LogBuffer()
     endings = [signal.SIGTERM, signal.SIGINT]
@@ -141,7 +141,7 @@ async def serve(
             urls, crew_urls = doors.urls, doors.crew_urls
             async with (
                 shared_guardians(),
-                PlainHttp() as http,
+                HttpClient() as http,
                 sole_error(),
                 trio.open_nursery() as nursery,
             ):
@@ -174,7 +174,7 @@ async def _supervise(
 
 def _plant(
     settings: Settings,
-    http: PlainHttp,
+    http: HttpClient,
     catalog: Catalog,
     doors: Doors,
     link: Link,
@@ -243,7 +243,7 @@ class _Parts:
 
 
 def _make_parts(
-    settings: Settings, http: PlainHttp, catalog: Catalog, doors: Doors, link: Link
+    settings: Settings, http: HttpClient, catalog: Catalog, doors: Doors, link: Link
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory

@@ -14,7 +14,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.marketplace.errors import HumanCheck
-from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.notify.ways import NotTold
@@ -59,7 +59,7 @@ async def live(
     identity = DaemonIdentity("here", "/state")
     told = pauses.owner_knows
     notifier = Notifier([receiver], identity, told=told, chance=random.Random(1))
-    async with PlainHttp() as http, trio.open_nursery() as nursery:
+    async with HttpClient() as http, trio.open_nursery() as nursery:
         desk = make_desk(settings, notifier, http, None, pauses)
         for run in (notifier.run, pauses.run, desk.run):
             await nursery.start(run)

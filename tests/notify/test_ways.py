@@ -62,7 +62,7 @@ async def test_an_answer_that_is_no_success(receiver: Receiver, answer: bytes, f
 async def test_a_receiver_that_hangs_is_left(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.posting.sending.DEADLINE", 0.2)
+    monkeypatch.setattr("smartlinkd.net.egress.DEADLINE", 0.2)
     receiver.hangs = True
     with trio.fail_after(5), pytest.raises(NotTold, match="no answer within"):
         await to(receiver).tell(BODY)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.service_manager.given import NAMELESS, Descriptor
 from smartlinkd.service_manager.sockets import Sockets, agree, lend, sockets_among
 from tests.fakes.lent import lent

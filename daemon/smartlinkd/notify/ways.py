@@ -21,7 +21,7 @@ import trio
 from pydantic import SecretStr
 
 from smartlinkd.late_imports import needed
-from smartlinkd.posting.outcomes import Answered
+from smartlinkd.net.outcomes import Answered
 from smartlinkd.processes.guarded import guarded
 from smartlinkd.processes.hiding import Hiding
 
@@ -61,12 +61,12 @@ class ByRequest:
 
     async def tell(self, body: Mapping[str, str]) -> None:
         with needed(NotTold):
-            from smartlinkd.posting.sending import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
+            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
         # A sender of its own: what is told once a month needs no connection kept.
-        async with open_sender(_ANYWHERE, at_once=1) as sender:
+        async with open_sender(_ANYWHERE, max_connections=1) as sender:
             outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())
         if not isinstance(outcome, Answered):
-            raise NotTold(outcome.why, final=outcome.final)
+            raise NotTold(outcome.why, final=outcome.is_final)
         status = outcome.status
         if not 200 <= status < 300:
             raise NotTold(f"HTTP {status}", final=status < 500 and status not in _TRY_AGAIN)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.service_manager.given import Descriptor
 
 MAIN: Final = "http"
