@@ -25,7 +25,7 @@ from smartlinkd.journal.model import Retention
 from smartlinkd.journal.sealing import Seal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.egress_rules import check_url
-from smartlinkd.notify.ways import ByRequest
+from smartlinkd.notify.channels import RequestChannel
 from tests.shortage import without_descriptors
 
 KEYS = [
@@ -65,7 +65,7 @@ async def ask() -> None:
 
 
 async def notify() -> None:
-    await ByRequest(SecretStr(NOBODY)).tell({})
+    await RequestChannel(SecretStr(NOBODY)).send({})
 
 
 async def open_a_sender() -> None:

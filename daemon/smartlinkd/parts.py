@@ -43,8 +43,8 @@ from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
+from smartlinkd.notify.channels import CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
-from smartlinkd.notify.ways import ByCommand, ByRequest
 from smartlinkd.service_manager.link import Link
 from smartlinkd.service_manager.reporter import EXTENSION
 from smartlinkd.supervision.policy import Backoff
@@ -57,15 +57,15 @@ BROWSER_BACKOFF = Backoff()
 
 
 def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
-    """Who tells the owner, by the ways that are configured; there may be none."""
+    """Return the notifier with the channels that are configured; there may be none."""
     wanted = settings.notify
     return Notifier(
         [
-            *([ByRequest(wanted.url)] if wanted.url else []),
-            *([ByCommand(wanted.command)] if wanted.command else []),
+            *([RequestChannel(wanted.url)] if wanted.url else []),
+            *([CommandChannel(wanted.command)] if wanted.command else []),
         ],
         DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
-        told=pauses.owner_knows,
+        on_account_notified=pauses.owner_knows,
     )
 
 
@@ -96,7 +96,7 @@ def make_browser(
         ),
         queue=wanted.queue,
         backoff=BROWSER_BACKOFF,
-        down=notifier.browser_down,
+        down=notifier.report_browser,
     )
 
 
@@ -112,7 +112,7 @@ def make_desk(
     """The conversion desk over the sources that are configured. `history` keeps what it makes."""
     marketplace, sightings = _market(settings), Sightings()
     for pause in pauses.kept:
-        tell = notifier.account_was_told if pause.told else notifier.account_changed
+        tell = notifier.mark_account_notified if pause.told else notifier.report_account
         tell(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
@@ -121,9 +121,9 @@ def make_desk(
             products=_product_source(settings, http, marketplace, browser, sightings.saw),
             resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
-            account_changed=notifier.account_changed,
-            account_replaced=notifier.account_replaced,
-            cookie_missing=notifier.cookie_missing,
+            account_changed=notifier.report_account,
+            account_replaced=notifier.report_replaced_account,
+            cookie_missing=notifier.report_missing_cookie,
             converted=history.keep if history is not None else None,
             paused=pauses.kept,
             keep=pauses.keep,
@@ -180,7 +180,7 @@ def make_crews(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),
-        disk_full=notifier.disk_full,
+        disk_full=notifier.report_disk,
     )
     webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
