@@ -255,7 +255,7 @@ def _make_parts(
         signing_secret=settings.auth.signing_secret,
         key_made=notifier.report_new_key,
     )
-    vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
+    vault = Vault(descriptor_store=link.cookies, record=link.cookies.take_back())
     browser = make_browser(settings, notifier, own_ports=doors.ports)
     history = make_history(settings)
     desk = make_desk(settings, notifier, http, browser, pauses, history=history)

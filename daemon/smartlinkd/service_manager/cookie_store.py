@@ -24,7 +24,7 @@ from operator import itemgetter
 from smartlinkd.logs import Event
 from smartlinkd.service_manager.given import Descriptor
 from smartlinkd.service_manager.messenger import Messenger
-from smartlinkd.vault.memory import NotARecord, Record, read_sealed
+from smartlinkd.vault.record import CookieRecord, InvalidRecord, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _NAME = re.compile(r"cookie-([0-9]{1,18})")
 
 
 class CookieStore:
-    """Sees to it that the store has the newest record and no other: the vault's `Keeper`."""
+    """The vault's `DescriptorStore`: the manager's store has the newest record and no other."""
 
     def __init__(self, messenger: Messenger, found: Sequence[Descriptor]) -> None:
         """`found` is what the store gave back."""
@@ -48,7 +48,7 @@ class CookieStore:
         """Whether the manager has been given the newest record."""
         return bool(self._stored) and self._waiting is None
 
-    def take_back(self) -> Record | None:
+    def take_back(self) -> CookieRecord | None:
         """The newest record that is sound among what the store gave back. Closes all of it.
 
         It leaves the store when the next one is in: give the record to the vault.
@@ -57,8 +57,8 @@ class CookieStore:
         for serial, each in _newest_first(self._found):
             self._serial = max(self._serial, serial)
             try:
-                record = record or read_sealed(each.number)
-            except NotARecord as fault:
+                record = record or read_record(each.number)
+            except InvalidRecord as fault:
                 text = "the stored cookie %s is refused: %s"
                 logger.error(text, each.name, fault)  # noqa: TRY400 - the text is the whole of it
             finally:
