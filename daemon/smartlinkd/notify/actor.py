@@ -82,75 +82,69 @@ class Notifier:
 
     def report_missing_cookie(self, is_missing: bool) -> None:
         """Report that links are wanted and no cookie is stored, or that one was synced since."""
-        self._add(
-            Notice(
-                subject="cookie",
-                state="missing" if is_missing else "stored",
-                event=Event.COOKIE_MISSING if is_missing else Event.COOKIE_BACK,
-                since=self._wall(),
-                text="no cookie is stored, so no links are made: sync one"
-                if is_missing
-                else "a cookie was synced: links are made again",
-                is_resolved=not is_missing,
-            )
-        )
+        if is_missing:
+            text = "no cookie is stored, so no links are made: sync one"
+            self._report("cookie", "missing", Event.COOKIE_MISSING, text)
+        else:
+            text = "a cookie was synced: links are made again"
+            self._report("cookie", "stored", Event.COOKIE_BACK, text, is_resolved=True)
 
     def report_replaced_account(self, old: str, new: str) -> None:
         """Report that the stored cookie is another account's now. Both are shown names."""
-        self._add(
-            Notice(
-                subject="cookie's account",
-                account=new,
-                state="replaced",
-                event=Event.ACCOUNT_REPLACED,
-                since=self._wall(),
-                text=f"the stored cookie is now of account {new}, and was of account {old}: if "
-                "nobody did that, revoke the API keys and change the password",
-                is_occurrence=True,
-            )
+        text = (
+            f"the stored cookie is now of account {new}, and was of account {old}: if nobody did "
+            "that, revoke the API keys and change the password"
         )
+        subject, event = "cookie's account", Event.ACCOUNT_REPLACED
+        self._report(subject, "replaced", event, text, account=new, is_occurrence=True)
 
     def report_new_key(self, key: ApiKey) -> None:
         """Report a new API key."""
-        self._add(
-            Notice(
-                subject="API keys",
-                state="made",
-                event=Event.KEY_MADE,
-                since=self._wall(),
-                text=f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; "
-                "if nobody did that, revoke it and change the password",
-                is_occurrence=True,
-            )
+        text = (
+            f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; if nobody "
+            "did that, revoke it and change the password"
         )
+        self._report("API keys", "made", Event.KEY_MADE, text, is_occurrence=True)
 
     def report_browser(self, failure: str | None) -> None:
         """Report why Chromium cannot be kept up, or None when it stays up again."""
-        self._add(
-            Notice(
-                subject="browser",
-                state="up" if failure is None else "down",
-                event=Event.BROWSER_BACK if failure is None else Event.BROWSER_DOWN,
-                since=self._wall(),
-                text="Chromium stays up again"
-                if failure is None
-                else f"Chromium cannot be kept up, so no links are made: {failure}",
-                is_resolved=failure is None,
-            )
-        )
+        if failure is not None:
+            text = f"Chromium cannot be kept up, so no links are made: {failure}"
+            self._report("browser", "down", Event.BROWSER_DOWN, text)
+        else:
+            text = "Chromium stays up again"
+            self._report("browser", "up", Event.BROWSER_BACK, text, is_resolved=True)
 
     def report_disk(self, is_full: bool) -> None:
         """Report that the state directory's disk is full, or has room again."""
+        if is_full:
+            text = "the disk is full: crews cannot be kicked off, and what runs is held up"
+            self._report("disk", "full", Event.DISK_FULL, text)
+        else:
+            text = "the disk has room again"
+            self._report("disk", "has room", Event.DISK_HAS_ROOM, text, is_resolved=True)
+
+    def _report(
+        self,
+        subject: str,
+        state: str,
+        event: Event,
+        text: str,
+        *,
+        account: str = "",
+        is_resolved: bool = False,
+        is_occurrence: bool = False,
+    ) -> None:
         self._add(
             Notice(
-                subject="disk",
-                state="full" if is_full else "has room",
-                event=Event.DISK_FULL if is_full else Event.DISK_HAS_ROOM,
+                subject,
+                state,
+                event,
                 since=self._wall(),
-                text="the disk is full: crews cannot be kicked off, and what runs is held up"
-                if is_full
-                else "the disk has room again",
-                is_resolved=not is_full,
+                text=text,
+                account=account,
+                is_resolved=is_resolved,
+                is_occurrence=is_occurrence,
             )
         )
 
