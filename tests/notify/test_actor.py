@@ -243,7 +243,7 @@ async def test_what_goes_on_failing_is_given_up_and_the_log_says_so(
     assert channel.events[-1] == "account_back"  # it goes on with the next
 
 
-async def test_a_way_that_hangs_holds_up_no_other(
+async def test_a_channel_that_hangs_holds_up_no_other(
     autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
     other = Played("notify.other")
@@ -257,7 +257,7 @@ async def test_a_way_that_hangs_holds_up_no_other(
     assert len(other.told) == 1
 
 
-async def test_a_bug_in_a_way_is_a_failure_and_tells_no_address(
+async def test_a_bug_in_a_channel_is_a_failure_and_tells_no_address(
     autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     channel = Played("notify.url", *[ValueError("https://tell.example/key")] * ATTEMPTS)
@@ -350,7 +350,7 @@ async def test_what_cannot_be_told_before_the_end_is_in_the_log(
     ]
 
 
-async def test_a_way_that_hangs_at_the_end_loses_all_with_a_record_each(
+async def test_a_channel_that_hangs_at_the_end_loses_all_with_a_record_each(
     autojump_clock: MockClock, channel: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
     channel.hangs = True
@@ -399,7 +399,7 @@ async def test_what_the_owner_knows_of_accounts_is_told_once_it_has_worked(
     assert (channel.events[1:], known) == (["account_paused", "disk_full"], [("7", PAUSED.since)])
 
 
-def test_without_a_way_it_is_nothing() -> None:
+def test_without_a_channel_it_is_nothing() -> None:
     made = notifier()
     made.report_disk(True)
     assert not made
