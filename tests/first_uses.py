@@ -23,9 +23,9 @@ from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
 from smartlinkd.journal.sealing import Seal
-from smartlinkd.marketplace.plain_http import PlainHttp
-from smartlinkd.notify.ways import ByRequest
-from smartlinkd.posting.addresses import check_url
+from smartlinkd.net.client import HttpClient
+from smartlinkd.net.egress_rules import check_url
+from smartlinkd.notify.channels import RequestChannel
 from tests.shortage import without_descriptors
 
 KEYS = [
@@ -60,12 +60,12 @@ def look_at_an_address() -> None:
 
 
 async def ask() -> None:
-    async with PlainHttp() as http:
-        await http.call("GET", NOBODY, deadline=1.0, max_body=1)
+    async with HttpClient() as http:
+        await http.request("GET", NOBODY, deadline=1.0, max_body=1)
 
 
 async def notify() -> None:
-    await ByRequest(SecretStr(NOBODY)).tell({})
+    await RequestChannel(SecretStr(NOBODY)).send({})
 
 
 async def open_a_sender() -> None:

@@ -11,7 +11,7 @@ import pytest
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.doors import Doors, open_doors
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.serving import bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import ActivatedSockets

@@ -86,7 +86,7 @@ def test_who_needs_it_before_that_and_cannot_read_it_is_refused() -> None:
         "seal": "Unavailable",
         "look_at_an_address": "Unavailable",
         "ask": "NoAnswer",
-        "notify": "NotTold",
+        "notify": "NotSent",
         "open_a_sender": "Unavailable",
         "new_setup": "Unavailable",
     }
@@ -99,7 +99,7 @@ def test_afterwards_nobody_needs_to_read_anything() -> None:
         "seal": "fine",
         "look_at_an_address": "fine",
         "ask": "NoAnswer",  # there is no descriptor for a connection, either
-        "notify": "NotTold",
+        "notify": "NotSent",
         "open_a_sender": "fine",
     }
 

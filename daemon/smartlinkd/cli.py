@@ -24,7 +24,7 @@ from smartlinkd import __version__
 from smartlinkd.commands.codes import FAILED, REFUSED
 from smartlinkd.config import ConfigError, Settings, load, state_directory
 from smartlinkd.errors import Refused
-from smartlinkd.networks import HIGHEST_PORT
+from smartlinkd.net.addresses import HIGHEST_PORT
 
 CONFIG = Path("/etc/smartlinkd/config.toml")
 DEMO_PORT = 8787

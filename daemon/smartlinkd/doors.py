@@ -21,7 +21,7 @@ from smartlinkd.config import Problem, Settings
 from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.reading.catalog import UNDER
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.serving import bind
 from smartlinkd.serving.sockets import is_absent, tell_of_absence
 from smartlinkd.systemd.environment import Descriptor
@@ -49,7 +49,7 @@ class Doors:
     def exposed(self, settings: Settings) -> Iterator[Problem]:
         """What is less protected than the configuration alone tells: the service manager's sockets
         need not listen where that says."""
-        if not settings.server.bind.loopback:
+        if not settings.server.bind.is_loopback:
             return  # it has told of that
         for door in self.main:
             if not ip_address(door.getsockname()[0]).is_loopback:

@@ -34,8 +34,8 @@ MODULES: Final = (
     *(f"encodings.utf_{each}" for each in ("16", "16_be", "16_le", "32", "32_be", "32_le")),
     "encodings.utf_8_sig",
     "pyotp",
-    "smartlinkd.posting.sending",
-    "smartlinkd.marketplace.plain_client",
+    "httpx",
+    "smartlinkd.net.egress",
 )
 AFTER: Final = 1.0
 """Seconds. At once would be in the way of those who have waited for the start."""

@@ -22,7 +22,7 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
-from smartlinkd.vault.memory import Record
+from smartlinkd.vault.record import CookieRecord
 from smartlinkd.wire import Body, Timestamp
 
 T = TypeVar("T")
@@ -344,7 +344,7 @@ class Operator:
     async def _list_crews(self) -> Answer:
         return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
 
-    def _cookie_report(self, record: Record) -> CookieReport:
+    def _cookie_report(self, record: CookieRecord) -> CookieReport:
         return CookieReport(
             account_name=record.account_name,
             synced_at=record.synced_at,
@@ -455,7 +455,7 @@ def _conversion_report(desk: DeskStatus) -> ConversionReport:
     )
 
 
-def _account_reports(desk: DeskStatus, stored: Record | None) -> list[AccountReport]:
+def _account_reports(desk: DeskStatus, stored: CookieRecord | None) -> list[AccountReport]:
     """Those that something was done for, and in any case the stored cookie's."""
     reports = [
         AccountReport(

@@ -40,11 +40,11 @@ from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.markets import Market, host_and_port, market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
+from smartlinkd.notify.channels import CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
-from smartlinkd.notify.ways import ByCommand, ByRequest
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
@@ -56,15 +56,15 @@ BROWSER_BACKOFF = Backoff()
 
 
 def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
-    """Who tells the owner, by the ways that are configured; there may be none."""
+    """Return the notifier with the channels that are configured; there may be none."""
     wanted = settings.notify
     return Notifier(
         [
-            *([ByRequest(wanted.url)] if wanted.url else []),
-            *([ByCommand(wanted.command)] if wanted.command else []),
+            *([RequestChannel(wanted.url)] if wanted.url else []),
+            *([CommandChannel(wanted.command)] if wanted.command else []),
         ],
         DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
-        told=pauses.owner_knows,
+        on_account_notified=pauses.owner_knows,
     )
 
 
@@ -95,14 +95,14 @@ def make_browser(
         ),
         queue=wanted.queue,
         backoff=BROWSER_BACKOFF,
-        down=notifier.browser_down,
+        down=notifier.report_browser,
     )
 
 
 def make_desk(
     settings: Settings,
     notifier: Notifier,
-    http: PlainHttp,
+    http: HttpClient,
     browser: Browser | None,
     pauses: Pauses,
     *,
@@ -111,7 +111,7 @@ def make_desk(
     """The conversion desk over the sources that are configured. `history` keeps what it makes."""
     marketplace, sightings = _market(settings), Sightings()
     for pause in pauses.kept:
-        tell = notifier.account_was_told if pause.told else notifier.account_changed
+        tell = notifier.mark_account_notified if pause.told else notifier.report_account
         tell(shown_name(pause.account), state_of(pause))
     return Desk(
         DeskSetup(
@@ -120,9 +120,9 @@ def make_desk(
             products=_product_source(settings, http, marketplace, browser, sightings.saw),
             resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
-            account_changed=notifier.account_changed,
-            account_replaced=notifier.account_replaced,
-            cookie_missing=notifier.cookie_missing,
+            account_changed=notifier.report_account,
+            account_replaced=notifier.report_replaced_account,
+            cookie_missing=notifier.report_missing_cookie,
             converted=history.keep if history is not None else None,
             paused=pauses.kept,
             keep=pauses.keep,
@@ -179,7 +179,7 @@ def make_crews(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),
-        disk_full=notifier.disk_full,
+        disk_full=notifier.report_disk,
     )
     webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
@@ -221,7 +221,7 @@ def _ports_of(marketplace: Market) -> set[int | None]:
 
 
 def _link_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
         return OpenApiLinks(_open_api(settings, http, marketplace))
@@ -229,7 +229,7 @@ def _link_source(
 
 
 def _product_source(
-    settings: Settings, http: PlainHttp, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
@@ -253,7 +253,7 @@ def _product_source(
             return None
 
 
-def _open_api(settings: Settings, http: PlainHttp, marketplace: Market) -> OpenApi:
+def _open_api(settings: Settings, http: HttpClient, marketplace: Market) -> OpenApi:
     return OpenApi(http, marketplace, settings.open_api.app_id, settings.open_api.secret)
 
 

@@ -49,11 +49,11 @@ from smartlinkd.front import Front, rules_of
 from smartlinkd.history.actor import History
 from smartlinkd.late_imports import import_later
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
-from smartlinkd.name_look_ups import look_up_apart
+from smartlinkd.net.client import HttpClient
+from smartlinkd.net.dns import install_resolver
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.nurseries import sole_error
 from smartlinkd.operator import Operator
@@ -118,7 +118,7 @@ async def serve(
     """
     for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
         logger.warning("%s", warning)
-    look_up_apart()
+    install_resolver()
     service_manager = ServiceManager(environment)
     log_buffer = LogBuffer()
     endings = [signal.SIGTERM, signal.SIGINT]
@@ -139,7 +139,7 @@ async def serve(
             urls, crew_urls = doors.urls, doors.crew_urls
             async with (
                 shared_guardians(),
-                PlainHttp() as http,
+                HttpClient() as http,
                 sole_error(),
                 trio.open_nursery() as nursery,
             ):
@@ -178,7 +178,7 @@ async def _supervise(
 
 def _plant(
     settings: Settings,
-    http: PlainHttp,
+    http: HttpClient,
     catalog: Catalog,
     doors: Doors,
     service_manager: ServiceManager,
@@ -257,7 +257,7 @@ class _Parts:
 
 def _make_parts(
     settings: Settings,
-    http: PlainHttp,
+    http: HttpClient,
     catalog: Catalog,
     doors: Doors,
     service_manager: ServiceManager,
@@ -270,9 +270,10 @@ def _make_parts(
         directory,
         password_hash=settings.auth.password_hash,
         signing_secret=settings.auth.signing_secret,
-        key_made=notifier.key_made,
+        key_made=notifier.report_new_key,
     )
-    vault = Vault(keeper=service_manager.fd_store, record=service_manager.fd_store.restore())
+    fd_store = service_manager.fd_store
+    vault = Vault(descriptor_store=fd_store, record=fd_store.restore())
     browser = make_browser(settings, notifier, own_ports=doors.ports)
     history = make_history(settings)
     desk = make_desk(settings, notifier, http, browser, pauses, history=history)

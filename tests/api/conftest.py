@@ -25,7 +25,7 @@ from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
-from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.server import open_sandbox
@@ -286,7 +286,7 @@ def quick_start() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "matches", cache(passwords.matches))
         # No certificates are read: all that the daemon calls here is on loopback, without TLS.
-        patch.setattr(tree, "PlainHttp", lambda: PlainHttp(plain_transport()))
+        patch.setattr(tree, "HttpClient", lambda: HttpClient(plain_transport()))
         yield
 
 

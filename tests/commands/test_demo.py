@@ -17,7 +17,7 @@ from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import demo
 from smartlinkd.commands.tour import StepFailed
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.sandbox.server import open_sandbox
 
 

@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, build, load
 from smartlinkd.config.crews import CrewTable
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
 AUTH = f'[auth]\npassword_hash = "{HASH}"\n'

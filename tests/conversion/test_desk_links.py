@@ -14,7 +14,7 @@ from smartlinkd.conversion.order import Converted, Failed
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
-from smartlinkd.vault import memory
+from smartlinkd.vault import record as vault_record
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import parse_cookie
 
@@ -351,7 +351,7 @@ async def test_the_stored_cookie_is_parsed_and_hashed_once(
     await nursery.start(vault.run)
     await bench.open(nursery, remember=0, products_remember=0)
     await vault.store(bench.cookie.header(), "Shop")
-    parsed = counted(monkeypatch, memory, "parse_cookie")
+    parsed = counted(monkeypatch, vault_record, "parse_cookie")
     hashed = counted(monkeypatch, hashlib, "sha256")
     for _ in range(2):
         record = await vault.current()

@@ -14,8 +14,8 @@ from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
 BUSY = {"errors": [{"message": "no", "extensions": {"code": 10030}}]}
@@ -31,7 +31,7 @@ async def made(*items: int, busy: tuple[int, ...]) -> list[str | None]:
         data = {"data": {"generateShortLink": {"shortLink": link}}}
         return httpx.Response(200, json=BUSY if item in busy else data)
 
-    async with PlainHttp(httpx.MockTransport(answer)) as client:
+    async with HttpClient(httpx.MockTransport(answer)) as client:
         links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
         rows = await links.create(None, [Product(7, item) for item in items], (), lambda: None)
     assert all(row == UNKNOWN_ROW for row in rows if row.short_link is None)
@@ -61,7 +61,7 @@ async def test_no_call_is_made_for_what_is_not_wanted_any_more() -> None:
         calls.append(request)
         return httpx.Response(500)
 
-    async with PlainHttp(httpx.MockTransport(answer)) as client:
+    async with HttpClient(httpx.MockTransport(answer)) as client:
         links = OpenApiLinks(OpenApi(client, VN, "123456", SecretStr("secret")))
         with pytest.raises(HumanCheck):
             await links.create(None, [Product(7, 1)], (), refuse)

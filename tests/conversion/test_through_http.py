@@ -12,8 +12,8 @@ from smartlinkd.conversion.through_http import HttpResolver
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.links import Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE
+from smartlinkd.net.client import HttpClient
 
 
 async def test_all_links_of_a_silent_host_wait_for_each_other(
@@ -28,7 +28,7 @@ async def test_all_links_of_a_silent_host_wait_for_each_other(
     async def one(resolver: HttpResolver, number: int) -> None:
         codes.append(await resolver.resolve(Short(f"https://s.shopee.vn/a{number}")))
 
-    async with PlainHttp(httpx.MockTransport(silent)) as client:
+    async with HttpClient(httpx.MockTransport(silent)) as client:
         resolver = HttpResolver(client, market("vn"))
         async with trio.open_nursery() as nursery:
             for number in range(HOPS_AT_ONCE + 1):

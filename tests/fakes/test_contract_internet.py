@@ -13,9 +13,9 @@ from ipaddress import ip_network
 import pytest
 import trio
 
-from smartlinkd.posting import sending
-from smartlinkd.posting.outcomes import Answered, Silence
-from smartlinkd.posting.sending import Sender, open_sender
+from smartlinkd.net import egress
+from smartlinkd.net.egress import Sender, open_sender
+from smartlinkd.net.outcomes import Answered, Unanswered
 from tests.fakes.internet import (
     NETWORK,
     Behaviour,
@@ -41,7 +41,7 @@ class Subject:
         self.url = url
         self.sender = sender
 
-    async def post(self) -> Answered | Silence:
+    async def post(self) -> Answered | Unanswered:
         with trio.fail_after(LONG):
             return await self.sender.post(self.url, {"webhook-id": "x"}, BODY)
 
@@ -50,7 +50,7 @@ class Subject:
 async def subject(
     request: pytest.FixtureRequest, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Subject]:
-    monkeypatch.setattr(sending, "DEADLINE", PATIENCE)
+    monkeypatch.setattr(egress, "DEADLINE", PATIENCE)
     if request.param == "played":
         internet = Internet(nursery=nursery)
         internet.install(monkeypatch)
@@ -63,7 +63,7 @@ async def subject(
         )
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/hook"
     allow = [ip_network(NETWORK), ip_network("127.0.0.0/8")]
-    async with open_sender(allow, at_once=4) as sender:
+    async with open_sender(allow, max_connections=4) as sender:
         yield Subject(receiver, url, sender)
     nursery.cancel_scope.cancel()
 
@@ -75,14 +75,14 @@ async def subject(
         (answer(200, Connection="close"), Answered(200)),
         (answer(429, Retry_After="7"), Answered(429, "7")),
         (answer(307, Location="http://127.0.0.1/"), Answered(307)),
-        (hang, Silence(f"no answer within {PATIENCE} seconds")),
-        (late(2 * PATIENCE), Silence(f"no answer within {PATIENCE} seconds")),
-        (reset, Silence("the connection failed (RemoteProtocolError)")),
+        (hang, Unanswered(f"no answer within {PATIENCE} seconds")),
+        (late(2 * PATIENCE), Unanswered(f"no answer within {PATIENCE} seconds")),
+        (reset, Unanswered("the connection failed (RemoteProtocolError)")),
     ],
     ids=["taken", "taken-and-closed", "busy", "redirect", "hang", "late", "reset"],
 )
 async def test_each_behaviour(
-    subject: Subject, behaviour: Behaviour, outcome: Answered | Silence
+    subject: Subject, behaviour: Behaviour, outcome: Answered | Unanswered
 ) -> None:
     subject.receiver.next.append(behaviour)
     assert await subject.post() == outcome
@@ -112,12 +112,12 @@ async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyP
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
-    async with open_sender([ip_network("127.0.0.0/8")], at_once=1) as sender:
+    async with open_sender([ip_network("127.0.0.0/8")], max_connections=1) as sender:
         real = await sender.post(f"http://127.0.0.1:{port}/", {}, BODY)
     internet = Internet(nursery=nursery)
     internet.install(monkeypatch)
     internet.receiver().goes_down(refused())
-    async with open_sender([ip_network(NETWORK)], at_once=1) as sender:
+    async with open_sender([ip_network(NETWORK)], max_connections=1) as sender:
         played = await sender.post(internet.receiver().url(), {}, BODY)
-    assert real == Silence("127.0.0.1 cannot be connected to")
-    assert played == Silence("192.0.2.7 cannot be connected to")
+    assert real == Unanswered("127.0.0.1 cannot be connected to")
+    assert played == Unanswered("192.0.2.7 cannot be connected to")

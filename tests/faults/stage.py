@@ -38,8 +38,8 @@ from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.net.client import HttpClient
 from smartlinkd.parts import Crews
 from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.products import product_of
@@ -302,7 +302,7 @@ class Stage:
             down=lambda _why: None,
             chance=self._chance(),
         )
-        http = PlainHttp(httpx.MockTransport(lambda _: httpx.Response(404)))
+        http = HttpClient(httpx.MockTransport(lambda _: httpx.Response(404)))
         doors = SimpleNamespace(
             main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
         )

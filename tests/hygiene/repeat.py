@@ -26,7 +26,7 @@ FOLDERS = (
     "faults",
     "journal",
     "marketplace",
-    "posting",
+    "net",
     "sandbox",
     "serving",
     "supervision",

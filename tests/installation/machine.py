@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smartlinkd.installation import __main__ as installation
 from smartlinkd.installation.service_paths import ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)

@@ -14,7 +14,7 @@ from smartlinkd.installation import __main__ as installation
 from smartlinkd.installation import service
 from smartlinkd.installation.service import NotInstalled
 from smartlinkd.installation.service_paths import paths_of
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from tests.fakes.terminal import Terminal
 from tests.installation.machine import BIND, NEW, SOURCE, Machine
 

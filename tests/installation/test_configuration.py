@@ -14,7 +14,7 @@ import pytest
 from smartlinkd.config import ConfigError, load
 from smartlinkd.installation import configuration
 from smartlinkd.installation.service_paths import ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 BIND = Bind("127.0.0.1", 8787)
 PASSWORD = "correct horse"

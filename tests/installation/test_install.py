@@ -14,7 +14,7 @@ from smartlinkd.installation import __main__ as installation
 from smartlinkd.installation import service, units
 from smartlinkd.installation.service import NotInstalled
 from smartlinkd.installation.service_paths import ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
 
 

@@ -15,7 +15,7 @@ import pytest
 from smartlinkd.installation import service
 from smartlinkd.installation.service import NotInstalled
 from smartlinkd.installation.service_paths import ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 Systemctl = Callable[[str], Path]
 

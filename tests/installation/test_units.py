@@ -11,7 +11,7 @@ import pytest
 
 from smartlinkd.installation import units
 from smartlinkd.installation.service_paths import ServicePaths, paths_of
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
 BIND = Bind("127.0.0.1", 8790)

@@ -15,9 +15,9 @@ from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused,
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
 from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.server import open_sandbox
@@ -31,7 +31,7 @@ HEADPHONES = Product(55104422, 21334455667)
 class World:
     sandbox: Sandbox
     market: Market
-    client: PlainHttp
+    client: HttpClient
 
     def open_api(self, app_id: str = APP_ID, secret: str = SECRET) -> OpenApi:
         return OpenApi(self.client, self.market, app_id, SecretStr(secret))
@@ -39,7 +39,7 @@ class World:
 
 @asynccontextmanager
 async def open_world() -> AsyncIterator[World]:
-    async with open_sandbox() as sandbox, PlainHttp() as client:
+    async with open_sandbox() as sandbox, HttpClient() as client:
         place = market(
             "vn",
             portal_url=sandbox.portal_url,

@@ -27,8 +27,8 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.open_api import OpenApi, signature
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)
@@ -71,15 +71,15 @@ class Api:
         return str(json.loads(self.requests[-1].content)["query"])
 
     async def link(self, *sub_ids: str) -> Row:
-        async with PlainHttp(httpx.MockTransport(self)) as client:
+        async with HttpClient(httpx.MockTransport(self)) as client:
             return await open_api(client).short_link(ITEM, sub_ids)
 
     async def product(self) -> ProductData:
-        async with PlainHttp(httpx.MockTransport(self)) as client:
+        async with HttpClient(httpx.MockTransport(self)) as client:
             return await open_api(client).product(ITEM, default_cap=30_000)
 
 
-def open_api(client: PlainHttp) -> OpenApi:
+def open_api(client: HttpClient) -> OpenApi:
     return OpenApi(client, VN, "123456", SecretStr(SECRET), wall_clock=lambda: 1577836800.9)
 
 
@@ -207,13 +207,13 @@ async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> Non
         await trio.sleep_forever()
         raise AssertionError
 
-    async with PlainHttp(httpx.MockTransport(silent)) as client:
+    async with HttpClient(httpx.MockTransport(silent)) as client:
         with pytest.raises(PortalSilent, match="within 15 seconds"):
             await open_api(client).short_link(ITEM, [])
 
 
 async def test_the_secret_is_in_no_error_and_no_repr() -> None:
-    async with PlainHttp(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
+    async with HttpClient(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
         api = open_api(client)
         with pytest.raises(OpenApiRefused) as caught:
             await api.short_link(ITEM, [])

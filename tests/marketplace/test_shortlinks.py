@@ -11,7 +11,6 @@ import trio.testing
 
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.shortlinks import (
     DEADLINE,
     HOPS_AT_ONCE,
@@ -20,6 +19,7 @@ from smartlinkd.marketplace.shortlinks import (
     Unresolved,
     resolve,
 )
+from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
 START = "https://s.shopee.vn/abc"
@@ -58,7 +58,7 @@ class Web:
         return answer
 
     async def resolve(self) -> Resolved:
-        async with PlainHttp(httpx.MockTransport(self)) as client:
+        async with HttpClient(httpx.MockTransport(self)) as client:
             return await resolve(client, Short(START), VN, Lanes(VN))
 
 
@@ -200,7 +200,7 @@ async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockCl
         await trio.sleep_forever()
         raise AssertionError
 
-    async with PlainHttp(httpx.MockTransport(slow)) as client:
+    async with HttpClient(httpx.MockTransport(slow)) as client:
         found = await resolve(client, Short(START), VN, Lanes(VN), hop_deadline=8)
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
@@ -231,7 +231,7 @@ async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
     dead, lanes = Dead("s.shopee.vn"), Lanes(VN)
     ended: dict[float, int] = {}
     silences = set()
-    async with PlainHttp(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
+    async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
 
         async def one(number: int) -> None:
             short = Short(f"https://s.shopee.vn/a{number}")
@@ -408,7 +408,7 @@ async def test_page_that_is_or_leads_to_a_check_is_unresolved(html: str) -> None
 async def test_login_path_on_a_short_host_is_unresolved_whatever_it_holds() -> None:
     start = "https://s.shopee.vn/login"
     web = Web({start: page(WAYS["script"])})
-    async with PlainHttp(httpx.MockTransport(web)) as client:
+    async with HttpClient(httpx.MockTransport(web)) as client:
         assert isinstance(await resolve(client, Short(start), VN, Lanes(VN)), Unresolved)
 
 

@@ -13,9 +13,9 @@ import trio.testing
 from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
 from smartlinkd.marketplace.third_party import ThirdParty
+from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
 ITEM = Product(88201679, 23456789012)
@@ -52,7 +52,7 @@ async def ask(
             status, text=json.dumps(answer), headers={"Location": "https://evil.example/"}
         )
 
-    async with PlainHttp(httpx.MockTransport(handler)) as client:
+    async with HttpClient(httpx.MockTransport(handler)) as client:
         return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
 
 
@@ -83,7 +83,7 @@ async def test_fields_elsewhere_in_the_answer() -> None:
 
 def test_a_field_that_is_none_of_ours_is_refused() -> None:
     with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
-        ThirdParty(PlainHttp(), VN, TEMPLATE, {"shop_name": "x"})
+        ThirdParty(HttpClient(), VN, TEMPLATE, {"shop_name": "x"})
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> Non
         await trio.sleep_forever()
         raise AssertionError
 
-    async with PlainHttp(httpx.MockTransport(silent)) as client:
+    async with HttpClient(httpx.MockTransport(silent)) as client:
         with pytest.raises(PortalSilent, match=r"the estimate service .*within 8 seconds"):
             await ThirdParty(client, VN, TEMPLATE, {}).product(ITEM)

@@ -1,4 +1,4 @@
-"""The actor: nobody waits for it, what fails is tried again, and one way never holds up another."""
+"""The actor: nobody waits for it, failures are tried again, and channels are independent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from smartlinkd.auth.keys import ApiKey
 from smartlinkd.conversion.account import MOST_ACCOUNTS, AccountState, Standing
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.actor import ATTEMPTS, Notifier
-from smartlinkd.notify.notice import DISTANCE, DaemonIdentity
-from smartlinkd.notify.ways import NotTold, Way
+from smartlinkd.notify.channels import Channel, NotSent
+from smartlinkd.notify.notice import MIN_INTERVAL, DaemonIdentity
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
@@ -30,7 +30,7 @@ LOST = AccountState(Standing.SESSION_LOST, NOON, "wants a login")
 
 
 class Played:
-    """A way whose outcomes are given; None is a success. It keeps what was told, and when."""
+    """A channel whose outcomes are given; None is a success. It keeps what was told, and when."""
 
     def __init__(self, name: str = "notify.played", *outcomes: Exception | None) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Played:
         self.bodies: list[Mapping[str, str]] = []
         self.hangs = False
 
-    async def tell(self, body: Mapping[str, str]) -> None:
+    async def send(self, body: Mapping[str, str]) -> None:
         self.told.append((trio.current_time(), body["event"]))
         self.bodies.append(body)
         if self.hangs:
@@ -55,20 +55,20 @@ class Played:
 
 
 @pytest.fixture
-def way() -> Played:
+def channel() -> Played:
     return Played()
 
 
 Known = list[tuple[str, datetime]]
 
 
-def notifier(*ways: Way, known: Known | None = None) -> Notifier:
+def notifier(*channels: Channel, known: Known | None = None) -> Notifier:
     """`known` is what the owner has been told of accounts."""
     known = [] if known is None else known
     return Notifier(
-        ways,
+        channels,
         DaemonIdentity("here", "/state"),
-        told=lambda *account: known.append(account),
+        on_account_notified=lambda *account: known.append(account),
         chance=random.Random(1),
         wall=lambda: NOON,
     )
@@ -79,36 +79,36 @@ async def settle() -> None:
 
 
 async def test_that_all_is_well_is_no_news_to_who_has_heard_of_no_trouble(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    made = notifier(way)
+    made = notifier(channel)
     await nursery.start(made.run)
-    made.account_changed("7", ACTIVE)
-    made.cookie_missing(False)
-    made.browser_down(None)
-    made.disk_full(False)
-    await trio.sleep(2 * DISTANCE)
-    assert way.events == []
+    made.report_account("7", ACTIVE)
+    made.report_missing_cookie(False)
+    made.report_browser(None)
+    made.report_disk(False)
+    await trio.sleep(2 * MIN_INTERVAL)
+    assert channel.events == []
 
 
 async def test_each_change_is_told_with_its_fields(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    made = notifier(way)
+    made = notifier(channel)
     await nursery.start(made.run)
-    made.account_changed("7", PAUSED)
-    made.cookie_missing(True)
-    made.browser_down("launch failed: no such file")
-    made.disk_full(True)
-    await trio.sleep(DISTANCE + 1)
-    made.account_changed("7", ACTIVE)
-    made.cookie_missing(False)
-    made.browser_down(None)
-    made.disk_full(False)
+    made.report_account("7", PAUSED)
+    made.report_missing_cookie(True)
+    made.report_browser("launch failed: no such file")
+    made.report_disk(True)
+    await trio.sleep(MIN_INTERVAL + 1)
+    made.report_account("7", ACTIVE)
+    made.report_missing_cookie(False)
+    made.report_browser(None)
+    made.report_disk(False)
     await trio.sleep(1)
     told = [
         (body["event"], body["account"], body["state"], body["since"], body["text"])
-        for body in way.bodies
+        for body in channel.bodies
     ]
     noon = "2026-11-21T12:00:00.000Z"
     assert sorted(told) == sorted(
@@ -141,62 +141,64 @@ async def test_each_change_is_told_with_its_fields(
             ("disk_has_room", "", "has room", noon, "the disk has room again"),
         ]
     )
-    assert {(body["host"], body["state_directory"]) for body in way.bodies} == {("here", "/state")}
+    assert {(body["host"], body["state_directory"]) for body in channel.bodies} == {
+        ("here", "/state")
+    }
 
 
 async def test_new_keys_and_replaced_accounts_are_told_each(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
     known: Known = []
-    made = notifier(way, known=known)
+    made = notifier(channel, known=known)
     await nursery.start(made.run)
     key = ApiKey(
         id="8f1c", name="a bot", scopes=("convert", "status"), created_at=1.0, expires_at=None,
         last_used_at=None, hint="wxyz", digest="ab" * 32,
     )  # fmt: skip
-    made.key_made(key)
-    made.key_made(key)
-    made.account_replaced("4711", "4712")
+    made.report_new_key(key)
+    made.report_new_key(key)
+    made.report_replaced_account("4711", "4712")
     await settle()
-    assert way.events == ["key_made", "key_made", "account_replaced"]
-    assert [body["account"] for body in way.bodies] == ["", "", "4712"]
-    assert way.bodies[0]["text"] == (
+    assert channel.events == ["key_made", "key_made", "account_replaced"]
+    assert [body["account"] for body in channel.bodies] == ["", "", "4712"]
+    assert channel.bodies[0]["text"] == (
         "the API key a bot (8f1c) was made, for: convert, status; if nobody did that, revoke it "
         "and change the password"
     )
-    assert way.bodies[2]["text"].startswith(
+    assert channel.bodies[2]["text"].startswith(
         "the stored cookie is now of account 4712, and was of account 4711: "
     )
     assert known == []  # no pause was told
 
 
 async def test_what_changed_before_it_ran_is_told(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    made = notifier(way)
-    made.account_changed("7", LOST)
+    made = notifier(channel)
+    made.report_account("7", LOST)
     await nursery.start(made.run)
     await trio.sleep(1)
-    assert way.events == ["session_lost"]
+    assert channel.events == ["session_lost"]
 
 
 async def test_flapping_is_damped(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    made = notifier(way)
+    made = notifier(channel)
     await nursery.start(made.run)
     began = trio.current_time()
     for _ in range(100):
-        made.account_changed("7", LOST)
+        made.report_account("7", LOST)
         await trio.sleep(1)
-        made.account_changed("7", ACTIVE)
+        made.report_account("7", ACTIVE)
         await trio.sleep(1)
-    await trio.sleep(2 * DISTANCE)
-    assert 2 <= len(way.told) <= 200 / DISTANCE + 2
-    assert way.told[0][0] - began < 1
-    assert way.events[-1] == "account_back"
-    for (before, one), (after, other) in pairwise(way.told):
-        assert after - before >= DISTANCE
+    await trio.sleep(2 * MIN_INTERVAL)
+    assert 2 <= len(channel.told) <= 200 / MIN_INTERVAL + 2
+    assert channel.told[0][0] - began < 1
+    assert channel.events[-1] == "account_back"
+    for (before, one), (after, other) in pairwise(channel.told):
+        assert after - before >= MIN_INTERVAL
         assert one != other
 
 
@@ -204,13 +206,13 @@ async def test_what_fails_is_tried_again_after_growing_waits(
     autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    way = Played("notify.url", NotTold("HTTP 503"), NotTold("HTTP 503"))
-    made = notifier(way)
+    channel = Played("notify.url", NotSent("HTTP 503"), NotSent("HTTP 503"))
+    made = notifier(channel)
     await nursery.start(made.run)
-    made.disk_full(True)
+    made.report_disk(True)
     await trio.sleep(60)
-    times = [moment for moment, _ in way.told]
-    assert len({body["id"] for body in way.bodies}) == 1
+    times = [moment for moment, _ in channel.told]
+    assert len({body["id"] for body in channel.bodies}) == 1
     assert [4 <= times[1] - times[0] <= 5, 8 <= times[2] - times[1] <= 10] == [True, True]
     assert len(times) == 3
     assert "notify.url: told that the disk is full" in caplog.text
@@ -225,65 +227,68 @@ async def test_what_goes_on_failing_is_given_up_and_the_log_says_so(
     final: bool,
 ) -> None:
     tries = 1 if final else ATTEMPTS
-    way = Played("notify.url", *[NotTold("HTTP 404", final=final)] * tries)
-    made = notifier(way)
+    channel = Played("notify.url", *[NotSent("HTTP 404", is_final=final)] * tries)
+    made = notifier(channel)
     await nursery.start(made.run)
-    made.account_changed("7", PAUSED)
+    made.report_account("7", PAUSED)
     await trio.sleep(120)
-    assert len(way.told) == tries
+    assert len(channel.told) == tries
     (lost,) = [one for one in caplog.records if getattr(one, "event", None) is LogEvent.NOTICE_LOST]
     assert lost.getMessage() == (
         "notify.url: gave up telling that account 7 is now paused: a human check: HTTP 404 "
         f"(attempt {tries})"
     )
-    made.account_changed("7", ACTIVE)
-    await trio.sleep(DISTANCE)
-    assert way.events[-1] == "account_back"  # it goes on with the next
+    made.report_account("7", ACTIVE)
+    await trio.sleep(MIN_INTERVAL)
+    assert channel.events[-1] == "account_back"  # it goes on with the next
 
 
-async def test_a_way_that_hangs_holds_up_no_other(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+async def test_a_channel_that_hangs_holds_up_no_other(
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
     other = Played("notify.other")
     other.hangs = True
-    made = notifier(other, way)
+    made = notifier(other, channel)
     await nursery.start(made.run)
     for subject in range(5):
-        made.account_changed(f"{subject}", PAUSED)
+        made.report_account(f"{subject}", PAUSED)
     await trio.sleep(1)
-    assert way.events == ["account_paused"] * 5
+    assert channel.events == ["account_paused"] * 5
     assert len(other.told) == 1
 
 
-async def test_a_bug_in_a_way_is_a_failure_and_tells_no_address(
+async def test_a_bug_in_a_channel_is_a_failure_and_tells_no_address(
     autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    way = Played("notify.url", *[ValueError("https://tell.example/key")] * ATTEMPTS)
-    made = notifier(way)
+    channel = Played("notify.url", *[ValueError("https://tell.example/key")] * ATTEMPTS)
+    made = notifier(channel)
     await nursery.start(made.run)
-    made.disk_full(True)
+    made.report_disk(True)
     await trio.sleep(120)
     assert "a bug of the daemon's own (ValueError) (attempt 4)" in caplog.text
     assert "tell.example" not in caplog.text
 
 
 async def test_too_much_trouble_is_told_as_far_as_there_is_room(
-    autojump_clock: MockClock, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture, way: Played
+    autojump_clock: MockClock,
+    nursery: trio.Nursery,
+    caplog: pytest.LogCaptureFixture,
+    channel: Played,
 ) -> None:
-    made = notifier(way)
+    made = notifier(channel)
     for account in range(MOST_ACCOUNTS + 3):
-        made.account_changed(f"{account}", PAUSED)
+        made.report_account(f"{account}", PAUSED)
     assert caplog.text.count("too much else is wrong already") == 3
     await nursery.start(made.run)
     await trio.sleep(1)
-    assert len(way.told) == MOST_ACCOUNTS
+    assert len(channel.told) == MOST_ACCOUNTS
 
 
 async def test_what_is_on_the_board_outlives_an_incarnation(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    way.hangs = True
-    made = notifier(way)
+    channel.hangs = True
+    made = notifier(channel)
     dying = trio.Event()
 
     async def run(task_status: trio.TaskStatus[None]) -> None:
@@ -296,13 +301,13 @@ async def test_what_is_on_the_board_outlives_an_incarnation(
 
     supervisor = Supervisor("top", [ChildSpec("notify", run)], backoff=Backoff())
     await nursery.start(supervisor.run)
-    made.account_changed("7", PAUSED)
+    made.report_account("7", PAUSED)
     await settle()
-    made.disk_full(True)
-    way.hangs = False
+    made.report_disk(True)
+    channel.hangs = False
     dying.set()
-    await trio.sleep(DISTANCE)
-    assert way.events == ["account_paused", "disk_full"]
+    await trio.sleep(MIN_INTERVAL)
+    assert channel.events == ["account_paused", "disk_full"]
     supervisor.stop()
     await settle()
 
@@ -310,90 +315,92 @@ async def test_what_is_on_the_board_outlives_an_incarnation(
 # The end of the daemon
 
 
-async def test_what_waits_is_told_before_the_end(autojump_clock: MockClock, way: Played) -> None:
-    way.outcomes = [None, NotTold("busy")]
-    made = notifier(way)
+async def test_what_waits_is_told_before_the_end(
+    autojump_clock: MockClock, channel: Played
+) -> None:
+    channel.outcomes = [None, NotSent("busy")]
+    made = notifier(channel)
     async with trio.open_nursery() as nursery:
         await nursery.start(made.run)
-        made.account_changed("7", PAUSED)
+        made.report_account("7", PAUSED)
         await settle()
-        made.account_changed("7", ACTIVE)  # too soon after the other to be told now
-        made.disk_full(True)  # fails, and waits to be tried again
+        made.report_account("7", ACTIVE)  # too soon after the other to be told now
+        made.report_disk(True)  # fails, and waits to be tried again
         await settle()
         began = trio.current_time()
         made.stop()
-    assert way.events == ["account_paused", "disk_full", "disk_full", "account_back"]
+    assert channel.events == ["account_paused", "disk_full", "disk_full", "account_back"]
     assert trio.current_time() == began
 
 
 async def test_what_cannot_be_told_before_the_end_is_in_the_log(
-    autojump_clock: MockClock, way: Played, caplog: pytest.LogCaptureFixture
+    autojump_clock: MockClock, channel: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
-    way.outcomes = [NotTold("no server"), NotTold("no server")]
-    made = notifier(way)
+    channel.outcomes = [NotSent("no server"), NotSent("no server")]
+    made = notifier(channel)
     async with trio.open_nursery() as nursery:
         await nursery.start(made.run)
-        made.account_changed("7", PAUSED)
+        made.report_account("7", PAUSED)
         await settle()
         made.stop()
-    assert len(way.told) == 2
+    assert len(channel.told) == 2
     assert [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR] == [
         "notify.played: gave up telling that account 7 is now paused: a human check: "
         "no server (attempt 2)"
     ]
 
 
-async def test_a_way_that_hangs_at_the_end_loses_all_with_a_record_each(
-    autojump_clock: MockClock, way: Played, caplog: pytest.LogCaptureFixture
+async def test_a_channel_that_hangs_at_the_end_loses_all_with_a_record_each(
+    autojump_clock: MockClock, channel: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
-    way.hangs = True
-    made = notifier(way)
+    channel.hangs = True
+    made = notifier(channel)
     spec = ChildSpec("notify", made.run, stop=made.stop, grace=5)
     supervisor = Supervisor("top", [spec])
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        made.account_changed("7", PAUSED)
-        made.disk_full(True)
+        made.report_account("7", PAUSED)
+        made.report_disk(True)
         await settle()
         began = trio.current_time()
         supervisor.stop()
     assert trio.current_time() - began == pytest.approx(5)
     lost = [each for each in caplog.records if "the daemon has ended" in each.getMessage()]
     assert [getattr(each, "event", None) is not None for each in lost] == [True, True]
-    assert len(way.told) == 1
+    assert len(channel.told) == 1
 
 
 async def test_a_pause_that_an_earlier_daemon_told_of_is_not_told_again_but_its_end_is(
-    autojump_clock: MockClock, nursery: trio.Nursery, way: Played
+    autojump_clock: MockClock, nursery: trio.Nursery, channel: Played
 ) -> None:
-    made = notifier(way)
-    made.account_was_told("7", PAUSED)
+    made = notifier(channel)
+    made.mark_account_notified("7", PAUSED)
     await nursery.start(made.run)
-    made.account_changed("7", PAUSED)
-    await trio.sleep(DISTANCE)
-    assert way.events == []
-    made.account_changed("7", ACTIVE)
+    made.report_account("7", PAUSED)
+    await trio.sleep(MIN_INTERVAL)
+    assert channel.events == []
+    made.report_account("7", ACTIVE)
     await settle()
-    assert way.events == ["account_back"]
+    assert channel.events == ["account_back"]
 
 
 async def test_what_the_owner_knows_of_accounts_is_told_once_it_has_worked(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     known: Known = []
-    way = Played("notify.played", NotTold("it is down"))
-    made = notifier(way, known=known)
+    channel = Played("notify.played", NotSent("it is down"))
+    made = notifier(channel, known=known)
     await nursery.start(made.run)
-    made.account_changed("7", PAUSED)
-    made.disk_full(True)
+    made.report_account("7", PAUSED)
+    made.report_disk(True)
     await settle()
-    assert (len(way.told), known) == (1, [])
-    await trio.sleep(DISTANCE)
-    assert (way.events[1:], known) == (["account_paused", "disk_full"], [("7", PAUSED.since)])
+    assert (len(channel.told), known) == (1, [])
+    await trio.sleep(MIN_INTERVAL)
+    assert (channel.events[1:], known) == (["account_paused", "disk_full"], [("7", PAUSED.since)])
 
 
-def test_without_a_way_it_is_nothing() -> None:
+def test_without_a_channel_it_is_nothing() -> None:
     made = notifier()
-    made.disk_full(True)
+    made.report_disk(True)
     assert not made
     assert notifier(Played())

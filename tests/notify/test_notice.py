@@ -13,77 +13,79 @@ import pytest
 from smartlinkd.conversion.account import MOST_ACCOUNTS
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.notice import (
-    DISTANCE,
-    LONGEST_TEXT,
-    MOST_OCCURRENCES,
-    Board,
+    MAX_OCCURRENCES,
+    MAX_TEXT,
+    MIN_INTERVAL,
     DaemonIdentity,
     Notice,
+    NoticeThrottle,
     body_of,
 )
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PAUSED = Notice("account 7", "paused", LogEvent.ACCOUNT_PAUSED, NOON, "7 is paused", account="7")
 LOST = replace(PAUSED, state="session lost", event=LogEvent.SESSION_LOST, text="7 wants a login")
-BACK = replace(PAUSED, state="active", event=LogEvent.ACCOUNT_BACK, text="7 is back", fine=True)
+BACK = replace(
+    PAUSED, state="active", event=LogEvent.ACCOUNT_BACK, text="7 is back", is_resolved=True
+)
 MADE = Notice("API keys", "made", LogEvent.KEY_MADE, NOON, "a key was made", is_occurrence=True)
 DOWN = Notice("browser", "down", LogEvent.BROWSER_DOWN, NOON, "no Chromium")
 
 
 def test_a_change_is_told_at_once() -> None:
-    board = Board()
-    assert board.due_at() == inf
-    assert board.take(0) is None
-    board.note(PAUSED)
-    assert board.due_at() == -inf
-    assert board.take(0) == PAUSED
-    assert board.due_at() == inf
-    assert board.take(inf) is None
+    throttle = NoticeThrottle()
+    assert throttle.due_at() == inf
+    assert throttle.pop(0) is None
+    throttle.add(PAUSED)
+    assert throttle.due_at() == -inf
+    assert throttle.pop(0) == PAUSED
+    assert throttle.due_at() == inf
+    assert throttle.pop(inf) is None
 
 
 def test_the_next_change_of_the_same_subject_waits_its_time() -> None:
-    board = Board()
-    board.note(PAUSED)
-    board.take(100)
-    board.note(BACK)
-    assert board.due_at() == 100 + DISTANCE
-    assert board.take(99.9 + DISTANCE) is None
-    assert board.take(100 + DISTANCE) == BACK
+    throttle = NoticeThrottle()
+    throttle.add(PAUSED)
+    throttle.pop(100)
+    throttle.add(BACK)
+    assert throttle.due_at() == 100 + MIN_INTERVAL
+    assert throttle.pop(99.9 + MIN_INTERVAL) is None
+    assert throttle.pop(100 + MIN_INTERVAL) == BACK
 
 
 def test_other_subjects_do_not_wait_for_it() -> None:
-    board = Board()
-    board.note(PAUSED)
-    board.take(100)
-    board.note(DOWN)
-    assert board.take(100) == DOWN
+    throttle = NoticeThrottle()
+    throttle.add(PAUSED)
+    throttle.pop(100)
+    throttle.add(DOWN)
+    assert throttle.pop(100) == DOWN
 
 
 def test_what_came_and_went_is_not_told() -> None:
-    board = Board()
-    board.note(PAUSED)
-    board.note(BACK)
-    assert board.due_at() == inf  # nobody knows of it, so nobody need know that it is over
-    board.note(PAUSED)
-    board.take(100)
-    board.note(BACK)
-    board.note(replace(PAUSED, text="again"))
-    assert board.due_at() == inf
+    throttle = NoticeThrottle()
+    throttle.add(PAUSED)
+    throttle.add(BACK)
+    assert throttle.due_at() == inf  # nobody knows of it, so nobody need know that it is over
+    throttle.add(PAUSED)
+    throttle.pop(100)
+    throttle.add(BACK)
+    throttle.add(replace(PAUSED, text="again"))
+    assert throttle.due_at() == inf
 
 
 def test_the_last_of_several_changes_is_the_one_that_is_told() -> None:
-    board = Board()
-    board.note(PAUSED)
-    board.take(100)
-    board.note(BACK)
-    board.note(LOST)
-    assert board.take(100 + DISTANCE) == LOST
+    throttle = NoticeThrottle()
+    throttle.add(PAUSED)
+    throttle.pop(100)
+    throttle.add(BACK)
+    throttle.add(LOST)
+    assert throttle.pop(100 + MIN_INTERVAL) == LOST
 
 
 def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
-    board = Board()
-    board.note(BACK)
-    assert board.due_at() == inf
+    throttle = NoticeThrottle()
+    throttle.add(BACK)
+    assert throttle.due_at() == inf
 
 
 def _all(notice: Notice) -> list[Notice]:
@@ -93,36 +95,36 @@ def _all(notice: Notice) -> list[Notice]:
 
 
 def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
-    board = Board()
-    assert all(board.note(each) for each in _all(PAUSED))
-    assert not board.note(PAUSED)
-    while board.take(0):
+    throttle = NoticeThrottle()
+    assert all(throttle.add(each) for each in _all(PAUSED))
+    assert not throttle.add(PAUSED)
+    while throttle.pop(0):
         pass
-    assert not board.note(PAUSED)  # all are known to be in trouble, which is not to be forgotten
+    assert not throttle.add(PAUSED)  # all are known to be in trouble, which is not to be forgotten
     back = _all(BACK)[5]
-    assert board.note(back)
-    assert board.take(DISTANCE) == back
-    assert board.note(PAUSED)
-    assert len(board._subjects) == MOST_ACCOUNTS
+    assert throttle.add(back)
+    assert throttle.pop(MIN_INTERVAL) == back
+    assert throttle.add(PAUSED)
+    assert len(throttle._subjects) == MOST_ACCOUNTS
 
 
 def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
     """The account of a cookie that has expired may never come back."""
-    board = Board()
+    throttle = NoticeThrottle()
     for number, each in enumerate(_all(LOST)):
-        assert board.note(each)
-        assert board.take(number) == each
-    assert board.note(PAUSED)
-    assert board.take(1000) == PAUSED
-    assert "account 10" not in board._subjects  # the one told the longest ago
-    assert "account 11" in board._subjects
+        assert throttle.add(each)
+        assert throttle.pop(number) == each
+    assert throttle.add(PAUSED)
+    assert throttle.pop(1000) == PAUSED
+    assert "account 10" not in throttle._subjects  # the one told the longest ago
+    assert "account 11" in throttle._subjects
 
 
 def test_the_browser_and_the_disk_have_a_place_whatever_accounts_do() -> None:
-    board = Board()
-    assert all(board.note(each) for each in _all(PAUSED))
-    assert board.note(DOWN)
-    assert len(board._subjects) == MOST_ACCOUNTS + 1
+    throttle = NoticeThrottle()
+    assert all(throttle.add(each) for each in _all(PAUSED))
+    assert throttle.add(DOWN)
+    assert len(throttle._subjects) == MOST_ACCOUNTS + 1
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
@@ -131,22 +133,22 @@ STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int) -> None:
     chance = random.Random(seed)
-    board, now, state = Board(), 0, "active"
+    throttle, now, state = NoticeThrottle(), 0, "active"
     told: list[tuple[int, str]] = []
     for change in range(60):
         changed = state if change > 50 else chance.choice(sorted(STATES))
         if changed != state:
             state = changed
-            board.note(STATES[changed])
+            throttle.add(STATES[changed])
         for _ in range(chance.choice([0, 1, 5, 20, 45])):
-            while notice := board.take(now):
+            while notice := throttle.pop(now):
                 told.append((now, notice.state))
             now += 1
     assert len(told) > 5
     assert told[-1][1] == state
     assert told[0][1] != "active"
     for (before, one), (after, other) in pairwise(told):
-        assert after - before >= DISTANCE
+        assert after - before >= MIN_INTERVAL
         assert one != other
 
 
@@ -159,7 +161,7 @@ def test_the_fields_are_text_on_one_line_and_bounded() -> None:
         "account": "7",
         "state": "paused",
         "since": "2026-11-21T12:00:00.000Z",
-        "text": ("a b [2J" + "x" * 2000)[:LONGEST_TEXT],
+        "text": ("a b [2J" + "x" * 2000)[:MAX_TEXT],
         "host": "here",
         "state_directory": "/var/lib/smartlinkd",
     }
@@ -173,19 +175,19 @@ def test_each_notice_has_an_id_of_its_own() -> None:
 
 
 def test_each_occurrence_is_told_however_soon_it_follows() -> None:
-    board = Board()
-    board.note(PAUSED)
+    throttle = NoticeThrottle()
+    throttle.add(PAUSED)
     made = [replace(MADE, text=f"key {number}") for number in range(3)]
     for notice in made:
-        assert board.note(notice) is True
-    assert board.due_at() == -inf
-    assert [board.take(0) for _ in range(5)] == [*made, PAUSED, None]
-    assert board.due_at() == inf
+        assert throttle.add(notice) is True
+    assert throttle.due_at() == -inf
+    assert [throttle.pop(0) for _ in range(5)] == [*made, PAUSED, None]
+    assert throttle.due_at() == inf
 
 
 def test_occurrences_that_wait_are_bounded() -> None:
-    board = Board()
-    noted = [board.note(MADE) for _ in range(MOST_OCCURRENCES + 1)]
-    assert noted == [*[True] * MOST_OCCURRENCES, False]
-    assert board.take(0) == MADE
-    assert board.note(MADE) is True
+    throttle = NoticeThrottle()
+    noted = [throttle.add(MADE) for _ in range(MAX_OCCURRENCES + 1)]
+    assert noted == [*[True] * MAX_OCCURRENCES, False]
+    assert throttle.pop(0) == MADE
+    assert throttle.add(MADE) is True

@@ -14,10 +14,10 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.marketplace.errors import HumanCheck
-from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
+from smartlinkd.notify.channels import NotSent
 from smartlinkd.notify.notice import DaemonIdentity
-from smartlinkd.notify.ways import NotTold
 from smartlinkd.parts import make_desk
 from tests.fakes.threads import threads_in_place
 
@@ -31,10 +31,10 @@ class Receiver:
         self.down = False
         self.heard: list[str] = []
 
-    async def tell(self, body: Mapping[str, str]) -> None:
+    async def send(self, body: Mapping[str, str]) -> None:
         await trio.lowlevel.checkpoint()
         if self.down:
-            raise NotTold("it is down")
+            raise NotSent("it is down")
         self.heard.append(body["event"])
 
 
@@ -58,8 +58,8 @@ async def live(
     pauses = Pauses(folder)
     identity = DaemonIdentity("here", "/state")
     told = pauses.owner_knows
-    notifier = Notifier([receiver], identity, told=told, chance=random.Random(1))
-    async with PlainHttp() as http, trio.open_nursery() as nursery:
+    notifier = Notifier([receiver], identity, on_account_notified=told, chance=random.Random(1))
+    async with HttpClient() as http, trio.open_nursery() as nursery:
         desk = make_desk(settings, notifier, http, None, pauses)
         for run in (notifier.run, pauses.run, desk.run):
             await nursery.start(run)

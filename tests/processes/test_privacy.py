@@ -29,8 +29,8 @@ import trio
 from smartlinkd.control import Control, call, plain
 from smartlinkd.processes.guardian import prctl
 from smartlinkd.processes.privacy import PR_SET_DUMPABLE, keep_private
-from smartlinkd.vault.memory import Record, RecordMemory
-Record.model_rebuild()
+from smartlinkd.vault.record import CookieRecord, RecordMemory
+CookieRecord.model_rebuild()
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
@@ -116,7 +116,7 @@ async def check_control_socket():
 
 def check_memory():
     memory = RecordMemory()
-    memory.write(Record(cookie_text="a=b", account_name="", synced_at=datetime.now(UTC)))
+    memory.write(CookieRecord(cookie_text="a=b", account_name="", synced_at=datetime.now(UTC)))
     assert memory.read().cookie_text == "a=b"
     memory.close()
 

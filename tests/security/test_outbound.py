@@ -2,7 +2,7 @@
 redirect, or a name that leads there.
 
 The rules have tables of their own: `tests/marketplace/test_links.py` and `test_shortlinks.py`,
-`tests/posting/test_addresses.py` and `test_sending.py`. Here one list of addresses is held
+`tests/net/test_egress_rules.py` and `test_egress.py`. Here one list of addresses is held
 against both ways out, and the whole daemon is asked.
 """
 
@@ -23,9 +23,9 @@ import trio
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
-from smartlinkd.posting.addresses import check_url
+from smartlinkd.net.client import HttpClient
+from smartlinkd.net.egress_rules import check_url
 from tests.fakes.certificate import certificate_for
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def test_a_short_link_leads_out_of_the_market_in_no_way(url: str, way: str
         except UnicodeEncodeError:  # no header can hold it
             return WAYS["page"](url)
 
-    async with PlainHttp(httpx.MockTransport(answer)) as client:
+    async with HttpClient(httpx.MockTransport(answer)) as client:
         found = await resolve(client, SHORT, VN, Lanes(VN))
     assert not isinstance(found, Product)
     assert asked == [SHORT.url]
@@ -170,7 +170,7 @@ async def test_a_name_of_the_market_that_leads_inside_tells_nothing_there(
     nursery.start_soon(partial(trio.serve_listeners, listen_in, listeners))
     names = LeadsHere(victim.port)
     trio.socket.set_custom_hostname_resolver(names)
-    async with PlainHttp() as client:
+    async with HttpClient() as client:
         with trio.fail_after(10):
             assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), Unresolved)
     nursery.cancel_scope.cancel()

@@ -164,8 +164,7 @@ OUTBOUND = {
         "marketplace/test_shortlinks.py::test_a_hop_that_is_not_the_markets_is_never_taken",
     ],
     "a redirect to what is no address is no error of ours": [
-        "marketplace/test_plain_http.py"
-        "::test_a_redirect_to_what_is_no_address_is_an_answer_like_any",
+        "net/test_client.py::test_a_redirect_to_what_is_no_address_is_an_answer_like_any",
     ],
     "short links by rebinding: a name of the market's without its certificate is told nothing": [
         "security/test_outbound.py"
@@ -174,15 +173,15 @@ OUTBOUND = {
     "webhooks to such addresses, literally": [
         "security/test_outbound.py::test_a_webhook_s_address_is_refused",
         "security/test_outbound.py::test_no_webhook_makes_the_daemon_call_its_own_machine",
-        "posting/test_addresses.py::test_all_others_need_to_be_named",
-        "posting/test_addresses.py::test_a_fault_names_the_field_and_not_the_address",
+        "net/test_egress_rules.py::test_all_others_need_to_be_named",
+        "net/test_egress_rules.py::test_a_fault_names_the_field_and_not_the_address",
     ],
     "webhooks by name, by rebinding, by redirect, by a proxy of the environment": [
-        "posting/test_sending.py::test_addresses_that_are_not_allowed_get_no_connection",
-        "posting/test_sending.py::test_a_name_that_leads_elsewhere_the_second_time",
-        "posting/test_sending.py::test_of_a_names_addresses_only_the_allowed_are_tried",
-        "posting/test_sending.py::test_a_redirect_is_not_followed",
-        "posting/test_sending.py::test_proxies_of_the_environment_are_not_used",
+        "net/test_egress.py::test_addresses_that_are_not_allowed_get_no_connection",
+        "net/test_egress.py::test_a_name_that_leads_elsewhere_the_second_time",
+        "net/test_egress.py::test_of_a_names_addresses_only_the_allowed_are_tried",
+        "net/test_egress.py::test_a_redirect_is_not_followed",
+        "net/test_egress.py::test_proxies_of_the_environment_are_not_used",
     ],
     "`file:`, `javascript:` and `data:` links": [
         "marketplace/test_links.py::test_what_is_no_link",
@@ -196,7 +195,7 @@ OUTBOUND = {
     ],
     "no cookie of the owner's goes to a short link, and none is kept of one": [
         "api/test_convert_short_links.py::test_no_cookie_goes_there",
-        "marketplace/test_plain_http.py::test_cookies_are_never_kept",
+        "net/test_client.py::test_cookies_are_never_kept",
     ],
 }
 

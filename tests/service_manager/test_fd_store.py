@@ -16,7 +16,7 @@ from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
 from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.actor import Vault
-from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
+from smartlinkd.vault.record import MAX_RECORD, CookieRecord, RecordMemory
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager, MemfdWith
@@ -25,8 +25,10 @@ SECRET = "hunter2"
 SYNCED = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 
 
-def record(secret: str = SECRET) -> Record:
-    return Record(cookie_text=f"SPC_U=1; SPC_EC={secret}", account_name="Shop", synced_at=SYNCED)
+def record(secret: str = SECRET) -> CookieRecord:
+    return CookieRecord(
+        cookie_text=f"SPC_U=1; SPC_EC={secret}", account_name="Shop", synced_at=SYNCED
+    )
 
 
 def content(secret: str = SECRET) -> bytes:
@@ -334,7 +336,7 @@ def test_without_room_for_a_descriptor_the_daemon_goes_on(
 def test_cookie_that_an_older_daemon_stored_is_still_read(
     manager: Manager, live: Callable[..., Life], memfd_with: MemfdWith, cookie_text: str
 ) -> None:
-    older = Record(cookie_text=cookie_text, account_name="Shop", synced_at=SYNCED)
+    older = CookieRecord(cookie_text=cookie_text, account_name="Shop", synced_at=SYNCED)
     found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
     assert live([found]).found == older
 
@@ -367,7 +369,7 @@ async def test_the_vault_begins_with_it_and_keeps_it(
     store = FdStore(
         NotifySocket(manager.address), [Descriptor("cookie-1", os.dup(manager.store["cookie-1"]))]
     )
-    vault = Vault(keeper=store, record=store.restore())
+    vault = Vault(descriptor_store=store, record=store.restore())
     await nursery.start(vault.run)
     assert await vault.current() == record()
     await vault.store(f"SPC_U=1; SPC_EC={SECRET}2", "Shop")

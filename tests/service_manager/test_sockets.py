@@ -9,9 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import UNNAMED, Descriptor
-from smartlinkd.systemd.sockets import ActivatedSockets, listens_at, open_sockets, select_sockets
+from smartlinkd.systemd.sockets import (
+    ActivatedSockets,
+    listens_at,
+    open_sockets,
+    select_sockets,
+)
 from tests.fakes.lent import lent
 
 # By name

@@ -23,8 +23,8 @@ from smartlinkd.config import Settings
 from smartlinkd.control import Commands
 from smartlinkd.conversion.desk import Desk
 from smartlinkd.crews.reading.catalog import read_catalog
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.net.client import HttpClient
 from smartlinkd.parts import Crews
 from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
@@ -92,7 +92,7 @@ class _Doors:
 class Life:
     """A daemon process. `live` is its life; whoever holds it may end it, or strike at a part."""
 
-    def __init__(self, settings: Settings, http: PlainHttp, wall: Callable[[], float]) -> None:
+    def __init__(self, settings: Settings, http: HttpClient, wall: Callable[[], float]) -> None:
         parts: dict[str, Any] = {}
 
         def kept(name: str, make: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from smartlinkd.config import build
 from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.marketplace.plain_http import PlainHttp
+from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox import spoil
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app
@@ -106,7 +106,7 @@ class World(Weather):
         self.internet = Internet()
         self.receivers = [self._receiver(host) for host in HOSTS]
         self.disk = Disk()
-        self._http = PlainHttp(Plain(self.network))
+        self._http = HttpClient(Plain(self.network))
         self._install(patch)
 
     def _receiver(self, host: str) -> Watched:

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from werkzeug.datastructures import Headers
 
-from smartlinkd.networks import Network
+from smartlinkd.net.addresses import Network
 from smartlinkd.printable import escaped
 
 Address = IPv4Address | IPv6Address

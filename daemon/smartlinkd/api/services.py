@@ -18,7 +18,7 @@ from smartlinkd.history.actor import History
 from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder
-from smartlinkd.networks import Network
+from smartlinkd.net.addresses import Network
 from smartlinkd.operator import Operator
 from smartlinkd.vault.actor import Vault
 from smartlinkd.web.bundle import Site

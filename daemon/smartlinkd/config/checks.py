@@ -45,7 +45,7 @@ def warnings(settings: Settings) -> Iterator[Problem]:
 
 
 def _exposed(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
-    if not server.bind.loopback:
+    if not server.bind.is_loopback:
         yield from open_cookie(cookie, f"server.bind is {server.bind}")
     elif server.trusted_proxies:
         yield from open_cookie(cookie, "a proxy (server.trusted_proxies) brings them here")

@@ -34,7 +34,7 @@ from smartlinkd.config.problems import (
     written,
 )
 from smartlinkd.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
-from smartlinkd.networks import Bind, optional_bind
+from smartlinkd.net.addresses import Bind, parse_optional_bind
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 LONGEST_GRACE = 300  # seconds
@@ -60,7 +60,9 @@ def _inputs(given: tuple[crew_values.InputTable, ...]) -> tuple[crew_values.Inpu
 
 
 OnRestart = Literal["fail", "rerun"]
-OwnBind = Annotated[Bind | None, PlainValidator(optional_bind), Field(examples=["127.0.0.1:8801"])]
+OwnBind = Annotated[
+    Bind | None, PlainValidator(parse_optional_bind), Field(examples=["127.0.0.1:8801"])
+]
 Users = Annotated[
     tuple[Slug, ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["anna", "shop-frontend"]]),

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
 
 from smartlinkd.config import values
-from smartlinkd.networks import Network, network
+from smartlinkd.net.addresses import Network, parse_network
 
 MOST_ENTRIES = 64  # of a list: it is searched for every request
 KIB = 1024
@@ -17,7 +17,7 @@ GIB = 1024 * MIB
 DAY = 86_400  # seconds
 
 NetworkList = Annotated[
-    tuple[Annotated[Network, PlainValidator(network)], ...],
+    tuple[Annotated[Network, PlainValidator(parse_network)], ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
 Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]

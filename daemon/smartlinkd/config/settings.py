@@ -17,7 +17,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
-from smartlinkd import networks
 from smartlinkd.bad_value import BadValue
 from smartlinkd.config import crew_values, values
 from smartlinkd.config.crews import CrewSection, CrewTable
@@ -33,7 +32,8 @@ from smartlinkd.config.section import (
     SecretFile,
     Section,
 )
-from smartlinkd.networks import Bind
+from smartlinkd.net import addresses
+from smartlinkd.net.addresses import Bind
 
 Origin = Annotated[
     str, PlainValidator(values.origin), Field(examples=["https://portal.example:8443"])
@@ -43,11 +43,11 @@ Origin = Annotated[
 class Server(Section):
     """Where and for whom the daemon listens."""
 
-    bind: Annotated[Bind, PlainValidator(networks.bind)] = Field(
+    bind: Annotated[Bind, PlainValidator(addresses.parse_bind)] = Field(
         default=Bind("127.0.0.1", 8787), examples=["127.0.0.1:8787"]
     )
     trusted_proxies: NetworkList = ()
-    public_hosts: tuple[Annotated[str, PlainValidator(networks.host_name)], ...] = Field(
+    public_hosts: tuple[Annotated[str, PlainValidator(addresses.parse_host_name)], ...] = Field(
         default=(), strict=False, max_length=MOST_ENTRIES, examples=[["links.example.org"]]
     )
     # Each of `smartlinkd.serving.Limits.connections` may hold one: the bound is 8 GiB of memory.
@@ -75,7 +75,10 @@ class Auth(Section):
 class Cookie(Section):
     """Who may store and read the affiliate cookie."""
 
-    open_to: NetworkList = (networks.network("127.0.0.0/8"), networks.network("::1/128"))
+    open_to: NetworkList = (
+        addresses.parse_network("127.0.0.0/8"),
+        addresses.parse_network("::1/128"),
+    )
     sync_key: Annotated[SecretStr, PlainValidator(values.bearer_key)] = SecretStr("")
     sync_key_file: SecretFile = None
     extension_origins: tuple[Annotated[str, PlainValidator(values.extension_origin)], ...] = Field(

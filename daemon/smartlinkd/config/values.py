@@ -5,7 +5,7 @@ them decides anew what an origin looks like. So a value is parsed here, once, an
 the result (a path, the bytes of a key, an origin without its trailing slash).
 
 A rule that is broken is a `BadValue`. Those of addresses are not here: others need them who have
-nothing to do with the configuration (`smartlinkd/networks.py`).
+nothing to do with the configuration (`smartlinkd/net/addresses.py`).
 """
 
 from __future__ import annotations

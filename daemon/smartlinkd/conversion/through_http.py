@@ -7,8 +7,8 @@ import logging
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.plain_http import PlainHttp
 from smartlinkd.marketplace.shortlinks import Lanes, resolve
+from smartlinkd.net.client import HttpClient
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 class HttpResolver:
     """Follows short links with a client that keeps no cookies."""
 
-    def __init__(self, http: PlainHttp, market: Market) -> None:
+    def __init__(self, http: HttpClient, market: Market) -> None:
         self._http = http
         self._market = market
         self._lanes = Lanes(market)

@@ -16,7 +16,7 @@ from smartlinkd.config.problems import Problem
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound
 from smartlinkd.journal.model import WebhookTarget
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,7 @@ from smartlinkd.config import ConfigError, Settings
 from smartlinkd.installation import beforehand, configuration, service, units
 from smartlinkd.installation.service import NotInstalled
 from smartlinkd.installation.service_paths import ServicePaths, paths_of
-from smartlinkd.networks import Bind
-from smartlinkd.networks import bind as parse_bind
+from smartlinkd.net.addresses import Bind, parse_bind
 from smartlinkd.serving.sockets import is_absent
 
 TRIES = 3

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 from smartlinkd.installation.service_paths import UNIT, ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 # The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
 VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from smartlinkd.installation.service_paths import UNIT, ServicePaths
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
 

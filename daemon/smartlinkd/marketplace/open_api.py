@@ -35,7 +35,6 @@ from smartlinkd.marketplace.errors import (
     PortalSilent,
 )
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from smartlinkd.marketplace.products import (
     Facts,
     ProductData,
@@ -44,6 +43,7 @@ from smartlinkd.marketplace.products import (
     split_rates,
 )
 from smartlinkd.marketplace.values import json_object, not_negative, to_decimal, to_dict, to_int
+from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class OpenApi:
 
     def __init__(
         self,
-        http: PlainHttp,
+        http: HttpClient,
         market: Market,
         app_id: str,
         secret: SecretStr,
@@ -129,7 +129,7 @@ class OpenApi:
         timestamp = int(self._wall_clock())
         signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
         try:
-            reply = await self._http.call(
+            reply = await self._http.request(
                 "POST",
                 self._market.open_api_url,
                 deadline=deadline,

@@ -16,9 +16,9 @@ import trio
 
 from smartlinkd.marketplace.links import NotALink, Page, Product, Short, follow
 from smartlinkd.marketplace.markets import Market, host_and_port, own_host_and_port
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from smartlinkd.marketplace.session import sign_of_url
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
+from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Lanes:
 
 
 async def resolve(
-    http: PlainHttp,
+    http: HttpClient,
     short: Short,
     market: Market,
     lanes: Lanes,
@@ -75,13 +75,13 @@ async def resolve(
 
 
 async def _follow(
-    http: PlainHttp, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+    http: HttpClient, short: Short, market: Market, lanes: Lanes, hop_deadline: float
 ) -> Product | NotALink | Unresolved:
     here, seen = short.url, {short.url}
     for _ in range(MAX_HOPS):
         try:
             async with lanes.to(here):
-                reply = await http.call("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
+                reply = await http.request("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
         except NoAnswer as silence:
             return Unresolved(str(silence))
         found = _next(reply, here, market)

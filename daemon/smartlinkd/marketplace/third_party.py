@@ -14,7 +14,6 @@ from urllib.parse import quote
 from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER, ProductData, link_of
 from smartlinkd.marketplace.values import (
     as_text,
@@ -27,6 +26,7 @@ from smartlinkd.marketplace.values import (
     to_percent,
     to_text,
 )
+from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 DEADLINE = 8.0  # seconds; a link waits for no product data much longer
 MAX_BODY = 256 * 1024  # bytes; thirteen fields need a thousand
@@ -45,7 +45,7 @@ class ThirdParty:
 
     def __init__(
         self,
-        http: PlainHttp,
+        http: HttpClient,
         market: Market,
         url_template: str,
         fields: Mapping[str, str],
@@ -65,7 +65,7 @@ class ThirdParty:
         followed: whoever was configured is who is told.
         """
         try:
-            reply = await self._http.call(
+            reply = await self._http.request(
                 "GET", self._url(product), deadline=DEADLINE, max_body=MAX_BODY
             )
         except NoAnswer as silence:

@@ -1,1 +1,1 @@
-"""Telling the owner of what needs them: by a request to their address, by a program of theirs."""
+"""Notices to the owner, by a request to their address or by a program of theirs."""

@@ -1,13 +1,9 @@
-"""The notify actor: tells the owner of what needs them, and outlasts what does not work of that.
+"""The notify actor: sends notices to the owner, and outlasts channels that fail.
 
-The parts of the daemon say what has changed, in their own words, and go on at once: nothing of them
-waits for somebody's server. Each way of telling has a board of its own (`notice.py`) and a task, so
-that one which hangs or fails holds up nobody but itself. A notice is tried a few times and then
-given up, with a line in the log: the next change will be told again.
-
-When the daemon ends, all that is still to be told is tried once more, and what fails then is in the
-log. What was told is in memory only, but for pauses of accounts, which outlast the daemon. Other
-trouble that goes on after a restart is told again as soon as it is met again.
+The daemon's parts report changes and never wait. Each channel has a throttle (`notice.py`) and a
+task of its own, so one that hangs holds up no other. A notice that failed `ATTEMPTS` times is
+dropped with a log record. Only the fact that an account's pause was notified outlives the process;
+other trouble that goes on after a restart is reported again.
 """
 
 from __future__ import annotations
@@ -24,144 +20,140 @@ import trio
 from smartlinkd.auth.keys import ApiKey
 from smartlinkd.conversion.account import AccountState, Standing
 from smartlinkd.logs import LogEvent
-from smartlinkd.notify.notice import Board, DaemonIdentity, Notice, body_of
-from smartlinkd.notify.ways import NotTold, Way
+from smartlinkd.notify.channels import Channel, NotSent
+from smartlinkd.notify.notice import DaemonIdentity, Notice, NoticeThrottle, body_of
 from smartlinkd.supervision.policy import Backoff
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 4
 BACKOFF: Final = Backoff(first=5.0, longest=60.0)
-"""Between them: 5, 10 and 20 s, up to a fifth less by chance."""
+"""Waits between attempts: 5, 10 and 20 s, each up to a fifth less by chance."""
 
 ENDED: Final = "the daemon has ended"
 
-AccountTold = Callable[[str, datetime], None]
-"""Called with an account, by its shown name, and since when it stands as the owner now knows."""
+AccountNotified = Callable[[str, datetime], None]
+"""Called with an account's shown name, and since when its state is the one that was notified."""
 
 
 class Notifier:
-    """What others hold. Its methods are cheap, never wait, and may be called before it runs."""
+    """The handle. Its `report_` methods never wait, and may be called before `run`."""
 
     def __init__(
         self,
-        ways: Sequence[Way],
+        channels: Sequence[Channel],
         identity: DaemonIdentity,
         *,
-        told: AccountTold,
+        on_account_notified: AccountNotified,
         chance: random.Random | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`told` hears what the owner has been told of accounts, by one of the `ways` at least."""
+        """`on_account_notified` is called for an account's notice that one channel has sent."""
         chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self._tellers = [_Teller(way, identity, Board(), told, chance) for way in ways]
+        self._senders = [
+            _ChannelSender(channel, identity, on_account_notified, chance) for channel in channels
+        ]
         self._wall = wall
 
     def __bool__(self) -> bool:
-        """Whether there is any way to tell the owner."""
-        return bool(self._tellers)
+        """True if there is a channel."""
+        return bool(self._senders)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance; what is on the boards outlives it, what was just being told does not."""
+        """Run one instance. Waiting notices outlive it; the one that is being sent does not."""
         async with trio.open_nursery() as nursery:
-            for teller in self._tellers:
-                nursery.start_soon(teller.run)
+            for sender in self._senders:
+                nursery.start_soon(sender.run)
             task_status.started()
 
     def stop(self) -> None:
-        """Have `run` return when each way has tried to tell what there is."""
-        for teller in self._tellers:
-            teller.stop()
+        """Have `run` return once each channel has tried each waiting notice a last time."""
+        for sender in self._senders:
+            sender.stop()
 
-    def account_changed(self, account: str, state: AccountState) -> None:
-        """An account, by its shown name, stands otherwise than before."""
-        self._note(_of_account(account, state))
+    def report_account(self, account: str, state: AccountState) -> None:
+        """Report an account's new state. `account` is its shown name."""
+        self._add(_account_notice(account, state))
 
-    def account_was_told(self, account: str, state: AccountState) -> None:
-        """The daemon before this one has told how this account stands."""
-        for teller in self._tellers:
-            teller.knows(_of_account(account, state))
+    def mark_account_notified(self, account: str, state: AccountState) -> None:
+        """Record an account's state that an earlier process has notified."""
+        for sender in self._senders:
+            sender.mark_sent(_account_notice(account, state))
 
-    def cookie_missing(self, missing: bool) -> None:
-        """Links are wanted and no cookie is stored, or one was synced since."""
-        self._note(
+    def report_missing_cookie(self, is_missing: bool) -> None:
+        """Report that links are wanted and no cookie is stored, or that one was synced since."""
+        if is_missing:
+            text = "no cookie is stored, so no links are made: sync one"
+            self._report("cookie", "missing", LogEvent.COOKIE_MISSING, text)
+        else:
+            text = "a cookie was synced: links are made again"
+            self._report("cookie", "stored", LogEvent.COOKIE_BACK, text, is_resolved=True)
+
+    def report_replaced_account(self, old: str, new: str) -> None:
+        """Report that the stored cookie is another account's now. Both are shown names."""
+        text = (
+            f"the stored cookie is now of account {new}, and was of account {old}: if nobody did "
+            "that, revoke the API keys and change the password"
+        )
+        subject, event = "cookie's account", LogEvent.ACCOUNT_REPLACED
+        self._report(subject, "replaced", event, text, account=new, is_occurrence=True)
+
+    def report_new_key(self, key: ApiKey) -> None:
+        """Report a new API key."""
+        text = (
+            f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; if nobody "
+            "did that, revoke it and change the password"
+        )
+        self._report("API keys", "made", LogEvent.KEY_MADE, text, is_occurrence=True)
+
+    def report_browser(self, failure: str | None) -> None:
+        """Report why Chromium cannot be kept up, or None when it stays up again."""
+        if failure is not None:
+            text = f"Chromium cannot be kept up, so no links are made: {failure}"
+            self._report("browser", "down", LogEvent.BROWSER_DOWN, text)
+        else:
+            text = "Chromium stays up again"
+            self._report("browser", "up", LogEvent.BROWSER_BACK, text, is_resolved=True)
+
+    def report_disk(self, is_full: bool) -> None:
+        """Report that the state directory's disk is full, or has room again."""
+        if is_full:
+            text = "the disk is full: crews cannot be kicked off, and what runs is held up"
+            self._report("disk", "full", LogEvent.DISK_FULL, text)
+        else:
+            text = "the disk has room again"
+            self._report("disk", "has room", LogEvent.DISK_HAS_ROOM, text, is_resolved=True)
+
+    def _report(
+        self,
+        subject: str,
+        state: str,
+        event: LogEvent,
+        text: str,
+        *,
+        account: str = "",
+        is_resolved: bool = False,
+        is_occurrence: bool = False,
+    ) -> None:
+        self._add(
             Notice(
-                subject="cookie",
-                state="missing" if missing else "stored",
-                event=LogEvent.COOKIE_MISSING if missing else LogEvent.COOKIE_BACK,
+                subject,
+                state,
+                event,
                 since=self._wall(),
-                text="no cookie is stored, so no links are made: sync one"
-                if missing
-                else "a cookie was synced: links are made again",
-                fine=not missing,
+                text=text,
+                account=account,
+                is_resolved=is_resolved,
+                is_occurrence=is_occurrence,
             )
         )
 
-    def account_replaced(self, old: str, new: str) -> None:
-        """The stored cookie is another account's now. Both are shown names."""
-        self._note(
-            Notice(
-                subject="cookie's account",
-                account=new,
-                state="replaced",
-                event=LogEvent.ACCOUNT_REPLACED,
-                since=self._wall(),
-                text=f"the stored cookie is now of account {new}, and was of account {old}: if "
-                "nobody did that, revoke the API keys and change the password",
-                is_occurrence=True,
-            )
-        )
-
-    def key_made(self, key: ApiKey) -> None:
-        """An API key was made."""
-        self._note(
-            Notice(
-                subject="API keys",
-                state="made",
-                event=LogEvent.KEY_MADE,
-                since=self._wall(),
-                text=f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; "
-                "if nobody did that, revoke it and change the password",
-                is_occurrence=True,
-            )
-        )
-
-    def browser_down(self, why: str | None) -> None:
-        """Chromium cannot be kept up, or (None) can be again."""
-        self._note(
-            Notice(
-                subject="browser",
-                state="up" if why is None else "down",
-                event=LogEvent.BROWSER_BACK if why is None else LogEvent.BROWSER_DOWN,
-                since=self._wall(),
-                text="Chromium stays up again"
-                if why is None
-                else f"Chromium cannot be kept up, so no links are made: {why}",
-                fine=why is None,
-            )
-        )
-
-    def disk_full(self, full: bool) -> None:
-        """The disk of the state directory takes no more, or does again."""
-        self._note(
-            Notice(
-                subject="disk",
-                state="full" if full else "has room",
-                event=LogEvent.DISK_FULL if full else LogEvent.DISK_HAS_ROOM,
-                since=self._wall(),
-                text="the disk is full: crews cannot be kicked off, and what runs is held up"
-                if full
-                else "the disk has room again",
-                fine=not full,
-            )
-        )
-
-    def _note(self, notice: Notice) -> None:
-        for teller in self._tellers:
-            teller.note(notice)
+    def _add(self, notice: Notice) -> None:
+        for sender in self._senders:
+            sender.add(notice)
 
 
-def _of_account(account: str, state: AccountState) -> Notice:
+def _account_notice(account: str, state: AccountState) -> Notice:
     why = f": {state.reason}" if state.reason else ""
     return Notice(
         subject=f"account {account}",
@@ -170,102 +162,101 @@ def _of_account(account: str, state: AccountState) -> Notice:
         event=state.event,
         since=state.since,
         text=f"account {account} is now {state.standing}{why}",
-        fine=state.standing is Standing.ACTIVE,
+        is_resolved=state.standing is Standing.ACTIVE,
     )
 
 
-class _Teller:
-    """One way, and what is to be told by it."""
+class _ChannelSender:
+    """The task of one channel, and the notices that wait for it."""
 
     def __init__(
         self,
-        way: Way,
+        channel: Channel,
         identity: DaemonIdentity,
-        board: Board,
-        told: AccountTold,
+        on_account_notified: AccountNotified,
         chance: random.Random,
     ) -> None:
-        self._way = way
+        self._channel = channel
         self._identity = identity
-        self._board = board
-        self._told = told
+        self._on_account_notified = on_account_notified
         self._chance = chance
-        self._news = trio.Event()
-        self._ending = trio.Event()
-        self._telling: Notice | None = None
+        self._waiting = NoticeThrottle()
+        self._current: Notice | None = None
+        self._wake = trio.Event()
+        self._stopping = trio.Event()
 
     def stop(self) -> None:
-        self._ending.set()
-        self._news.set()
+        self._stopping.set()
+        self._wake.set()
 
-    def knows(self, notice: Notice) -> None:
-        self._board.knows(notice)
+    def mark_sent(self, notice: Notice) -> None:
+        self._waiting.mark_sent(notice)
 
-    def note(self, notice: Notice) -> None:
-        if self._board.note(notice):
-            self._news.set()
+    def add(self, notice: Notice) -> None:
+        if self._waiting.add(notice):
+            self._wake.set()
         else:
-            self._lost(notice, "too much else is wrong already")
+            self._log_lost(notice, "too much else is wrong already")
 
     async def run(self) -> None:
-        self._telling = None
+        self._current = None
         try:
-            while not self._ending.is_set():
-                self._news = trio.Event()
-                if not await self._tell_next(trio.current_time()):
-                    with trio.move_on_at(self._board.due_at()):
-                        await self._news.wait()
-            while await self._tell_next(inf):
+            while not self._stopping.is_set():
+                self._wake = trio.Event()
+                if not await self._send_next(trio.current_time()):
+                    with trio.move_on_at(self._waiting.due_at()):
+                        await self._wake.wait()
+            while await self._send_next(inf):
                 pass
         finally:
-            if self._ending.is_set():
-                self._lose_the_rest()
+            if self._stopping.is_set():
+                self._log_rest_lost()
 
-    async def _tell_next(self, now: float) -> bool:
-        self._telling = self._board.take(now)
-        if self._telling is None:
+    async def _send_next(self, now: float) -> bool:
+        self._current = self._waiting.pop(now)
+        if self._current is None:
             return False
-        await self._tell(self._telling)
-        self._telling = None
+        await self._send(self._current)
+        self._current = None
         return True
 
-    def _lose_the_rest(self) -> None:
-        while self._telling is not None:
-            self._lost(self._telling, ENDED)
-            self._telling = self._board.take(inf)
+    def _log_rest_lost(self) -> None:
+        while self._current is not None:
+            self._log_lost(self._current, ENDED)
+            self._current = self._waiting.pop(inf)
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _send(self, notice: Notice) -> None:
         body = body_of(notice, self._identity)
         for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS or self._ending.is_set()
+            is_last = attempt == ATTEMPTS or self._stopping.is_set()
             try:
-                await self._once(body)
-            except NotTold as fault:
-                if fault.final or last:
-                    self._lost(notice, f"{fault} (attempt {attempt})")
+                await self._try_send(body)
+            except NotSent as fault:
+                if fault.is_final or is_last:
+                    self._log_lost(notice, f"{fault} (attempt {attempt})")
                     return
                 wait = BACKOFF.wait(attempt, self._chance)
-                failed = (self._way.name, notice.text, fault, wait)
+                failed = (self._channel.name, notice.text, fault, wait)
                 logger.info("%s: not told that %s: %s; again in %.0f s", *failed)
                 with trio.move_on_after(wait):
-                    await self._ending.wait()
+                    await self._stopping.wait()
             else:
-                logger.info("%s: told that %s", self._way.name, notice.text)
+                logger.info("%s: told that %s", self._channel.name, notice.text)
                 if notice.account and not notice.is_occurrence:
-                    self._told(notice.account, notice.since)
+                    self._on_account_notified(notice.account, notice.since)
                 return
 
-    async def _once(self, body: Mapping[str, str]) -> None:
+    async def _try_send(self, body: Mapping[str, str]) -> None:
         try:
-            await self._way.tell(body)
-        except NotTold:
+            await self._channel.send(body)
+        except NotSent:
             raise
         except Exception as error:  # noqa: BLE001 - see below
-            # A bug of ours in telling of trouble is no reason for more of it. The type alone: its
-            # text may hold the address.
-            raise NotTold(f"a bug of the daemon's own ({type(error).__name__})") from None
+            # A bug in a channel must not end the actor. The error's text may hold the address, so
+            # only its type is told.
+            raise NotSent(f"a bug of the daemon's own ({type(error).__name__})") from None
 
-    def _lost(self, notice: Notice, why: str) -> None:
+    def _log_lost(self, notice: Notice, why: str) -> None:
         about = LogEvent.NOTICE_LOST(account=notice.account)
-        lost = (self._way.name, notice.text, why)
+        lost = (self._channel.name, notice.text, why)
         logger.error("%s: gave up telling that %s: %s", *lost, extra=about)

@@ -1,12 +1,9 @@
-"""What the owner is told, and when: no I/O in here.
+"""Notices to the owner, and how often they are sent. No I/O.
 
-The problem: an account that loses its session, gets it back and loses it again within a minute is
-three messages on a phone at night, and a disk that is just full may come and go all day. Yet the
-last word has to be the true one.
-
-The choice: of each subject (an account, the browser, the disk) a `Board` remembers what was told
-last and when. A change is told at once when nothing was told of its subject for a while, else when
-that time is over, and only if it is still a change then.
+An account that loses its session twice within a minute would be three messages at night, and a full
+disk may come and go all day; yet the last message has to be true. So `NoticeThrottle` remembers for
+each subject (an account, the browser, the disk) the last notice that was sent. A change is due once
+`MIN_INTERVAL` has passed since then, and only if it is still a change.
 """
 
 from __future__ import annotations
@@ -23,19 +20,20 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.printable import blanked
 from smartlinkd.wire import timestamp
 
-DISTANCE: Final = 30.0
-"""Seconds between two notices of one subject at the least."""
-LONGEST_TEXT: Final = 500
-MOST_OCCURRENCES: Final = 64
-"""Occurrences that may wait to be told."""
+MIN_INTERVAL: Final = 30.0
+"""Seconds between two notices of one subject."""
+MAX_TEXT: Final = 500
+"""Characters."""
+MAX_OCCURRENCES: Final = 64
+"""Occurrences that may wait to be sent."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One change. `subject` is what it is about, `state` how that stands since then.
+    """A change of `subject`, which is in `state` since then.
 
-    `fine` says that there is no trouble with it any more. An occurrence (`is_occurrence`) is told
-    in any case: nothing that happens later makes it untrue.
+    `is_resolved` ends the subject's trouble. An occurrence (`is_occurrence`) is always sent: no
+    later change makes it untrue.
     """
 
     subject: str
@@ -44,119 +42,119 @@ class Notice:
     since: datetime
     text: str
     account: str = ""
-    fine: bool = False
+    is_resolved: bool = False
     is_occurrence: bool = False
     id: str = field(default_factory=lambda: str(uuid4()))
 
 
 @dataclass(frozen=True)
 class DaemonIdentity:
-    """Which daemon tells: its host's name, and its state directory, of which each has its own."""
+    """The daemon's host name and state directory. No two daemons share both."""
 
     host: str
     state_directory: str
 
 
 def body_of(notice: Notice, identity: DaemonIdentity) -> dict[str, str]:
-    """The fields of a notice, all text. An account that there is none of is an empty one."""
+    """Return the fields of a notice, all text. `account` is empty if it is about none."""
     return {
         "id": notice.id,
         "event": notice.event.name.lower(),
         "account": notice.account,
         "state": notice.state,
         "since": timestamp(notice.since),
-        "text": blanked(notice.text)[:LONGEST_TEXT],
+        "text": blanked(notice.text)[:MAX_TEXT],
         **asdict(identity),
     }
 
 
 @dataclass
 class _Subject:
-    """`told` is the last notice, None before the first."""
+    """A subject's last sent notice (None before the first), and the one that waits."""
 
     is_account: bool
-    told: Notice | None = None
-    told_at: float = -inf
-    news: Notice | None = None
+    sent: Notice | None = None
+    sent_at: float = -inf
+    pending: Notice | None = None
 
     @property
-    def is_fine(self) -> bool:
-        """There is nothing to tell of it, and as far as the owner knows no trouble."""
-        return self.news is None and (self.told is None or self.told.fine)
+    def is_settled(self) -> bool:
+        """True if nothing waits, and the owner knows of no trouble."""
+        return self.pending is None and (self.sent is None or self.sent.is_resolved)
 
     @property
-    def is_lost_and_told(self) -> bool:
-        """A lost session is all that there is to it, and the owner knows."""
-        lost = self.told is not None and self.told.event is LogEvent.SESSION_LOST
-        return lost and self.news is None
+    def is_reported_loss(self) -> bool:
+        """True if nothing waits, and the last sent notice was of a lost session."""
+        is_loss = self.sent is not None and self.sent.event is LogEvent.SESSION_LOST
+        return is_loss and self.pending is None
 
-    def note(self, notice: Notice) -> None:
-        """Take in a change."""
-        known = self.told.state == notice.state if self.told is not None else notice.fine
-        self.news = None if known else notice
+    def add(self, notice: Notice) -> None:
+        is_known = self.sent.state == notice.state if self.sent else notice.is_resolved
+        self.pending = None if is_known else notice
 
     def due_at(self) -> float:
-        return inf if self.news is None else self.told_at + DISTANCE
+        return inf if self.pending is None else self.sent_at + MIN_INTERVAL
 
 
-class Board:
-    """What is still to be told. Times are in seconds, on one clock that the caller has."""
+class NoticeThrottle:
+    """The notices that wait for one channel. Times are seconds on one clock of the caller's."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, _Subject] = {}
         self._occurrences: deque[Notice] = deque()
 
-    def note(self, notice: Notice) -> bool:
-        """Take in a change. False when it cannot be told: too many other accounts are paused, or
-        have something that is still to be told; or too many occurrences are."""
+    def add(self, notice: Notice) -> bool:
+        """Add a notice. Returns False if there is no room for it, or for its account."""
         if notice.is_occurrence:
-            has_room = len(self._occurrences) < MOST_OCCURRENCES
+            has_room = len(self._occurrences) < MAX_OCCURRENCES
             if has_room:
                 self._occurrences.append(notice)
             return has_room
-        if notice.subject not in self._subjects and notice.account and not self._has_room():
+        if notice.subject not in self._subjects and notice.account and not self._make_room():
             return False
         new = _Subject(is_account=bool(notice.account))
-        self._subjects.setdefault(notice.subject, new).note(notice)
+        self._subjects.setdefault(notice.subject, new).add(notice)
         return True
 
-    def _has_room(self) -> bool:
-        """Whether one more account has a place. Those that are well make it, else the one whose
-        lost session was told the longest ago: it may never come back."""
-        if self._accounts() >= MOST_ACCOUNTS:
-            known = self._subjects.items()
-            self._subjects = {name: each for name, each in known if not each.is_fine}
-        if self._accounts() >= MOST_ACCOUNTS:
-            lost = [name for name, each in self._subjects.items() if each.is_lost_and_told]
+    def _make_room(self) -> bool:
+        """Evict settled accounts, else the lost session that was reported the longest ago.
+
+        Its cookie may have expired for good. Returns False if one more account has no room.
+        """
+        if self._account_count() >= MOST_ACCOUNTS:
+            subjects = self._subjects.items()
+            self._subjects = {name: each for name, each in subjects if not each.is_settled}
+        if self._account_count() >= MOST_ACCOUNTS:
+            lost = [name for name, each in self._subjects.items() if each.is_reported_loss]
             if not lost:
                 return False
-            del self._subjects[min(lost, key=lambda name: self._subjects[name].told_at)]
+            del self._subjects[min(lost, key=lambda name: self._subjects[name].sent_at)]
         return True
 
-    def _accounts(self) -> int:
+    def _account_count(self) -> int:
         return sum(1 for each in self._subjects.values() if each.is_account)
 
-    def knows(self, notice: Notice) -> None:
-        """The owner has been told this before there was this board."""
-        self._subjects[notice.subject] = _Subject(is_account=bool(notice.account), told=notice)
+    def mark_sent(self, notice: Notice) -> None:
+        """Record a notice that an earlier process has sent."""
+        self._subjects[notice.subject] = _Subject(is_account=bool(notice.account), sent=notice)
 
     def due_at(self) -> float:
-        """When the next notice is due; `inf` when there is none."""
+        """Return when the next notice is due, or `inf` if none waits."""
         if self._occurrences:
             return -inf
         return min((each.due_at() for each in self._subjects.values()), default=inf)
 
-    def take(self, now: float) -> Notice | None:
-        """A notice that is due, the one that waits for the longest; it counts as told from now.
+    def pop(self, now: float) -> Notice | None:
+        """Return the notice that has been due the longest, and count it as sent now.
 
-        `inf` is for the end, when whatever there is is due. Occurrences go first.
+        Occurrences go first. With `now=inf` everything that waits is due. None if nothing is.
         """
         if self._occurrences:
             return self._occurrences.popleft()
-        changed = [each for each in self._subjects.values() if each.news is not None]
-        due = [each for each in changed if each.due_at() <= now]
+        pending = [each for each in self._subjects.values() if each.pending is not None]
+        due = [each for each in pending if each.due_at() <= now]
         first = min(due, key=_Subject.due_at, default=None)
         if first is None:
             return None
-        first.told, first.told_at, first.news = first.news, now, None
-        return first.told
+        first.sent, first.sent_at, first.pending = first.pending, now, None
+        return first.sent

@@ -16,7 +16,7 @@ from operator import itemgetter
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.notify_socket import NotifySocket
-from smartlinkd.vault.memory import NotARecord, Record, read_sealed
+from smartlinkd.vault.record import CookieRecord, InvalidRecord, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"cookie-([0-9]{1,18})")
 
 
 class FdStore:
-    """Keeps the newest record in the store, and no other. It is the vault's `Keeper`.
+    """Keeps the newest record in the store, and no other. It is the vault's `DescriptorStore`.
 
     Args:
         found: the cookies that systemd passed.
@@ -43,7 +43,7 @@ class FdStore:
         """True if systemd has the newest record."""
         return bool(self._stored) and self._unsent is None
 
-    def restore(self) -> Record | None:
+    def restore(self) -> CookieRecord | None:
         """Return the newest valid record that systemd passed, and close all that it passed.
 
         They leave the store when the next record is in it: the vault has to write this one.
@@ -52,8 +52,8 @@ class FdStore:
         for serial, each in _newest_first(self._found):
             self._serial = max(self._serial, serial)
             try:
-                record = record or read_sealed(each.number)
-            except NotARecord as fault:
+                record = record or read_record(each.number)
+            except InvalidRecord as fault:
                 text = "the stored cookie %s is refused: %s"
                 logger.error(text, each.name, fault)  # noqa: TRY400 - the text says everything
             finally:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from smartlinkd.errors import Invalid
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
 
 MAIN: Final = "http"

@@ -1,4 +1,4 @@
-"""The cookie vault: owns the one stored cookie record (seed, "Stored cookie record")."""
+"""The vault actor, which owns the one stored cookie."""
 
 from __future__ import annotations
 
@@ -12,56 +12,63 @@ import trio
 from smartlinkd.errors import Conflict, Invalid, Unavailable
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.vault.cookie import parse_cookie
-from smartlinkd.vault.memory import Keeper, Record, RecordMemory
+from smartlinkd.vault.record import CookieRecord, DescriptorStore, RecordMemory
 
 logger = logging.getLogger(__name__)
 
 MAX_ACCOUNT_NAME: Final = 200
 """Characters of the label."""
 QUEUE: Final = 64
-"""Questions that may wait: syncs, which the owner alone makes; while it is restarted also one of
-each request that needs the cookie."""
+"""Calls that may wait: the owner's syncs, and during a restart one of each request that needs the
+cookie."""
 
 
 class Vault:
-    """What others hold: ask it to store the cookie, or for the one that is stored."""
+    """The handle: stores the cookie, and returns the stored one."""
 
     def __init__(
         self,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        keeper: Keeper | None = None,
-        record: Record | None = None,
+        descriptor_store: DescriptorStore | None = None,
+        record: CookieRecord | None = None,
     ) -> None:
-        """`keeper` is given every record for the next process; `record` is from the one before."""
+        """`descriptor_store` gets each record for the next process.
+
+        `record` is the one that the process before has left.
+        """
         self.mailbox = Mailbox[_Vault]("vault", size=QUEUE)
-        self._memory = RecordMemory(keeper)
+        self._memory = RecordMemory(descriptor_store)
         self._wall = wall
         if record is not None:
             self._memory.write(record)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance; the record of the one before is still there."""
+        """Run one instance. The record outlives it."""
         vault = _Vault(self._memory, self._wall)
         task_status.started()
         await self.mailbox.serve(vault)
 
     async def store(
         self, cookie_text: str, account_name: str, *, keep_account: bool = False
-    ) -> Record:
-        """Replace the record. What it raises leaves the old one.
+    ) -> CookieRecord:
+        """Replace the record, and return the new one. On an error the old one stays.
+
+        Args:
+            account_name: a label for people.
+            keep_account: refuse a cookie of another account than the stored one's.
 
         Raises:
-            Invalid: it is no cookie.
-            Conflict: with `keep_account`, it is another account's cookie than the stored one.
-            Unavailable: nothing is left to keep it in.
+            Invalid: the text is no cookie, or the label is too long.
+            Conflict: `keep_account` refuses it.
+            Unavailable: the process has no descriptor or memory left for it.
         """
         return await self.mailbox.ask(
             _Vault.store, cookie_text, account_name, keep_account=keep_account
         )
 
-    async def current(self) -> Record | None:
-        """The stored record, or None when no cookie was synced yet."""
+    async def current(self) -> CookieRecord | None:
+        """Return the stored record, or None if no cookie was synced yet."""
         return await self.mailbox.peek(_Vault.current)
 
 
@@ -71,7 +78,9 @@ class _Vault:
         self._wall = wall
         self._record = memory.read()
 
-    async def store(self, cookie_text: str, account_name: str, *, keep_account: bool) -> Record:
+    async def store(
+        self, cookie_text: str, account_name: str, *, keep_account: bool
+    ) -> CookieRecord:
         if len(account_name) > MAX_ACCOUNT_NAME:
             raise Invalid(f"accountName: longer than {MAX_ACCOUNT_NAME} characters; shorten it")
         cookie, before = parse_cookie(cookie_text), self._record
@@ -80,20 +89,22 @@ class _Vault:
                 "cookie: is another account's than the stored one (its SPC_U differs); to replace "
                 'the account, send "replaceAccount": true'
             )
-        record = Record(cookie_text=cookie_text, account_name=account_name, synced_at=self._wall())
+        record = CookieRecord(
+            cookie_text=cookie_text, account_name=account_name, synced_at=self._wall()
+        )
         try:
             self._memory.write(record)
         except OSError as error:
-            # That passes. To begin anew would help nobody, and to do so often ends the daemon.
-            raise _nothing_left(error) from None
+            # A shortage passes; a crash would not help, and repeated ones end the daemon.
+            raise _unavailable(error) from None
         self._record = record
         return record
 
-    def current(self) -> Record | None:
+    def current(self) -> CookieRecord | None:
         return self._record
 
 
-def _nothing_left(error: OSError) -> Unavailable:
+def _unavailable(error: OSError) -> Unavailable:
     logger.error("the cookie cannot be stored: %s", error.strerror)
     return Unavailable(
         f"the cookie cannot be stored at the moment ({error.strerror}), so nothing was changed; "

@@ -1,10 +1,8 @@
-"""A cookie string, parsed: what a browser's `Cookie` header holds, `name=value; name=value`.
+"""The value of a browser's `Cookie` header, parsed: `name=value; name=value`.
 
-The string comes from an extension or from a person's clipboard and ends up in Chromium's cookie
-jar. Chromium drops or refuses what is beyond its limits, and would do so silently in the middle of
-a conversion; so the limits are checked here, where the person who sent it still hears of it.
-
-Nothing that prints a `Cookie` (a log line, a traceback, a failed assertion) shows its values.
+Chromium silently drops cookies beyond its limits, in the middle of a conversion. So the limits are
+checked here, where the person who sent the cookie gets the error. Nothing that prints a `Cookie` (a
+log line, a traceback, a failed assertion) shows its values.
 """
 
 from __future__ import annotations
@@ -18,23 +16,23 @@ from smartlinkd.errors import Invalid
 
 MAX_BYTES = 64 * 1024
 MAX_PAIRS = 150
-"""Chromium keeps 150 cookies in one jar per site at the most; the oldest go first."""
+"""Chromium keeps at most 150 cookies per site, and evicts the oldest."""
 MAX_PAIR_BYTES = 4096
-"""A whole `name=value`. Chromium does not count the sign between (RFC 6265bis, section 5.6): what
-is taken here fits."""
+"""A whole `name=value`. Chromium does not count the `=` (RFC 6265bis, section 5.6), so this is one
+byte below its limit."""
 
 _USER_ID = "SPC_U"
-# Unicode's category Cc, the whole of it.
+# All of Unicode's category Cc.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, eq=False)
 class Cookie:
-    """A parsed cookie string. `pairs` keeps the order; of a repeated name the first counts."""
+    """A parsed cookie string. `pairs` keeps the order; the first of a repeated name counts."""
 
     pairs: tuple[tuple[str, str], ...] = field(repr=False)
 
-    # By hand: where a comparison that dataclass wrote fails, pytest prints the fields.
+    # Not the dataclass's: pytest prints the fields when such a comparison fails.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cookie) and self.pairs == other.pairs
 
@@ -42,29 +40,29 @@ class Cookie:
         return hash(self.pairs)
 
     def get(self, name: str) -> str | None:
-        """The value of `name`, or None."""
+        """Return the value of `name`, or None."""
         return next((value for key, value in self.pairs if key == name), None)
 
     def header(self) -> str:
-        """The value of a `Cookie` header."""
+        """Return the value of a `Cookie` header."""
         return "; ".join(f"{name}={value}" for name, value in self.pairs)
 
-    # Cached, both: each link of a request asks for them several times, and a digest is a hash of a
-    # whole cookie. What is cached goes with the object.
+    # Both are cached: each link of a request needs them several times, and a digest hashes a whole
+    # cookie.
     @cached_property
     def digest(self) -> str:
-        """Hex digest of the whole cookie: equal only for cookies that are equal throughout."""
+        """SHA-256 of the whole header, in hex."""
         return hashlib.sha256(self.header().encode()).hexdigest()
 
     @cached_property
     def account(self) -> str:
-        """Whose cookie it is: the marketplace's user id, else the digest.
+        """The marketplace's user id, else the digest.
 
-        Anybody can write any user id into a cookie, so this may delay work of the same name, but
-        what is shared (contexts, remembered links) goes by `digest`.
+        A user id can be forged. So it may only order work; what is shared (browser contexts, cached
+        links) is keyed by `digest`.
         """
         user_id = self.get(_USER_ID) or "-"
-        # "-" is what the shop sets for a visitor who is not logged in
+        # The shop sets "-" for a visitor who is not logged in.
         return self.digest if user_id == "-" else user_id
 
 
@@ -83,8 +81,8 @@ def parse_cookie(text: str) -> Cookie:
         )
     parts = [part.strip() for part in text.split(";")]
     # A part without "=", or with nothing before it, is a cookie without a name (RFC 6265bis,
-    # section 5.6): browsers send some, no account hangs on one.
-    pairs = [_pair(place, part) for place, part in enumerate(parts, 1) if _has_name(part)]
+    # section 5.6). Browsers send some, and no account depends on one.
+    pairs = [_pair(number, part) for number, part in enumerate(parts, 1) if _has_name(part)]
     if not pairs:
         raise Invalid("cookie: holds no name=value pair; expected like 'SPC_U=…; SPC_EC=…'")
     if len(pairs) > MAX_PAIRS:
@@ -100,13 +98,13 @@ def _has_name(part: str) -> bool:
     return bool(equals and name.strip())
 
 
-def _pair(place: int, part: str) -> tuple[str, str]:
+def _pair(number: int, part: str) -> tuple[str, str]:
     name, _, value = (piece.strip() for piece in part.partition("="))
     if any(char.isspace() for char in name):
         raise Invalid(
-            f"cookie: part {place} is not a name=value pair; "
+            f"cookie: part {number} is not a name=value pair; "
             "send the value of one Cookie header, pairs separated by semicolons"
         )
     if len(f"{name}={value}".encode()) > MAX_PAIR_BYTES:
-        raise Invalid(f"cookie: pair {place} is over the {MAX_PAIR_BYTES} bytes that are accepted")
+        raise Invalid(f"cookie: pair {number} is over the {MAX_PAIR_BYTES} bytes that are accepted")
     return name, value

@@ -15,7 +15,7 @@ from smartlinkd.crews.crew import BrokenCrew, Input
 from smartlinkd.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
 from smartlinkd.crews.reading.programs import PROBE_LIMIT
 from smartlinkd.errors import NotFound, Unavailable
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
 SERVER = "127.0.0.1:8788"

@@ -25,7 +25,7 @@ from smartlinkd.journal.model import (
     Retention,
     WebhookTarget,
 )
-from tests.posting.receivers import behave, open_receiver, receiver
+from tests.net.receivers import behave, open_receiver, receiver
 
 __all__ = ["behave", "open_receiver", "receiver"]  # fixtures
 

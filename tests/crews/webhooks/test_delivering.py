@@ -21,7 +21,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
-from smartlinkd.posting import sending
+from smartlinkd.net import egress
 from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -168,7 +168,7 @@ async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
     await desk.begin()
     await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     delivery = await attempts(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     again = (delivery.next_at - desk.wall()).total_seconds()
@@ -178,14 +178,14 @@ async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
     (count, late) = observed(desk.timings.wait)[""]
     assert count == 3
     # The first at once, 20 s late when it is made again, and then the one behind it.
-    assert late == pytest.approx(20 + sending.DEADLINE + again + 20, abs=0.1)
+    assert late == pytest.approx(20 + egress.DEADLINE + again + 20, abs=0.1)
     took = observed(desk.timings.attempt)
     assert {outcome: count for outcome, (count, _) in took.items()} == {
         "later": 1,
         "given up": 1,
         "done": 1,
     }
-    assert took["later"][1] == pytest.approx(sending.DEADLINE, abs=0.1)
+    assert took["later"][1] == pytest.approx(egress.DEADLINE, abs=0.1)
 
 
 async def test_one_targets_failure_holds_up_no_other(

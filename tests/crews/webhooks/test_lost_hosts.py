@@ -18,7 +18,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.journal import deliveries
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
-from smartlinkd.posting import sending
+from smartlinkd.net import egress
 from tests.fakes.scrape import observed
 
 
@@ -92,14 +92,14 @@ async def lost(  # noqa: PLR0917 - fixtures
     hand is left: the first one's."""
     monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
     monkeypatch.setattr(actor, "SILENT_AFTER", 1.0)
-    monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", sending.DEADLINE + 1)  # from the first silence
+    monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", egress.DEADLINE + 1)  # from the first silence
     caplog.handler.addFilter(ContextFilter())
     receiver.usual = behave.hang
     executions = [await desk.call(receiver.url(), *[b"%d" % number] * 3) for number in range(2)]
     await desk.begin()
     await receiver.until(2)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     await all_tried(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(10)
@@ -123,14 +123,14 @@ def told(caplog: pytest.LogCaptureFixture) -> Counter[str]:
 async def test_what_is_given_up_untried_is_told_of_each_execution_and_counted(
     desk: Any, lost: list[str], mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     await desk.done()
     await trio.testing.wait_all_tasks_blocked(0.01)
 
     assert told(caplog) == {lost[0]: 2, lost[1]: 3}
     took = observed(desk.timings.attempt)
     assert {outcome: count for outcome, (count, _) in took.items()} == {"later": 2, "given up": 6}
-    assert took["given up"][1] == pytest.approx(sending.DEADLINE)
+    assert took["given up"][1] == pytest.approx(egress.DEADLINE)
 
 
 async def test_by_a_clock_that_was_set_nothing_is_given_up_untried(
@@ -142,7 +142,7 @@ async def test_by_a_clock_that_was_set_nothing_is_given_up_untried(
 ) -> None:
     """Nor after a suspend: what is an hour old would be days old."""
     desk.ahead = timedelta(days=3)
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     # The hand is free again when all is given up that is.
     await desk.until(lambda found: not found or len(receiver.received) == 4)
 
@@ -168,7 +168,7 @@ async def test_what_was_given_up_until_the_journal_could_not_be_used_is_told(
         raise Unavailable("the journal is being restarted", retry_after=1)
 
     monkeypatch.setattr(desk.journal, "give_up_deliveries", once)
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     await refused.wait()
 
     assert told(caplog) == {lost[0]: 2}
@@ -191,7 +191,7 @@ async def test_a_stop_while_they_are_given_up_leaves_none_untold(
         return await give_up(*arguments, **options)
 
     monkeypatch.setattr(desk.journal, "give_up_deliveries", slowly)
-    mock_clock.jump(sending.DEADLINE)
+    mock_clock.jump(egress.DEADLINE)
     await begun.wait()
     desk.stop()
     goes_on.set()

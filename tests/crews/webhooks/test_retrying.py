@@ -16,7 +16,7 @@ from smartlinkd.crews.webhooks.retrying import (
     Verdict,
     judge,
 )
-from smartlinkd.posting.outcomes import Answered, Silence
+from smartlinkd.net.outcomes import Answered, Unanswered
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 HOUR = 3600
@@ -29,11 +29,11 @@ class NoChance(random.Random):
         return 0.0
 
 
-def judged(outcome: Answered | Silence, attempt: int = 1, most: int = MAX_ATTEMPTS) -> Verdict:
+def judged(outcome: Answered | Unanswered, attempt: int = 1, most: int = MAX_ATTEMPTS) -> Verdict:
     return judge(outcome, attempt, most=most, now=NOW, chance=NoChance())
 
 
-def wait(outcome: Answered | Silence, attempt: int = 1) -> float:
+def wait(outcome: Answered | Unanswered, attempt: int = 1) -> float:
     verdict = judged(outcome, attempt)
     assert isinstance(verdict, Later)
     return verdict.wait
@@ -60,12 +60,12 @@ def test_an_answer_that_is_none_is_given_up(status: int) -> None:
 
 
 def test_silence_is_tried_again_unless_it_is_our_own_fault() -> None:
-    assert judged(Silence("why"), 2) == Later("why (attempt 2)", 10.0)
-    assert judged(Silence("why", final=True)) == GivenUp("why (attempt 1)", worn_out=False)
+    assert judged(Unanswered("why"), 2) == Later("why (attempt 2)", 10.0)
+    assert judged(Unanswered("why", is_final=True)) == GivenUp("why (attempt 1)", worn_out=False)
 
 
 def test_the_waits_double_up_to_an_hour() -> None:
-    waits = [wait(Silence(""), attempt) for attempt in range(1, MAX_ATTEMPTS)]
+    waits = [wait(Unanswered(""), attempt) for attempt in range(1, MAX_ATTEMPTS)]
     assert waits[:4] == [5, 10, 20, 40]
     assert waits[10:] == [HOUR] * 24
     assert 24 * HOUR <= sum(waits) <= 26 * HOUR
@@ -73,7 +73,7 @@ def test_the_waits_double_up_to_an_hour() -> None:
 
 def test_waits_differ_by_chance() -> None:
     chance = random.Random(1)
-    verdicts = [judge(Silence(""), 1, now=NOW, chance=chance) for _ in range(20)]
+    verdicts = [judge(Unanswered(""), 1, now=NOW, chance=chance) for _ in range(20)]
     waits = {verdict.wait for verdict in verdicts if isinstance(verdict, Later)}
     assert len(waits) > 10
     assert min(waits) >= BACKOFF.first * (1 - BACKOFF.jitter)
@@ -82,12 +82,12 @@ def test_waits_differ_by_chance() -> None:
 def test_the_last_attempt_is_the_last() -> None:
     assert judged(Answered(503), MAX_ATTEMPTS - 1) != judged(Answered(503), MAX_ATTEMPTS)
     assert judged(Answered(503), MAX_ATTEMPTS) == GivenUp("HTTP 503 (attempt 35)", worn_out=True)
-    assert judged(Silence("x"), 1, most=1) == GivenUp("x (attempt 1)", worn_out=True)
+    assert judged(Unanswered("x"), 1, most=1) == GivenUp("x (attempt 1)", worn_out=True)
     assert judged(Answered(200), MAX_ATTEMPTS) == Delivered()
 
 
-@pytest.mark.parametrize("outcome", [Answered(404), Silence("HTTP 404", final=True)])
-def test_a_refusal_of_its_last_attempt_wears_nothing_out(outcome: Answered | Silence) -> None:
+@pytest.mark.parametrize("outcome", [Answered(404), Unanswered("HTTP 404", is_final=True)])
+def test_a_refusal_of_its_last_attempt_wears_nothing_out(outcome: Answered | Unanswered) -> None:
     """Somebody is there, and may well take the next call."""
     verdict = judged(outcome, MAX_ATTEMPTS)
     assert verdict == GivenUp(f"HTTP 404 (attempt {MAX_ATTEMPTS})", worn_out=False)
@@ -97,7 +97,7 @@ def test_a_refusal_of_its_last_attempt_wears_nothing_out(outcome: Answered | Sil
 def test_the_last_of_one_that_is_too_old_wears_out_nothing_by_itself(
     attempt: int, worn_out: bool
 ) -> None:
-    verdict = judge(Silence("x"), attempt, too_old=True, now=NOW, chance=NoChance())
+    verdict = judge(Unanswered("x"), attempt, too_old=True, now=NOW, chance=NoChance())
     assert verdict == GivenUp(f"x (attempt {attempt})", worn_out=worn_out)
 
 

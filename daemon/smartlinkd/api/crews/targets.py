@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from smartlinkd.api.crews.schemas import AnyAuthentication, BearerAuthentication, Webhooks
 from smartlinkd.errors import Invalid
 from smartlinkd.journal.model import WebhookKind, WebhookTarget
-from smartlinkd.networks import Network
-from smartlinkd.posting.addresses import check_url
+from smartlinkd.net.addresses import Network
+from smartlinkd.net.egress_rules import check_url
 
 
 def targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookTarget, ...]:

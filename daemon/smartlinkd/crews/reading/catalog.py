@@ -31,7 +31,7 @@ from smartlinkd.crews.reading.programs import PROBE_LIMIT, Interpreters, check_f
 from smartlinkd.crews.tools import TOOL_NAMES
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound, Unavailable
-from smartlinkd.networks import Bind
+from smartlinkd.net.addresses import Bind
 
 logger = logging.getLogger(__name__)
 

@@ -57,17 +57,16 @@ from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery
 from smartlinkd.late_imports import needed
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
-from smartlinkd.networks import Network
+from smartlinkd.net.addresses import Network
+from smartlinkd.net.egress_rules import origin
+from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
-from smartlinkd.posting.addresses import origin
-from smartlinkd.posting.outcomes import Silence
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
-    from smartlinkd.posting.connecting import Resolve
-    from smartlinkd.posting.sending import Sender
+    from smartlinkd.net.egress import Resolve, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -162,8 +161,8 @@ class Webhooks:
 
     async def _sender(self) -> AbstractAsyncContextManager[Sender]:
         with needed():
-            from smartlinkd.posting.sending import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
-        return open_sender(self._allow, at_once=AT_ONCE, resolve=self._resolve)
+            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
+        return open_sender(self._allow, max_connections=AT_ONCE, resolve=self._resolve)
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start what is due and has a hand free; returns in how many seconds to look again."""
@@ -218,9 +217,9 @@ class Webhooks:
             # and with it the daemon. The type alone: a message may hold what must not be logged.
             name = type(error).__name__
             logger.error("a bug of ours (%s) in the %s", name, _told(delivery))  # noqa: TRY400
-            outcome = Silence("a bug of the daemon's own")
+            outcome = Unanswered("a bug of the daemon's own")
         after = trio.current_time() - began
-        self._hands.heard(delivery, silent=isinstance(outcome, Silence), after=after)
+        self._hands.heard(delivery, silent=isinstance(outcome, Unanswered), after=after)
         return judge(
             outcome,
             delivery.attempts + 1,

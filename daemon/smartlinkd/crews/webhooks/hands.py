@@ -22,7 +22,7 @@ import trio
 
 from smartlinkd.crews.webhooks.retrying import BACKOFF
 from smartlinkd.journal.model import Delivery
-from smartlinkd.posting.addresses import origin
+from smartlinkd.net.egress_rules import origin
 
 AT_ONCE: Final = 16
 """Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""

@@ -19,7 +19,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from smartlinkd.posting.outcomes import Answered, Silence
+from smartlinkd.net.outcomes import Answered, Unanswered
 from smartlinkd.supervision.policy import Backoff
 
 BACKOFF: Final = Backoff(first=5.0, longest=3600.0)
@@ -63,7 +63,7 @@ Verdict = Delivered | Later | GivenUp
 
 
 def judge(
-    outcome: Answered | Silence,
+    outcome: Answered | Unanswered,
     attempt: int,
     *,
     most: int = MAX_ATTEMPTS,
@@ -74,8 +74,8 @@ def judge(
     """What comes of the `attempt`-th attempt (1 for the first) of at most `most`, and of none
     further when the call is `too_old`."""
     retry_after = None
-    if isinstance(outcome, Silence):
-        why, final = outcome.why, outcome.final
+    if isinstance(outcome, Unanswered):
+        why, final = outcome.why, outcome.is_final
     elif 200 <= outcome.status < 300:
         return Delivered()
     else:

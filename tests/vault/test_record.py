@@ -15,16 +15,18 @@ import pytest
 from pydantic import ValidationError
 
 from smartlinkd.vault.cookie import MAX_BYTES
-from smartlinkd.vault.memory import MAX_RECORD, Record, RecordMemory
+from smartlinkd.vault.record import MAX_RECORD, CookieRecord, RecordMemory
 
 SECRET = "hunter2"
 F_GET_SEALS = 1034  # linux/fcntl.h
 SEALED_FOR_GOOD = 0b1111  # seal, shrink, grow, write
 
 
-def record(cookie_text: str = f"SPC_U=1; SPC_EC={SECRET}", account_name: str = "Shop") -> Record:
+def record(
+    cookie_text: str = f"SPC_U=1; SPC_EC={SECRET}", account_name: str = "Shop"
+) -> CookieRecord:
     synced_at = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
-    return Record(cookie_text=cookie_text, account_name=account_name, synced_at=synced_at)
+    return CookieRecord(cookie_text=cookie_text, account_name=account_name, synced_at=synced_at)
 
 
 def descriptors() -> list[int]:
@@ -70,7 +72,7 @@ def test_there_is_no_record_before_the_first(memory: RecordMemory) -> None:
         record(account_name=""),
     ],
 )
-def test_what_was_written_is_read(memory: RecordMemory, stored: Record) -> None:
+def test_what_was_written_is_read(memory: RecordMemory, stored: CookieRecord) -> None:
     memory.write(stored)
     assert memory.read() == stored
     assert memory.read() == stored
@@ -189,13 +191,13 @@ def test_a_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
 def test_a_failed_assertion_shows_nothing_of_a_records_cookie() -> None:
     with pytest.raises(AssertionError) as failed:
         assert record() == record(cookie_text=f"SPC_EC={SECRET}!")
-    assert "Record" in str(failed.value)
+    assert "CookieRecord" in str(failed.value)
     assert SECRET not in str(failed.value)
 
 
 def test_a_broken_record_is_not_shown_by_its_error() -> None:
     with pytest.raises(ValidationError) as failed:
-        Record.model_validate_json(f'{{"cookie_text": "{SECRET}", "account_name": 1}}')
+        CookieRecord.model_validate_json(f'{{"cookie_text": "{SECRET}", "account_name": 1}}')
     assert "account_name" in str(failed.value)
     assert SECRET not in str(failed.value)
     assert SECRET not in repr(failed.value)

@@ -1,4 +1,4 @@
-"""The two ways, with a real receiver and real programs."""
+"""The two channels, with a real receiver and real programs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.notify import ways
-from smartlinkd.notify.ways import ByCommand, ByRequest, NotTold
+from smartlinkd.notify import channels
+from smartlinkd.notify.channels import CommandChannel, NotSent, RequestChannel
 
 if TYPE_CHECKING:
     from tests.notify.conftest import Program, Receiver, Report
@@ -26,12 +26,12 @@ def is_there(pid: str) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def to(receiver: Receiver) -> ByRequest:
-    return ByRequest(SecretStr(receiver.url))
+def to(receiver: Receiver) -> RequestChannel:
+    return RequestChannel(SecretStr(receiver.url))
 
 
 async def test_a_request_carries_the_notice(receiver: Receiver) -> None:
-    await to(receiver).tell(BODY)
+    await to(receiver).send(BODY)
     assert receiver.bodies == [BODY]
     (head,) = receiver.heads
     assert head.startswith("POST /a-key-in-the-path?x=1 HTTP/1.1\r\n")
@@ -52,9 +52,9 @@ async def test_a_request_carries_the_notice(receiver: Receiver) -> None:
 )
 async def test_an_answer_that_is_no_success(receiver: Receiver, answer: bytes, final: bool) -> None:
     receiver.answers.append(answer)
-    with pytest.raises(NotTold) as raised:
-        await to(receiver).tell(BODY)
-    assert raised.value.final is final
+    with pytest.raises(NotSent) as raised:
+        await to(receiver).send(BODY)
+    assert raised.value.is_final is final
     assert "a-key-in-the-path" not in str(raised.value)
     assert len(receiver.bodies) == 1  # no redirect was followed
 
@@ -62,15 +62,15 @@ async def test_an_answer_that_is_no_success(receiver: Receiver, answer: bytes, f
 async def test_a_receiver_that_hangs_is_left(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.posting.sending.DEADLINE", 0.2)
+    monkeypatch.setattr("smartlinkd.net.egress.DEADLINE", 0.2)
     receiver.hangs = True
-    with trio.fail_after(5), pytest.raises(NotTold, match="no answer within"):
-        await to(receiver).tell(BODY)
+    with trio.fail_after(5), pytest.raises(NotSent, match="no answer within"):
+        await to(receiver).send(BODY)
 
 
 async def test_nobody_there() -> None:
-    with pytest.raises(NotTold, match=r"127\.0\.0\.1 cannot be connected to") as raised:
-        await ByRequest(SecretStr("http://127.0.0.1:1/secret")).tell(BODY)
+    with pytest.raises(NotSent, match=r"127\.0\.0\.1 cannot be connected to") as raised:
+        await RequestChannel(SecretStr("http://127.0.0.1:1/secret")).send(BODY)
     assert "secret" not in str(raised.value)
 
 
@@ -81,7 +81,7 @@ async def test_a_program_gets_the_notice_twice_and_nothing_of_ours(
     kept = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(kept, True)
     try:
-        await ByCommand(program(report.script)).tell(BODY)
+        await CommandChannel(program(report.script)).send(BODY)
     finally:
         os.close(kept)
     seen = report.read()
@@ -101,12 +101,12 @@ async def test_a_program_gets_the_notice_twice_and_nothing_of_ours(
 async def test_arguments_are_not_for_a_shell(program: Program, tmp_path: Path) -> None:
     script = f"import sys; open({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv[1:]))"
     words = ("$(touch /tmp/no)", "a b", "; exit 1", "")
-    await ByCommand((*program(script), *words)).tell(BODY)
+    await CommandChannel((*program(script), *words)).send(BODY)
     assert (tmp_path / "seen").read_text() == repr(list(words))
 
 
 async def test_a_program_need_not_read(program: Program) -> None:
-    await ByCommand(program("import os; os.close(0)")).tell(BODY)
+    await CommandChannel(program("import os; os.close(0)")).send(BODY)
 
 
 @pytest.mark.parametrize(
@@ -118,27 +118,27 @@ async def test_a_program_need_not_read(program: Program) -> None:
     ],
 )
 async def test_a_program_that_fails(program: Program, script: str, why: str) -> None:
-    with pytest.raises(NotTold, match=f"^{why}$") as raised:
-        await ByCommand(program(script)).tell(BODY)
-    assert not raised.value.final
+    with pytest.raises(NotSent, match=f"^{why}$") as raised:
+        await CommandChannel(program(script)).send(BODY)
+    assert not raised.value.is_final
 
 
 async def test_a_program_that_repeats_its_arguments_tells_no_key(program: Program) -> None:
     script = "import sys; sys.exit('cannot reach ' + sys.argv[1])"
-    with pytest.raises(NotTold) as raised:
-        await ByCommand((*program(script), "https://tell.example/key")).tell(BODY)
+    with pytest.raises(NotSent) as raised:
+        await CommandChannel((*program(script), "https://tell.example/key")).send(BODY)
     assert str(raised.value) == "exit code 1; cannot reach [argument 5]"
 
 
 async def test_a_program_that_there_is_not() -> None:
-    with pytest.raises(NotTold, match=r"could not be started: .*No such file"):
-        await ByCommand(("/nowhere/tell-me",)).tell(BODY)
+    with pytest.raises(NotSent, match=r"could not be started: .*No such file"):
+        await CommandChannel(("/nowhere/tell-me",)).send(BODY)
 
 
 async def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways, "COMMAND_DEADLINE", 1.0)
+    monkeypatch.setattr(channels, "COMMAND_DEADLINE", 1.0)
     script = f"""
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -146,8 +146,8 @@ open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
 time.sleep(60)
 """
     began = time.monotonic()
-    with pytest.raises(NotTold, match="did not end within 1 s"):
-        await ByCommand(program(script)).tell(BODY)
+    with pytest.raises(NotSent, match="did not end within 1 s"):
+        await CommandChannel(program(script)).send(BODY)
     assert time.monotonic() - began < 8
     assert not is_there((tmp_path / "pid").read_text())
 
@@ -157,9 +157,9 @@ async def test_nothing_is_left_open(program: Program, receiver: Receiver) -> Non
         return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
 
     before = descriptors()
-    await to(receiver).tell(BODY)
-    await ByCommand(program("")).tell(BODY)
-    with pytest.raises(NotTold):
-        await ByCommand(("/nowhere",)).tell(BODY)
+    await to(receiver).send(BODY)
+    await CommandChannel(program("")).send(BODY)
+    with pytest.raises(NotSent):
+        await CommandChannel(("/nowhere",)).send(BODY)
     await trio.testing.wait_all_tasks_blocked()
     assert descriptors() == before

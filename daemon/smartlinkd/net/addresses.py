@@ -1,10 +1,7 @@
-"""Networks, host names, and addresses to listen on: text in, typed value out.
+"""Networks, host names and addresses to listen on: text in, typed value out.
 
-The problem: what an IPv6 address with a port looks like, or a name that can be one, is decided anew
-by everybody who meets it. So it is parsed here, once, for the configuration, for addresses that
-somebody has named, and for sockets that were made elsewhere.
-
-A rule that is broken is a `BadValue`.
+The one parser for the configuration, for URLs of users and for sockets that systemd made. Text that
+breaks a rule raises `BadValue`.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ _HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][
 
 @dataclass(frozen=True)
 class Bind:
-    """Where to listen: an IP address or a host name, and a port (0: any that is free)."""
+    """An address to listen on: an IP address or a host name, and a port (0: any free one)."""
 
     host: str
     port: int
@@ -35,16 +32,16 @@ class Bind:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def loopback(self) -> bool:
-        """Whether only this machine can connect, as far as the name alone tells."""
+    def is_loopback(self) -> bool:
+        """True if only this machine can connect. A name other than `localhost` is not resolved."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
 
-def bind(value: object) -> Bind:
-    """`127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`."""
+def parse_bind(value: object) -> Bind:
+    """Parse an address and a port: `127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`."""
     if isinstance(value, Bind):
         return value
     host, colon, port = text(value).rpartition(":")
@@ -55,7 +52,7 @@ def bind(value: object) -> Bind:
     if host.startswith("[") and host.endswith("]"):
         if not _is_ip(host[1:-1], IPv6Address):
             raise BadValue("must have an IPv6 address, and nothing else, in brackets")
-        # In its one spelling; an interface's name behind it may have capitals, and keeps them.
+        # `str` gives the address its canonical spelling; a zone (RFC 4007) keeps its capitals.
         return Bind(str(IPv6Address(host[1:-1])), int(port))
     if ":" in host:
         raise BadValue("must have its IPv6 address in brackets")
@@ -66,13 +63,13 @@ def bind(value: object) -> Bind:
     return Bind(host.lower(), int(port))
 
 
-def optional_bind(value: object) -> Bind | None:
-    """Where to listen, or nothing when empty."""
-    return None if value in ("", None) else bind(value)
+def parse_optional_bind(value: object) -> Bind | None:
+    """Parse an address and a port. Empty text gives None: do not listen."""
+    return None if value in ("", None) else parse_bind(value)
 
 
-def network(value: object) -> Network:
-    """A CIDR network, or a single address, which is a network of one."""
+def parse_network(value: object) -> Network:
+    """Parse a CIDR network, or a single address, which is a network of one."""
     given = text(value)
     try:
         wider = ip_network(given, strict=False)
@@ -84,8 +81,8 @@ def network(value: object) -> Network:
         raise BadValue("names an address inside a network", f'write "{wider}"') from None
 
 
-def host_name(value: object) -> str:
-    """A DNS name as it stands in a `Host` header, without its port; lower-case."""
+def parse_host_name(value: object) -> str:
+    """Parse a DNS name as in a `Host` header without its port. The result is lower-case."""
     name = text(value).lower().removesuffix(".")
     if not _HOST_NAME.fullmatch(name):
         raise BadValue("must be a bare host name, without scheme, port or path")

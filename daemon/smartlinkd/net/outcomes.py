@@ -1,4 +1,4 @@
-"""What comes of a request. Apart from `sending.py`, whose imports are left for later."""
+"""Outcomes of an egress request, apart from `egress.py`, which is imported late."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Silence:
-    """No answer, and why. `final` when another attempt would end the same."""
+class Unanswered:
+    """No answer, and why. `is_final` if another attempt would end the same."""
 
     why: str
-    final: bool = False
+    is_final: bool = False

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.posting.addresses import LONGEST_URL, check_url, may_call, on_one_link, origin
+from smartlinkd.net.egress_rules import LONGEST_URL, check_url, is_allowed, is_same_link, origin
 
 HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
 
@@ -29,7 +29,7 @@ HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
     ],
 )
 def test_public_addresses(address: str) -> None:
-    assert may_call(ip_address(address), ())
+    assert is_allowed(ip_address(address), ())
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,17 @@ def test_public_addresses(address: str) -> None:
     ],
 )
 def test_all_others_need_to_be_named(address: str) -> None:
-    assert not may_call(ip_address(address), HOME[:0])
-    assert may_call(ip_address(address), (ip_network("0.0.0.0/0"), ip_network("::/0")))
+    assert not is_allowed(ip_address(address), HOME[:0])
+    assert is_allowed(ip_address(address), (ip_network("0.0.0.0/0"), ip_network("::/0")))
 
 
 @pytest.mark.parametrize("address", ["192.168.1.7", "fd00::7", "::ffff:192.168.1.7"])
 def test_named_networks_may_be_called(address: str) -> None:
-    assert may_call(ip_address(address), HOME)
+    assert is_allowed(ip_address(address), HOME)
 
 
 def test_a_named_network_allows_no_other() -> None:
-    assert not may_call(ip_address("192.168.2.7"), HOME)
+    assert not is_allowed(ip_address("192.168.2.7"), HOME)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_what_a_log_may_show(url: str, told: str) -> None:
     ],
 )
 def test_which_two_are_on_one_link(one: str, other: str, is_one: bool) -> None:
-    assert on_one_link(ip_address(one), ip_address(other)) == is_one
+    assert is_same_link(ip_address(one), ip_address(other)) == is_one

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from smartlinkd import __version__
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp, Reply
+from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 URL = "https://shop.example/secret-path?secret=1"
 MANY = 150
@@ -21,8 +21,8 @@ MANY = 150
 async def ask(handler: object, **options: object) -> Reply:
     transport = httpx.MockTransport(handler)  # type: ignore[arg-type]
     bounds: dict[str, object] = {"deadline": 5.0, "max_body": 100} | options
-    async with PlainHttp(transport) as client:
-        return await client.call("GET", URL, **bounds)  # type: ignore[arg-type]
+    async with HttpClient(transport) as client:
+        return await client.request("GET", URL, **bounds)  # type: ignore[arg-type]
 
 
 class Drip(httpx.AsyncByteStream):
@@ -62,9 +62,9 @@ async def test_cookies_are_never_kept() -> None:
         cookies.append(request.headers.get("cookie"))
         return httpx.Response(200, headers={"Set-Cookie": "SPC_F=1; Path=/; Domain=shop.example"})
 
-    async with PlainHttp(httpx.MockTransport(handler)) as client:
+    async with HttpClient(httpx.MockTransport(handler)) as client:
         for _ in range(2):
-            await client.call("GET", URL, deadline=5, max_body=10)
+            await client.request("GET", URL, deadline=5, max_body=10)
     assert cookies == [None, None]
 
 
@@ -121,9 +121,9 @@ async def test_nobody_waits_for_connections_of_others(nursery: trio.Nursery) -> 
 
     (listener,) = await nursery.start(partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with PlainHttp() as client, trio.open_nursery() as asking:
+    async with HttpClient() as client, trio.open_nursery() as asking:
         for _ in range(MANY):
-            asking.start_soon(partial(client.call, "GET", url, deadline=60, max_body=1))
+            asking.start_soon(partial(client.request, "GET", url, deadline=60, max_body=1))
         with trio.fail_after(5):
             for _ in range(MANY):
                 await connected.acquire()
@@ -144,8 +144,8 @@ async def test_no_proxy_of_the_environment_is_asked(
     monkeypatch.delenv("no_proxy", raising=False)
     (listener,) = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with PlainHttp() as client:
-        assert (await client.call("GET", url, deadline=5, max_body=1)).status == 204
+    async with HttpClient() as client:
+        assert (await client.request("GET", url, deadline=5, max_body=1)).status == 204
     nursery.cancel_scope.cancel()
 
 
@@ -232,9 +232,9 @@ async def test_after_a_redirect_its_connection_is_used_again(nursery: trio.Nurse
 
     (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with PlainHttp() as client:
+    async with HttpClient() as client:
         for _ in range(2):
-            reply = await client.call("GET", url, deadline=5, max_body=10)
+            reply = await client.request("GET", url, deadline=5, max_body=10)
             assert (reply.status, reply.headers["location"]) == (302, "/next")
     assert connections == 1
     nursery.cancel_scope.cancel()
@@ -251,8 +251,8 @@ async def test_a_redirect_whose_body_breaks_off_leads_on_all_the_same(
 
     (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-    async with PlainHttp() as client:
-        reply = await client.call("GET", url, deadline=5, max_body=10)
+    async with HttpClient() as client:
+        reply = await client.request("GET", url, deadline=5, max_body=10)
     assert (reply.status, reply.headers["location"]) == (302, "/next")
     nursery.cancel_scope.cancel()
 
@@ -285,13 +285,13 @@ async def test_every_charset_is_taken_for_utf8(charset: str) -> None:
     ],
 )
 async def test_an_address_that_cannot_be_written_gets_no_answer(url: str) -> None:
-    async with PlainHttp(httpx.MockTransport(lambda _: httpx.Response(200))) as client:
+    async with HttpClient(httpx.MockTransport(lambda _: httpx.Response(200))) as client:
         with pytest.raises(NoAnswer) as caught:
-            await client.call("GET", url, deadline=5, max_body=10)
+            await client.request("GET", url, deadline=5, max_body=10)
     assert str(caught.value) == "its address cannot be written in a request"
 
 
 async def test_nor_does_a_name_that_dns_cannot_hold() -> None:
-    async with PlainHttp() as client:
+    async with HttpClient() as client:
         with pytest.raises(NoAnswer, match="cannot be written"):
-            await client.call("GET", f"http://{'a' * 64}.example/", deadline=5, max_body=10)
+            await client.request("GET", f"http://{'a' * 64}.example/", deadline=5, max_body=10)

@@ -13,11 +13,10 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd.certificates import Trust
-from smartlinkd.marketplace.plain_client import open_client
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp
-from smartlinkd.posting.outcomes import Answered, Silence
-from smartlinkd.posting.sending import open_sender
+from smartlinkd.net.certificates import TrustStore
+from smartlinkd.net.client import HttpClient, NoAnswer, open_client
+from smartlinkd.net.egress import open_sender
+from smartlinkd.net.outcomes import Answered, Unanswered
 from tests.fakes.certificate import certificate_for, serve_behind
 
 HOST = "localhost"
@@ -66,7 +65,7 @@ async def test_nor_a_certificate_of_another_name(
         assert f"certificate is not valid for '{HOST}'" in why(refusal.value)
 
 
-def open_too_many(_: Trust) -> None:
+def open_too_many(_: TrustStore) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -74,47 +73,47 @@ def open_too_many(_: Trust) -> None:
 def no_descriptor(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The authorities cannot be read, until it is undone."""
     with monkeypatch.context() as patch:
-        patch.setattr(Trust, "_read", open_too_many)
+        patch.setattr(TrustStore, "_read", open_too_many)
         yield patch
 
 
 async def test_while_the_authorities_cannot_be_read_there_is_no_answer(
     server: str, no_descriptor: pytest.MonkeyPatch
 ) -> None:
-    async with PlainHttp() as client:
+    async with HttpClient() as client:
         with pytest.raises(
             NoAnswer, match=rf"certificates cannot be read \({TOO_MANY}\); the next call"
         ):
-            await client.call("GET", server, deadline=5, max_body=9)
+            await client.request("GET", server, deadline=5, max_body=9)
         no_descriptor.undo()
-        assert (await client.call("GET", server, deadline=5, max_body=9)).status == 200
+        assert (await client.request("GET", server, deadline=5, max_body=9)).status == 200
 
 
 async def test_nor_is_a_webhook_called(server: str, no_descriptor: pytest.MonkeyPatch) -> None:
-    async with open_sender([ip_network("127.0.0.0/8")], at_once=1) as sender:
+    async with open_sender([ip_network("127.0.0.0/8")], max_connections=1) as sender:
         outcome = await sender.post(server, {}, b"{}")
-        assert isinstance(outcome, Silence)
+        assert isinstance(outcome, Unanswered)
         assert f"certificates cannot be read ({TOO_MANY}); the next call" in outcome.why
-        assert not outcome.final
+        assert not outcome.is_final
         no_descriptor.undo()
         assert await sender.post(server, {}, b"{}") == Answered(200)
 
 
-async def test_before_it_is_ready_nobody_is_trusted(server: str) -> None:
-    trust = Trust()
+async def test_before_it_is_loaded_nobody_is_trusted(server: str) -> None:
+    trust = TrustStore()
     async with httpx.AsyncClient(verify=trust.context, trust_env=False) as client:
         with pytest.raises(httpx.ConnectError) as refusal:
             await client.get(server)
         assert why(refusal.value) == "self-signed certificate"
-        await trust.ready()
+        await trust.load()
         assert (await client.get(server)).status_code == 200
 
 
 async def test_they_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    trust = Trust()
-    await trust.ready()
-    monkeypatch.setattr(Trust, "_read", open_too_many)
-    await trust.ready()
+    trust = TrustStore()
+    await trust.load()
+    monkeypatch.setattr(TrustStore, "_read", open_too_many)
+    await trust.load()
 
 
 async def test_mozillas_authorities_count_where_the_system_has_none(
@@ -123,7 +122,7 @@ async def test_mozillas_authorities_count_where_the_system_has_none(
     (tmp_path / "empty").touch()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "empty"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    trust = Trust()
+    trust = TrustStore()
     assert trust.context.get_ca_certs() == []
-    await trust.ready()
+    await trust.load()
     assert len(trust.context.get_ca_certs()) > 50

@@ -15,11 +15,10 @@ import trio
 import trio.testing
 
 from smartlinkd import __version__
-from smartlinkd.name_look_ups import look_up_apart
-from smartlinkd.posting import sending
-from smartlinkd.posting.connecting import NoWay, is_near, look_up
-from smartlinkd.posting.outcomes import Answered, Silence
-from smartlinkd.posting.sending import open_sender
+from smartlinkd.net import egress
+from smartlinkd.net.dns import install_resolver
+from smartlinkd.net.egress import CannotConnect, is_local, open_sender, resolve_name
+from smartlinkd.net.outcomes import Answered, Unanswered
 from tests.fakes.certificate import certificate_for, serve_behind
 from tests.shortage import Shortage
 
@@ -34,27 +33,27 @@ def leads_to(*answers: str) -> Callable[[str], Awaitable[Sequence[Address]]]:
     """A resolver of one name: each look-up finds the addresses of the next answer."""
     left = list(answers)
 
-    async def look_up(host: str) -> Sequence[Address]:
+    async def resolve(host: str) -> Sequence[Address]:
         assert host == "hooks.example"
         return [ip_address(each) for each in left.pop(0).split()]
 
-    return look_up
+    return resolve
 
 
 async def post(
     url: str, headers: dict[str, str] | None = None, body: bytes = b"{}", **options: Any
-) -> Answered | Silence:
-    given: dict[str, Any] = {"allow": LOOPBACK, "at_once": 4} | options
+) -> Answered | Unanswered:
+    given: dict[str, Any] = {"allow": LOOPBACK, "max_connections": 4} | options
     async with open_sender(**given) as sender:
         return await sender.post(url, headers or {}, body)
 
 
 async def test_with_no_thread_to_look_its_name_up_it_is_tried_again(no_thread: Shortage) -> None:
-    look_up_apart()
+    install_resolver()
     with no_thread():
         outcome = await post("http://hooks.example/")
 
-    assert outcome == Silence(
+    assert outcome == Unanswered(
         "the daemon cannot start a thread: as many tasks run as the system lets it have; "
         "try again shortly"
     )
@@ -80,7 +79,7 @@ async def test_what_is_sent(receiver: Any) -> None:
 
 async def test_a_connection_is_used_again(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = leads_to("127.0.0.1")  # once
-    async with open_sender(LOOPBACK, at_once=4, resolve=looked_up) as sender:
+    async with open_sender(LOOPBACK, max_connections=4, resolve=looked_up) as sender:
         for _ in range(3):
             url = f"http://hooks.example:{receiver.port}/"
             assert await sender.post(url, {}, b"{}") == Answered(200)
@@ -111,7 +110,7 @@ async def test_proxies_of_the_environment_are_not_used(
 
 async def test_one_that_closes_without_a_word(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.reset)
-    assert await post(receiver.url()) == Silence("the connection failed (ReadError)")
+    assert await post(receiver.url()) == Unanswered("the connection failed (ReadError)")
 
 
 async def test_nobody_there() -> None:
@@ -119,36 +118,36 @@ async def test_nobody_there() -> None:
     port = unused[0].socket.getsockname()[1]
     await unused[0].aclose()
     outcome = await post(f"http://127.0.0.1:{port}{SECRET_PATH}")
-    assert outcome == Silence("127.0.0.1 cannot be connected to")
+    assert outcome == Unanswered("127.0.0.1 cannot be connected to")
 
 
 async def test_one_that_hangs(
     receiver: Any, behave: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     receiver.behaviours.append(behave.hang)
-    outcomes: list[Answered | Silence] = []
+    outcomes: list[Answered | Unanswered] = []
 
     async def call() -> None:
         outcomes.append(await post(receiver.url()))
 
     nursery.start_soon(call)
     await receiver.until(1)
-    mock_clock.jump(sending.DEADLINE - 0.1)
+    mock_clock.jump(egress.DEADLINE - 0.1)
     await trio.testing.wait_all_tasks_blocked()
     assert outcomes == []
     mock_clock.jump(0.2)
     await trio.testing.wait_all_tasks_blocked()
-    assert outcomes == [Silence("no answer within 30 seconds")]
+    assert outcomes == [Unanswered("no answer within 30 seconds")]
 
 
 async def test_an_endless_head_is_no_answer(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.never_begin)
-    assert await post(receiver.url()) == Silence("the connection failed (RemoteProtocolError)")
+    assert await post(receiver.url()) == Unanswered("the connection failed (RemoteProtocolError)")
 
 
 async def test_an_endless_body_is_left_and_the_status_counts(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.never_end)
-    async with open_sender(LOOPBACK, at_once=1) as sender:
+    async with open_sender(LOOPBACK, max_connections=1) as sender:
         assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
         # The one connection that there may be is free again.
         assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
@@ -157,7 +156,7 @@ async def test_an_endless_body_is_left_and_the_status_counts(receiver: Any, beha
 async def test_a_body_that_drips_is_left_and_the_status_counts(
     receiver: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    outcomes: list[Answered | Silence] = []
+    outcomes: list[Answered | Unanswered] = []
     dripping = trio.Event()
 
     async def drip(stream: trio.SocketStream) -> None:
@@ -172,7 +171,7 @@ async def test_a_body_that_drips_is_left_and_the_status_counts(
     nursery.start_soon(call)
     await dripping.wait()
     await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(sending.ANSWER_DEADLINE)
+    mock_clock.jump(egress.ANSWER_DEADLINE)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert outcomes == [Answered(204)]
 
@@ -198,7 +197,7 @@ async def test_what_cannot_be_written_is_not_tried_again(
     receiver: Any, url: str, headers: dict[str, str]
 ) -> None:
     outcome = await post(url.replace(":1/", f":{receiver.port}/"), headers)
-    assert outcome == Silence("it cannot be written as an HTTP request", final=True)
+    assert outcome == Unanswered("it cannot be written as an HTTP request", is_final=True)
     assert receiver.received == []
 
 
@@ -208,7 +207,7 @@ async def test_what_cannot_be_written_is_not_tried_again(
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "127.1"])
 async def test_addresses_that_are_not_allowed_get_no_connection(receiver: Any, host: str) -> None:
     outcome = await post(f"http://{host}:{receiver.port}{SECRET_PATH}", allow=())
-    assert isinstance(outcome, Silence)
+    assert isinstance(outcome, Unanswered)
     assert "which webhooks may not call" in outcome.why
     assert "webhooks.allow" in outcome.why
     assert "swordfish" not in outcome.why
@@ -221,13 +220,13 @@ async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenRe
     url = f"http://hooks.example:{allowed.port}/"
     network = (ip_network("127.0.0.2"),)
     resolve = leads_to("127.0.0.2", "127.0.0.1")
-    async with open_sender(network, at_once=1, resolve=resolve) as sender:
+    async with open_sender(network, max_connections=1, resolve=resolve) as sender:
         # One look-up for the call, and the address that was judged is the one that is called.
         assert await sender.post(url, {}, b"{}") == Answered(200)
         allowed.behaviours.append(lambda stream: stream.aclose())
         await sender.post(url, {}, b"{}")
         outcome = await sender.post(url, {}, b"{}")
-    assert outcome == Silence(
+    assert outcome == Unanswered(
         "it leads to 127.0.0.1, which webhooks may not call (an operator who wants that names the "
         "network in webhooks.allow)"
     )
@@ -254,29 +253,29 @@ async def test_what_is_this_machines_own_is_for_the_operator_to_name() -> None:
         "http://hooks.example/",
         allow=(),
         resolve=leads_to("51.15.20.30"),
-        is_near=lambda _: True,
+        is_local=lambda _: True,
     )
-    assert isinstance(outcome, Silence)
+    assert isinstance(outcome, Unanswered)
     assert outcome.why.startswith("it leads to 51.15.20.30, which webhooks may not call")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.2"])
 def test_an_address_of_ours_is_near_also_one_that_packets_do_not_begin_at(address: str) -> None:
-    assert is_near(ip_address(address))
+    assert is_local(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"])
 def test_nobodys_address_is_not(address: str) -> None:
-    assert not is_near(ip_address(address))
+    assert not is_local(ip_address(address))
 
 
 def test_nor_is_another_ones_where_anything_can_be_bound_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on a machine with net.ipv4.ip_nonlocal_bind."""
-    monkeypatch.setattr("smartlinkd.posting.connecting._can_bind", lambda _: True)
-    assert not is_near(ip_address("192.0.2.7"))
-    assert is_near(ip_address("127.0.0.1"))
+    monkeypatch.setattr("smartlinkd.net.egress._can_bind", lambda _: True)
+    assert not is_local(ip_address("192.0.2.7"))
+    assert is_local(ip_address("127.0.0.1"))
 
 
 async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
@@ -286,9 +285,9 @@ async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patch:
-        patch.setattr("smartlinkd.posting.connecting.socket.socket", none_left)
-        with pytest.raises(NoWay, match="Too many open files"):
-            is_near(ip_address("51.15.20.30"))
+        patch.setattr("smartlinkd.net.egress.socket.socket", none_left)
+        with pytest.raises(CannotConnect, match="Too many open files"):
+            is_local(ip_address("51.15.20.30"))
 
 
 async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:
@@ -299,19 +298,19 @@ async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenRece
 
 async def test_a_name_without_addresses() -> None:
     outcome = await post("http://hooks.example/", resolve=leads_to(""))
-    assert outcome == Silence("its name has no address")
+    assert outcome == Unanswered("its name has no address")
 
 
 async def test_a_name_that_there_is_not() -> None:
-    with pytest.raises(NoWay, match="could not be resolved"):
-        await look_up("no-such-name.invalid")
-    with pytest.raises(NoWay, match="could not be resolved"):
-        await look_up("x" * 64 + ".example")
+    with pytest.raises(CannotConnect, match="could not be resolved"):
+        await resolve_name("no-such-name.invalid")
+    with pytest.raises(CannotConnect, match="could not be resolved"):
+        await resolve_name("x" * 64 + ".example")
 
 
 async def test_a_literal_address_is_its_own() -> None:
-    assert await look_up("127.0.0.1") == [IPv4Address("127.0.0.1")]
-    assert await look_up("::1") == [IPv6Address("::1")]
+    assert await resolve_name("127.0.0.1") == [IPv4Address("127.0.0.1")]
+    assert await resolve_name("::1") == [IPv6Address("::1")]
 
 
 # TLS
@@ -350,7 +349,7 @@ async def test_tls_is_for_the_name_and_not_the_address(tls_port: int, asked: lis
 
 async def test_a_certificate_for_another_name(tls_port: int) -> None:
     outcome = await post(f"https://127.0.0.1:{tls_port}{SECRET_PATH}")
-    assert isinstance(outcome, Silence)
+    assert isinstance(outcome, Unanswered)
     assert outcome.why.startswith("its certificate is not trusted: IP address mismatch")
     assert "swordfish" not in outcome.why
 
@@ -361,5 +360,5 @@ async def test_a_certificate_of_an_unknown_authority(
     monkeypatch.delenv("SSL_CERT_FILE")
     url = f"https://hooks.example:{tls_port}/"
     outcome = await post(url, resolve=leads_to("127.0.0.1"))
-    assert isinstance(outcome, Silence)
+    assert isinstance(outcome, Unanswered)
     assert outcome.why == "its certificate is not trusted: self-signed certificate"

@@ -1,21 +1,9 @@
-"""Which addresses webhooks may call: pure rules.
+"""Rules for the addresses that webhooks may call.
 
-The problem: whoever may start a crew names addresses that this daemon then calls, from inside the
-owner's network. Its own port, the router, a cloud's metadata service are not for them to reach.
-
-The choice: only addresses of the public internet, unless the operator names others in
-`webhooks.allow`; and of these none that is this machine's own or on its own link, since a firewall
-lets them pass. The lists below follow IANA's registries of special-purpose addresses, but for one
-that a cloud keeps among its public ones. For IPv6 it is the other way round, what is not global
-unicast is refused. An IPv4 address inside an IPv6 one counts as itself where the system or a
-gateway really goes there (IPv4-mapped, and NAT64, without which a host that has only IPv6 could
-call almost nobody). 6to4 and Teredo are refused: both are given up, and a relay would be trusted
-with the judgement.
-
-A literal address is refused here, at the kickoff. A name may mean another address at every look,
-so it is judged by the address that is connected to, see `connecting.py`.
-
-Rejected: `ipaddress.is_global`, whose tables changed between patch releases of Python 3.11.
+Whoever may start a crew names addresses that this daemon calls from inside the owner's network. So
+only addresses of the public internet are allowed, and what the operator names in `webhooks.allow`.
+A literal address is checked here at the kickoff. A name may lead elsewhere at each lookup, so
+`egress.py` checks the address that it connects to. See docs/decisions/020-egress.md.
 """
 
 from __future__ import annotations
@@ -28,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from smartlinkd.bad_value import BadValue
 from smartlinkd.errors import Invalid
 from smartlinkd.late_imports import needed
-from smartlinkd.networks import HIGHEST_PORT, Network, host_name
+from smartlinkd.net.addresses import HIGHEST_PORT, Network, parse_host_name
 
 if TYPE_CHECKING:
     from httpx import URL
@@ -36,7 +24,7 @@ if TYPE_CHECKING:
 Address = IPv4Address | IPv6Address
 
 LONGEST_URL: Final = 4096
-"""Characters; what automation services give out has a few hundred."""
+"""Characters. The URLs of automation services have a few hundred."""
 
 _REFUSED_4: Final = tuple(
     map(
@@ -75,43 +63,50 @@ _REFUSED_6: Final = tuple(
 )
 _CARRY_4: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
-# What resolvers take for an IPv4 address (inet_aton): 127.1, 0x7f.1, 2130706433. No real name ends
+# Resolvers read these as IPv4 addresses (inet_aton): 127.1, 0x7f.1, 2130706433. No real name ends
 # like that.
 _NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 
 
-def may_call(address: Address, allow: Sequence[Network]) -> bool:
-    """Whether an address may be connected to: a public one, or one in an allowed network."""
-    there = reached(address)
-    if is_named(address, allow):
+def is_allowed(address: Address, allow: Sequence[Network]) -> bool:
+    """Return True for a public address, and for one in an `allow` network."""
+    if is_allowlisted(address, allow):
         return True
-    if isinstance(there, IPv4Address):
-        return not any(there in network for network in _REFUSED_4)
-    return there in _GLOBAL_6 and not any(there in network for network in _REFUSED_6)
+    target = effective_address(address)
+    if isinstance(target, IPv4Address):
+        return not any(target in network for network in _REFUSED_4)
+    return target in _GLOBAL_6 and not any(target in network for network in _REFUSED_6)
 
 
-def is_named(address: Address, allow: Sequence[Network]) -> bool:
-    """Whether the operator has named it, or a network that it is in."""
-    return any(each in network for network in allow for each in (address, reached(address)))
+def is_allowlisted(address: Address, allow: Sequence[Network]) -> bool:
+    """Return True if an `allow` network holds the address."""
+    return any(
+        each in network for network in allow for each in (address, effective_address(address))
+    )
 
 
-def on_one_link(one: Address, other: Address) -> bool:
-    """Whether both are in one /64. Links of IPv4 have no size of their own."""
+def is_same_link(one: Address, other: Address) -> bool:
+    """Return True if both are in one /64. Links of IPv4 have no fixed size."""
     return one.version == other.version == 6 and int(one) >> 64 == int(other) >> 64
 
 
-def reached(address: Address) -> Address:
-    """Where a packet to this address ends up: an IPv4 address, when that is what it carries."""
+def effective_address(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 one carries, else the address itself.
+
+    The system (IPv4-mapped) or a gateway (NAT64) sends packets there.
+    """
     if isinstance(address, IPv6Address) and any(address in network for network in _CARRY_4):
         return IPv4Address(address.packed[-4:])
     return address
 
 
 def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
-    """The address as it is to be called, or Invalid: naming `field`, and never quoting the URL.
+    """Return the URL as it is to be called. A name is not resolved.
 
-    That a name leads to addresses which may be called is not part of it. Raises `Unavailable`.
+    Raises:
+        Invalid: the URL breaks a rule. The text names `field` and never quotes the URL.
+        Unavailable: httpx cannot be imported at the moment.
     """
     with needed():
         from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
@@ -137,7 +132,7 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
 
 
 def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
-    """The host, lower-case and without a full stop at its end."""
+    """Return the host in lower case, without a full stop at its end."""
     host = parts.raw_host.decode("ascii").removesuffix(".")
     try:
         address = ip_address(host)
@@ -147,20 +142,20 @@ def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:
         _check_literal(field, address, allow)
         return host
     try:
-        name = host_name(host)
+        name = parse_host_name(host)
     except BadValue:
         raise Invalid(f"{field}: has no host, or one whose name cannot be") from None
     if _NUMBER.fullmatch(name):
         raise Invalid(f"{field}: has an IPv4 address in an unusual form; write four numbers")
-    # By RFC 6761 these are no other addresses, whatever a resolver says.
-    is_local = name == "localhost" or name.endswith(".localhost")
-    if is_local and not any(may_call(each, allow) for each in _LOOPBACK):
+    # RFC 6761 section 6.3: these names are loopback, whatever a resolver says.
+    is_localhost = name == "localhost" or name.endswith(".localhost")
+    if is_localhost and not any(is_allowed(each, allow) for each in _LOOPBACK):
         _check_literal(field, _LOOPBACK[0], allow)
     return name
 
 
 def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> None:
-    if not may_call(address, allow):
+    if not is_allowed(address, allow):
         raise Invalid(
             f"{field}: {address} is not an address of the public internet, and webhooks may call "
             "no other; use a public one, or have the operator name its network in webhooks.allow"
@@ -168,10 +163,7 @@ def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> No
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port: all that a log may show, since the rest may be a secret.
-
-    For who calls it, and so has imported httpx.
-    """
+    """Return scheme, host and port. A log shows no more, since the rest may be a secret."""
     from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
 
     try:

@@ -13,11 +13,10 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.marketplace.plain_http import NoAnswer, PlainHttp
-from smartlinkd.name_look_ups import LOOK_UPS, look_up_apart
-from smartlinkd.posting.connecting import look_up as webhooks_look_up
-from smartlinkd.posting.outcomes import Silence
-from smartlinkd.posting.sending import open_sender
+from smartlinkd.net.client import HttpClient, NoAnswer
+from smartlinkd.net.dns import MAX_LOOKUPS, install_resolver
+from smartlinkd.net.egress import open_sender, resolve_name
+from smartlinkd.net.outcomes import Unanswered
 
 HANG = 10.0
 """Real seconds; whatever takes longer hangs."""
@@ -39,9 +38,9 @@ async def look_up() -> None:
 
 
 async def by_client() -> None:
-    async with PlainHttp() as client:
+    async with HttpClient() as client:
         with pytest.raises(NoAnswer, match="ConnectError"):
-            await client.call("GET", URL, deadline=HANG, max_body=1)
+            await client.request("GET", URL, deadline=HANG, max_body=1)
 
 
 async def by_stream() -> None:
@@ -51,25 +50,25 @@ async def by_stream() -> None:
 
 async def by_webhook() -> None:
     loopback = [ip_network("127.0.0.0/8"), ip_network("::1")]
-    async with open_sender(loopback, at_once=1) as sender:
+    async with open_sender(loopback, max_connections=1) as sender:
         outcome = await sender.post(URL, {}, b"")
-    assert isinstance(outcome, Silence)
+    assert isinstance(outcome, Unanswered)
     assert "cannot be connected to" in outcome.why
 
 
 @pytest.mark.parametrize(
-    "way", [look_up, partial(webhooks_look_up, "localhost"), by_client, by_stream, by_webhook]
+    "way", [look_up, partial(resolve_name, "localhost"), by_client, by_stream, by_webhook]
 )
 async def test_a_look_up_needs_no_thread_of_everybodys(
     no_thread_free: None, way: Callable[[], Awaitable[None]]
 ) -> None:
-    look_up_apart()
+    install_resolver()
     with trio.fail_after(HANG):
         await way()
 
 
 async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) -> None:
-    look_up_apart()
+    install_resolver()
     flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     with trio.fail_after(HANG):
         assert await trio.socket.getnameinfo(("127.0.0.1", 80), flags) == ("127.0.0.1", "80")
@@ -85,7 +84,7 @@ async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) ->
     ],
 )
 async def test_what_is_found_is_what_the_system_finds(wanted: dict[str, int]) -> None:
-    look_up_apart()
+    install_resolver()
     found = await trio.socket.getaddrinfo("localhost", 80, **wanted)
     assert found == socket.getaddrinfo("localhost", 80, **wanted)
 
@@ -103,11 +102,11 @@ async def test_those_that_were_given_up_hold_up_look_ups_and_nobody_else(
         return really(host, *more, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    look_up_apart()
+    install_resolver()
     async with trio.open_nursery() as asking:
-        for _ in range(LOOK_UPS):
+        for _ in range(MAX_LOOKUPS):
             asking.start_soon(look_up)
-        for _ in range(LOOK_UPS):
+        for _ in range(MAX_LOOKUPS):
             assert await trio.to_thread.run_sync(partial(there.acquire, timeout=HANG))
         asking.cancel_scope.cancel()
     with trio.fail_after(HANG):

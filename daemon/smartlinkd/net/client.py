@@ -1,0 +1,194 @@
+"""The HTTP client for the marketplace, without the owner's cookie.
+
+It keeps no cookies, follows no redirect (the caller judges each hop), and reads a bounded body.
+`deadline` covers a request from the lookup of the name to the last byte: httpx's timeouts start
+anew with every chunk. See docs/decisions/022-marketplace-client.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import trio
+
+from smartlinkd import __version__
+from smartlinkd.late_imports import needed
+from smartlinkd.net.certificates import CertificatesUnreadable, TrustStore
+
+if TYPE_CHECKING:
+    import httpx
+
+USER_AGENT = f"smartlinkd/{__version__}"
+_LOCATION = "location"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_IDLE = 8
+# For the next hop, which comes at once: servers commonly close an idle connection after 5 s, and a
+# request that meets that is lost.
+_IDLE_S = 4
+_DRAIN_S = 0.3  # for a redirect's body, which may not end
+_DRAIN_RESERVE_S = 0.05  # of the caller's deadline that are left then
+
+
+class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
+    """No whole answer within the deadline, or the connection failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response. `text` is its body, up to the bound."""
+
+    status: int
+    headers: httpx.Headers
+    text: str
+
+
+class HttpClient(AbstractAsyncContextManager["HttpClient"]):
+    """A client, for the length of the block."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        """`transport` replaces the network in tests, TLS included."""
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        deadline: float,
+        max_body: int,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> Reply:
+        """Make one request and read its answer.
+
+        Args:
+            deadline: seconds for the lookup of the name, the connection, TLS and the answer.
+            max_body: bytes of the body that are read.
+
+        Raises:
+            NoAnswer: there is none. Its text says why, and holds neither URL nor headers.
+        """
+        with needed(NoAnswer):
+            import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
+        if self._client is None:
+            self._client = open_client(self._transport)
+        with trio.move_on_after(deadline) as scope:
+            try:
+                async with self._client.stream(
+                    method, url, headers=headers, content=content
+                ) as response:
+                    return await _read(response, max_body)
+            except CertificatesUnreadable as fault:
+                raise NoAnswer(str(fault)) from None
+            except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+                # The type alone: httpx's messages can repeat the URL.
+                raise NoAnswer(type(error).__name__) from None
+            except UnicodeError:  # half a character in it, or a name that DNS cannot hold
+                raise NoAnswer("its address cannot be written in a request") from None
+        assert scope.cancelled_caught  # noqa: S101 - the body returns, raises, or was cancelled
+        raise NoAnswer(f"no answer within {deadline:g} seconds")
+
+
+def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """Return an httpx client with these rules. `transport` replaces the network, TLS included."""
+    import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
+
+    trust = TrustStore()
+
+    async def load_trust(request: httpx.Request) -> None:
+        if request.url.scheme == "https":
+            await trust.load()
+
+    return httpx.AsyncClient(
+        transport=transport,
+        verify=trust.context,
+        headers={
+            "User-Agent": USER_AGENT,
+            "Accept": "*/*",
+            # A compressed body has no bound that is worth the name.
+            "Accept-Encoding": "identity",
+        },
+        cookies=_NoCookies(),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=None,  # noqa: S113 - every request has a trio deadline
+        limits=httpx.Limits(
+            max_connections=None, max_keepalive_connections=_MAX_IDLE, keepalive_expiry=_IDLE_S
+        ),
+        event_hooks={
+            "request": [load_trust] if transport is None else [],
+            "response": [_hide_location],
+        },
+    )
+
+
+class _NoCookies(CookieJar):
+    """A jar that parses no cookie.
+
+    A policy that refuses cookies is asked after the parser, which prints a traceback for some ages.
+    """
+
+    def extract_cookies(self, *_: object) -> None:
+        """See `CookieJar`."""
+
+
+async def _hide_location(response: httpx.Response) -> None:
+    # httpx builds the next request in advance, followed or not, and raises for a location that is
+    # no address, in place of the answer.
+    if _LOCATION in response.headers:
+        response.extensions[_LOCATION] = response.headers.pop(_LOCATION)
+
+
+async def _read(response: httpx.Response, max_body: int) -> Reply:
+    headers = response.headers.copy()
+    if _LOCATION in response.extensions:
+        headers[_LOCATION] = response.extensions[_LOCATION]
+        if response.status_code in _REDIRECTS:
+            await _drain(response, max_body)
+            return Reply(response.status_code, headers, "")
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
+    body = bytearray()
+    with trio.CancelScope() as enough:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > max_body:
+                # Not `break`: that leaves generators below this one to the garbage collector, and
+                # the connection with them. Cancelled, they end in order at their next read.
+                enough.cancel()
+    # UTF-8 whatever charset the header names: the sender would choose the codec, and some of
+    # Python's raise, are not for text, or take seconds. "-sig": some bodies begin with a mark.
+    text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")
+    return Reply(response.status_code, headers, text)
+
+
+async def _drain(response: httpx.Response, max_body: int) -> None:
+    """Read a short body to its end, so that the next hop can use the connection."""
+    import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
+
+    size = 0
+    end = trio.current_effective_deadline() - _DRAIN_RESERVE_S
+    with trio.move_on_at(min(trio.current_time() + _DRAIN_S, end)) as enough:
+        try:
+            async for chunk in response.aiter_raw():
+                size += len(chunk)
+                if size > max_body:
+                    enough.cancel()  # not `break`, see `_read`
+        except (httpx.HTTPError, httpx.StreamError):
+            return  # the location is known, and the pool drops the connection

@@ -1,0 +1,118 @@
+"""The two channels to the owner: a POST to their address, and a program of theirs.
+
+The owner chose both, so the address may lead anywhere, this machine included. It may hold a key and
+is never logged. The program gets an environment of its own, its own session and none of our
+descriptors, and nothing of it is left after its deadline (`smartlinkd/processes/guarded.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+from pydantic import SecretStr
+
+from smartlinkd.late_imports import needed
+from smartlinkd.net.outcomes import Answered
+from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.hiding import Hiding
+
+COMMAND_DEADLINE: Final = 30.0
+"""Seconds, as many as for the request."""
+MAX_ERROR_LINE: Final = 200
+"""Characters of the last line of a failed program's standard error; it is logged."""
+
+_ANYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_TRANSIENT: Final = (408, 425, 429)
+
+
+class NotSent(Exception):  # noqa: N818 - it says what has not happened
+    """The notice was not sent. `is_final` if another attempt would end the same."""
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+
+
+class Channel(Protocol):
+    """A channel to the owner. `name` is the setting that it comes from."""
+
+    name: str
+
+    async def send(self, body: Mapping[str, str]) -> None:
+        """Make one attempt. Raises `NotSent`."""
+
+
+class RequestChannel:
+    """A POST of the body as JSON. Any 2xx is a success."""
+
+    name = "notify.url"
+
+    def __init__(self, url: SecretStr) -> None:
+        self._url = url
+
+    async def send(self, body: Mapping[str, str]) -> None:
+        with needed(NotSent):
+            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
+        # A sender of its own: notices are rare, so no connection is kept.
+        async with open_sender(_ANYWHERE, max_connections=1) as sender:
+            outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())
+        if not isinstance(outcome, Answered):
+            raise NotSent(outcome.why, is_final=outcome.is_final)
+        status = outcome.status
+        if not 200 <= status < 300:
+            raise NotSent(f"HTTP {status}", is_final=status < 500 and status not in _TRANSIENT)
+
+
+class CommandChannel:
+    """A program that gets the body as JSON on standard input, and as variables.
+
+    Exit code 0 is a success.
+    """
+
+    name = "notify.command"
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = tuple(command)
+        arguments = enumerate(command[1:], start=1)  # one of them may be a key
+        self._redactor = Hiding({f"argument {number}": word for number, word in arguments})
+
+    async def send(self, body: Mapping[str, str]) -> None:
+        with ExitStack() as stack:
+            # A pipe holds 16 times as much as a body, so the write does not block.
+            stdin, end = os.pipe()
+            stack.callback(os.close, stdin)
+            os.write(end, json.dumps(body).encode() + b"\n")
+            os.close(end)
+            try:
+                why = await self._run(stdin, body)
+            except OSError as fault:
+                raise NotSent(f"it could not be started: {fault}") from None
+        if why is not None:
+            raise NotSent(why)
+
+    async def _run(self, stdin: int, body: Mapping[str, str]) -> str | None:
+        """Run the program. Returns why it failed, or None."""
+        async with guarded(
+            self._command, environment=_environment(body), working_folder=Path("/"), stdin=stdin
+        ) as program:
+            with trio.move_on_after(COMMAND_DEADLINE):
+                status = await program.wait()
+                if status.code == 0:
+                    return None
+                stderr = self._redactor.hide_in_tail(program.stderr_tail)
+                last = stderr.rstrip().rpartition("\n")[2][-MAX_ERROR_LINE:]
+                return f"{status}; {last or 'without a word on standard error'}"
+            return f"it did not end within {COMMAND_DEADLINE:g} s"
+
+
+def _environment(body: Mapping[str, str]) -> dict[str, str]:
+    """Return the program's whole environment: `SMARTLINKD_EVENT` and so on."""
+    fields = {f"SMARTLINKD_{name.upper()}": value for name, value in body.items()}
+    return {"PATH": os.defpath, "LANG": "C.UTF-8", **fields}

@@ -1,0 +1,102 @@
+"""The cookie record in a sealed memfd, which survives the actor and never reaches a disk.
+
+Each change makes a new memfd that nobody can write to, so no reader sees half a record. See
+docs/decisions/023-cookie-in-a-memfd.md.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import cached_property
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from smartlinkd.errors import Invalid
+from smartlinkd.sealed import is_sealed, sealed_file
+from smartlinkd.vault.cookie import Cookie, parse_cookie
+
+MAX_RECORD = 256 * 1024
+"""Bytes; a cookie of 64 KiB, escaped as JSON, with its label."""
+
+
+class CookieRecord(BaseModel):
+    """The stored cookie with its label and the time of the last sync (aware, UTC)."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
+
+    cookie_text: str = Field(repr=False)
+    account_name: str
+    synced_at: datetime
+
+    # Cached, since every conversion needs it. It is no field, so it is in neither the record's text
+    # nor its JSON.
+    @cached_property
+    def cookie(self) -> Cookie:
+        return parse_cookie(self.cookie_text)
+
+
+class DescriptorStore(Protocol):
+    """A service manager's store of descriptors for the next process. It never waits or fails."""
+
+    def keep(self, descriptor: int) -> None:
+        """Keep this descriptor in place of the one before. The caller still closes it."""
+
+
+class InvalidRecord(Exception):  # noqa: N818 - it says what a descriptor is
+    """A descriptor holds no record; the text says why."""
+
+
+class RecordMemory:
+    """At most one record. Only the vault actor uses it."""
+
+    def __init__(self, store: DescriptorStore | None = None) -> None:
+        self._descriptor: int | None = None
+        self._store = store
+
+    def write(self, record: CookieRecord) -> None:
+        """Replace the record. Raises `OSError`, and then the old record stays."""
+        descriptor = sealed_file("cookie", record.model_dump_json().encode())
+        if self._store is not None:
+            self._store.keep(descriptor)
+        self.close()
+        self._descriptor = descriptor
+
+    def read(self) -> CookieRecord | None:
+        """Return the record, or None if none was written."""
+        if self._descriptor is None:
+            return None
+        return CookieRecord.model_validate_json(os.pread(self._descriptor, MAX_RECORD, 0))
+
+    def close(self) -> None:
+        """Drop the record."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __del__(self) -> None:
+        # The actor's instances come and go, and nothing closes the handle that owns this.
+        self.close()
+
+
+def read_record(descriptor: int) -> CookieRecord:
+    """Return the record behind a descriptor of a `DescriptorStore`. The descriptor stays open.
+
+    Raises:
+        InvalidRecord: it is unsealed, so that somebody can still change it; it is too large; or it
+            holds no valid record. The text shows nothing of it.
+    """
+    try:
+        if not is_sealed(descriptor):
+            raise InvalidRecord("it is not sealed")
+        size = os.fstat(descriptor).st_size
+        if size > MAX_RECORD:
+            raise InvalidRecord(f"it has {size} bytes, and a record at most {MAX_RECORD}")
+        record = CookieRecord.model_validate_json(os.pread(descriptor, MAX_RECORD, 0))
+        parse_cookie(record.cookie_text)
+    except OSError as error:
+        raise InvalidRecord(f"it cannot be read ({error.strerror})") from None
+    except (ValidationError, Invalid):
+        raise InvalidRecord("there is no stored cookie in it") from None
+    return record
