@@ -25,8 +25,6 @@ pytestmark = pytest.mark.chromium
 
 SOURCES = Path(__file__).parents[2] / "extension"
 SCOPES = ["cookie:write", "status", "convert"]
-AT_ONCE = 5.0
-"""Seconds in which a login at the portal is synced."""
 
 # The daemon's own launcher says --disable-extensions. A person grants the hosts in a prompt, which
 # a headless Chromium cannot show: the profile says that it was granted.
