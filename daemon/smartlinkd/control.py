@@ -25,7 +25,7 @@ from smartlinkd.accepting import PatientListener
 from smartlinkd.errors import BUG, Invalid, Refused
 from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
 from smartlinkd.patience import patience
-from smartlinkd.validation_text import described
+from smartlinkd.validation import describe_errors
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Command(Generic[A]):
         try:
             checked = self.takes.model_validate({} if arguments is None else arguments)
         except ValidationError as error:
-            fault = described(error, whole="arguments")
+            fault = describe_errors(error, whole="arguments")
         else:
             return await self.do(checked)
         raise Invalid(fault)  # out here it has no context, which would hold the values

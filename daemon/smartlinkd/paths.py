@@ -1,10 +1,7 @@
-"""What is at a path, or that this cannot be known.
+"""The kind of the file at a path, or an error that this cannot be known.
 
-The problem: whoever is told that a file does not exist, and sees it there, looks in the wrong place
-for the fault. To pathlib's `exists()` and its like, what may not be looked at is not there: always
-since Python 3.14, and in many cases before.
-
-The choice: one stat(2), which tells the two apart.
+pathlib's `exists()` is False for a path that this process may not look at (always since Python
+3.14). An error that says "does not exist" would then send its reader the wrong way.
 """
 
 from __future__ import annotations
@@ -17,8 +14,10 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 def mode_of(path: Path) -> int | None:
-    """The mode (`stat.S_ISREG` and its like take it) of what a path leads to; None where that is
-    nothing. Raises OSError when nobody here may know.
+    """Return the mode of the file at a path, for `stat.S_ISREG` and its like; None without a file.
+
+    Raises:
+        OSError: this process may not look there.
     """
     try:
         return path.stat().st_mode
@@ -31,7 +30,7 @@ def mode_of(path: Path) -> int | None:
 
 
 def hidden_above(path: Path) -> Path | None:
-    """The folder above it that is hidden from us as a whole: systemd shows it without any mode."""
+    """Return the parent folder that systemd hides from the service (its mode is 0), or None."""
     try:
         above = path.resolve().parents
     except (OSError, RuntimeError):  # links that lead in a circle

@@ -20,7 +20,7 @@ LOOK = """
 import os, sys
 from pathlib import Path
 from smartlinkd.commands import as_service
-from smartlinkd.bad_value import BadValue
+from smartlinkd.validation import BadValue
 from smartlinkd.crews.reading.programs import check_folder, check_program
 
 as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import JsonValue, SecretStr
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config import crew_values
 from smartlinkd.config.crew_values import InputTable
+from smartlinkd.validation import BadValue
 
 
 def nested(levels: int) -> JsonValue:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config.env_file import parse
+from smartlinkd.validation import BadValue
 
 
 def read(content: str) -> dict[str, str]:

@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config import ConfigError, build, values
+from smartlinkd.validation import BadValue
 
 HASH = hash_password("correct horse")
 SAFARIS = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"

@@ -23,7 +23,7 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.printable import LONGEST_LINE
+from smartlinkd.untrusted import MAX_LINE
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,
@@ -271,7 +271,7 @@ async def test_of_a_foreign_text_an_error_holds_the_beginning() -> None:
         await raised(PortalDown, submit_fetch(Tab(call=call))),
     ]
     for error in errors:
-        assert len(str(error)) < 3 * LONGEST_LINE
+        assert len(str(error)) < 3 * MAX_LINE
 
 
 async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:

@@ -7,9 +7,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.net import addresses
 from smartlinkd.net.addresses import Bind
+from smartlinkd.validation import BadValue
 
 LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
 

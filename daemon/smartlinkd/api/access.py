@@ -20,7 +20,7 @@ from ipaddress import IPv4Address, IPv6Address
 from werkzeug.datastructures import Headers
 
 from smartlinkd.net.addresses import Network
-from smartlinkd.printable import escaped
+from smartlinkd.untrusted import escape_unprintable
 
 Address = IPv4Address | IPv6Address
 
@@ -86,9 +86,9 @@ def _strange(address: Address, headers: Headers, rules: Neighbourhood) -> str:
     if not _within(address, rules.open_to):
         return f"{address} is not in cookie.open_to"
     if not _is_our_name(host, rules):
-        return f'its Host, "{escaped(host[:MAX_SHOWN])}", is not in server.public_hosts'
+        return f'its Host, "{escape_unprintable(host[:MAX_SHOWN])}", is not in server.public_hosts'
     if not _is_not_foreign(headers.get("Origin"), host):
-        origin = escaped((headers.get("Origin") or "")[:MAX_SHOWN])
+        origin = escape_unprintable((headers.get("Origin") or "")[:MAX_SHOWN])
         return f'its Origin, "{origin}", is not that of its Host (a proxy has to pass that on)'
     return ""
 

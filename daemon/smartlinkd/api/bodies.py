@@ -21,8 +21,8 @@ from pydantic import BaseModel, ValidationError
 from quart import request
 
 from smartlinkd.errors import Invalid
-from smartlinkd.foreign_json import without_halves
-from smartlinkd.validation_text import described
+from smartlinkd.untrusted import replace_lone_surrogates
+from smartlinkd.validation import describe_errors
 from smartlinkd.wire import AsSent
 
 B = TypeVar("B", bound=BaseModel)
@@ -60,11 +60,11 @@ def parse(model: type[B], data: bytes, *, by_name: bool = False) -> B:
         raise Invalid("the body is empty; send a JSON object")
     if fault := _NOT_AS_IT_IS.get(data[:2]):
         raise Invalid(f"the body {fault}")
-    whole = without_halves(data)
+    whole = replace_lone_surrogates(data)
     try:
         body = model.model_validate_json(whole, by_alias=True, by_name=by_name)
     except ValidationError as error:
-        text = described(error, whole="the body")
+        text = describe_errors(error, whole="the body")
     else:
         if whole is not data:
             _put_halves_back(body, data)

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from quart import request
 
 from smartlinkd.errors import Invalid
-from smartlinkd.validation_text import described
+from smartlinkd.validation import describe_errors
 
 Json = dict[str, Any]
 P = TypeVar("P", bound="Parameters")
@@ -55,7 +55,7 @@ def read(model: type[P]) -> P:
     try:
         return model.model_validate_strings(given)
     except ValidationError as error:
-        text = described(error, whole="the query")
+        text = describe_errors(error, whole="the query")
     raise Invalid(text)  # out here it has no context, which would hold the values
 
 

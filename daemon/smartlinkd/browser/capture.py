@@ -25,7 +25,7 @@ from smartlinkd.browser.cdp import Session
 from smartlinkd.browser.errors import CallTimedOut, ProtocolError, without_query
 from smartlinkd.browser.events import Events, JsonObject
 from smartlinkd.nurseries import background
-from smartlinkd.printable import first_line
+from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 

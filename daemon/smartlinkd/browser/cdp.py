@@ -48,9 +48,8 @@ from smartlinkd.browser.errors import (
 )
 from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.errors import leaves
-from smartlinkd.foreign_json import load_json
 from smartlinkd.nurseries import background
-from smartlinkd.printable import first_line
+from smartlinkd.untrusted import first_line, load_json
 
 logger = logging.getLogger(__name__)
 

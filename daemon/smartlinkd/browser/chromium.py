@@ -38,9 +38,9 @@ import trio
 from smartlinkd.browser.cdp import Connection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.browser.executable import REMEDY, find
-from smartlinkd.printable import first_line
 from smartlinkd.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
 from smartlinkd.threads import on_thread
+from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from smartlinkd.errors import Unavailable, UpstreamFailed
-from smartlinkd.printable import first_line
+from smartlinkd.untrusted import first_line
 
 
 class LaunchFailed(Unavailable):

@@ -42,7 +42,7 @@ from smartlinkd.browser.errors import (
     ScriptFailed,
 )
 from smartlinkd.browser.events import Event, Events, JsonObject
-from smartlinkd.printable import first_line
+from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 

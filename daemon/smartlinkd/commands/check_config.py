@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.browser.executable import find
 from smartlinkd.commands.as_service import become_the_daemon
@@ -30,6 +29,7 @@ from smartlinkd.crews.reading.catalog import Catalog, read_catalog
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.state import fault_of
+from smartlinkd.validation import BadValue
 
 
 def main(path: Path, read: Callable[[], Settings]) -> int:

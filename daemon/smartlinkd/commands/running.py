@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.commands.table import table
 from smartlinkd.control import NotRunning, call
-from smartlinkd.printable import escaped
+from smartlinkd.untrusted import escape_unprintable
 
 
 def main(
@@ -42,9 +42,9 @@ def main(
     if as_json:
         print(json.dumps(answer, indent=2))
     elif not answer["ok"]:
-        print(f"smartlinkd: {escaped(answer['error'])}", file=sys.stderr)
+        print(f"smartlinkd: {escape_unprintable(answer['error'])}", file=sys.stderr)
     elif only is not None:
-        print(escaped(str(answer[only])))
+        print(escape_unprintable(str(answer[only])))
     else:
         print(table({key: value for key, value in answer.items() if key != "ok"}))
     return GOOD if answer["ok"] else FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from smartlinkd.printable import blanked
+from smartlinkd.untrusted import blank_unprintable
 
 INDENT = "  "
 WIDEST = 60  # characters of a table's cell with another behind it
@@ -16,7 +16,7 @@ def table(answer: Mapping[str, object], indent: str = "") -> str:
         return f"{indent}-"
     width = max(map(len, answer))
     lines = []
-    for key, value in ((blanked(key), value) for key, value in answer.items()):
+    for key, value in ((blank_unprintable(key), value) for key, value in answer.items()):
         if isinstance(value, Mapping) and value:
             lines += [f"{indent}{key}", table(value, indent + INDENT)]
         elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
@@ -29,7 +29,7 @@ def table(answer: Mapping[str, object], indent: str = "") -> str:
 def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
     columns = list(dict.fromkeys(key for item in objects for key in item))
     cells = [
-        [*map(blanked, columns)],
+        [*map(blank_unprintable, columns)],
         *([_cell(item.get(key)) for key in columns] for item in objects),
     ]
     cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]  # nothing is behind the last
@@ -50,8 +50,8 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{blanked(key)} {_cell(item)}" for key, item in value.items())
-    return blanked(str(value))
+        return ", ".join(f"{blank_unprintable(key)} {_cell(item)}" for key, item in value.items())
+    return blank_unprintable(str(value))
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import cast
 
 from pydantic import JsonValue, SecretStr
 
-from smartlinkd.bad_value import BadValue, text
+from smartlinkd.validation import BadValue, require_text
 
 LONGEST_ARGUMENT = 32 * 1024  # bytes; a quarter of what Linux takes (MAX_ARG_STRLEN)
 MOST_VARIABLES = 128
@@ -48,7 +48,7 @@ class InputTable:
 
 def slug(value: object) -> str:
     """The name of a crew, or of one of its users."""
-    given = text(value)
+    given = require_text(value)
     if not _SLUG.fullmatch(given):
         raise BadValue(
             "must be 1 to 63 lower-case letters, digits and hyphens, the first no hyphen"
@@ -63,7 +63,7 @@ def argument(value: object) -> str:
 
 def variable(value: object) -> str:
     """The name of an environment variable that a worker can be given."""
-    name = text(value)
+    name = require_text(value)
     if not _VARIABLE.fullmatch(name):
         raise BadValue(
             "is no name for a variable",
@@ -112,7 +112,7 @@ def given_input(value: object) -> InputTable:
 
 def input_name(value: object) -> str:
     """The name of an input."""
-    name = text(value)
+    name = require_text(value)
     if not _INPUT.fullmatch(name) or len(name) > LONGEST_INPUT_NAME:
         raise BadValue(
             f"must have a name of letters, digits, _ and -, at most {LONGEST_INPUT_NAME}, that "
@@ -158,7 +158,7 @@ def whole(given: str) -> str:
 
 def _for_a_process(value: object) -> str:
     """Text that the kernel passes on to a program."""
-    given = text(value)
+    given = require_text(value)
     if "\0" in given:
         raise BadValue("must not hold a NUL character", "take it out: no program can be given one")
     if len(whole(given).encode()) > LONGEST_ARGUMENT:

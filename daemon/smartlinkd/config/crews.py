@@ -23,7 +23,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationError
 
-from smartlinkd.bad_value import BadValue, text
 from smartlinkd.config import crew_values, values
 from smartlinkd.config.problems import (
     Problem,
@@ -35,6 +34,7 @@ from smartlinkd.config.problems import (
 )
 from smartlinkd.config.section import DAY, GIB, MIB, MOST_ENTRIES, Section
 from smartlinkd.net.addresses import Bind, parse_optional_bind
+from smartlinkd.validation import BadValue, require_text
 
 MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 LONGEST_GRACE = 300  # seconds
@@ -116,7 +116,7 @@ class CrewSection(Section):
     )
     users: Users = ()
     tools: Annotated[
-        tuple[Annotated[str, PlainValidator(text)], ...],
+        tuple[Annotated[str, PlainValidator(require_text)], ...],
         Field(strict=False),
         AfterValidator(_names),
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["convert_links"]])

@@ -15,8 +15,8 @@ import re
 
 from pydantic import SecretStr
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config.crew_values import MOST_VARIABLES, variable, variable_value
+from smartlinkd.validation import BadValue
 
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t"  # not those of other alphabets, which systemd takes for a part of the value

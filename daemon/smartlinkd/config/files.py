@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config import credentials, env_file
 from smartlinkd.config.credentials import Credentials
 from smartlinkd.config.crews import CrewDraft, drafts
@@ -27,6 +26,7 @@ from smartlinkd.config.draft import Draft, secret_keys
 from smartlinkd.config.problems import MANY, Problem
 from smartlinkd.config.values import optional_path
 from smartlinkd.paths import mode_of
+from smartlinkd.validation import BadValue
 
 LONGEST_FILE = 1024 * 1024  # bytes; a configuration of some hundred tables fits
 LONGEST_SECRET = 4096  # bytes; a secret is one line

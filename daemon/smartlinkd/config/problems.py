@@ -22,8 +22,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from smartlinkd.bad_value import BadValue
-from smartlinkd.printable import escaped
+from smartlinkd.untrusted import escape_unprintable
+from smartlinkd.validation import BadValue
 
 LONGEST_NAME = 60  # characters of an unknown key that are repeated
 MANY = "crews"  # the one section that there may be many of
@@ -43,7 +43,7 @@ class Problem:
 
     def __str__(self) -> str:
         """One line, whatever the files are called that it is about."""
-        return escaped(f"{self.key}: {self.fault}; {self.remedy}")
+        return escape_unprintable(f"{self.key}: {self.fault}; {self.remedy}")
 
 
 def one_a_key(problems: list[Problem]) -> list[Problem]:

@@ -17,7 +17,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config import crew_values, values
 from smartlinkd.config.crews import CrewSection, CrewTable
 from smartlinkd.config.problems import Problem
@@ -34,6 +33,7 @@ from smartlinkd.config.section import (
 )
 from smartlinkd.net import addresses
 from smartlinkd.net.addresses import Bind
+from smartlinkd.validation import BadValue
 
 Origin = Annotated[
     str, PlainValidator(values.origin), Field(examples=["https://portal.example:8443"])

@@ -18,9 +18,9 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.auth.passwords import check_hash
 from smartlinkd.auth.state import parse_signing_secret
-from smartlinkd.bad_value import BadValue, text
 from smartlinkd.marketplace import markets
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER
+from smartlinkd.validation import BadValue, require_text
 
 _WEBHOOK_KEY = "whsec_"
 _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the specification
@@ -41,12 +41,12 @@ _KEY_PATH = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,9}")
 
 def origin(value: object) -> str:
     """`scheme://host[:port]` in the marketplace's one spelling; empty stays empty."""
-    return required_origin(value) if text(value) else ""
+    return required_origin(value) if require_text(value) else ""
 
 
 def required_origin(value: object) -> str:
     """An origin where an empty one would mean nothing."""
-    given = text(value)
+    given = require_text(value)
     try:
         return markets.origin(given)
     except ValueError:
@@ -58,7 +58,7 @@ def required_origin(value: object) -> str:
 
 def endpoint(value: object) -> str:
     """An origin with a path behind it; empty stays empty."""
-    given = text(value)
+    given = require_text(value)
     if given == "":
         return ""
     _whole_url(given)
@@ -69,7 +69,7 @@ def endpoint(value: object) -> str:
 
 def market(value: object) -> str:
     """The code of one of the marketplace's countries."""
-    code = text(value)
+    code = require_text(value)
     if code not in markets.MARKET_CODES:
         raise BadValue(f"must be one of {', '.join(markets.MARKET_CODES)}")
     return code
@@ -81,21 +81,21 @@ def extension_origin(value: object) -> str:
     Raises:
         BadValue: `value` is no origin of an extension of Chromium, Firefox or Safari.
     """
-    if not _EXTENSION.fullmatch(text(value)):
+    if not _EXTENSION.fullmatch(require_text(value)):
         raise BadValue(
             "must be an extension's own origin, with the id that the browser gave it",
             'for example "chrome-extension://abcdefghijklmnopabcdefghijklmnop" '
             '(see chrome://extensions); in Firefox it begins with "moz-extension://", in Safari '
             'with "safari-web-extension://"',
         )
-    return text(value)
+    return require_text(value)
 
 
 def directory(value: object) -> Path:
     """An absolute path. Relative ones would move with the folder the daemon is started from."""
     if isinstance(value, Path):
         value = str(value)
-    given = text(value)
+    given = require_text(value)
     if not given.startswith("/"):
         raise BadValue("must be an absolute path")
     if "\0" in given:
@@ -110,7 +110,7 @@ def optional_path(value: object) -> Path | None:
 
 def user_name(value: object) -> str:
     """An unprivileged account of this machine."""
-    name = text(value)
+    name = require_text(value)
     if name == "root":
         raise BadValue("must not be root, as whom Chromium has no sandbox", 'keep "nobody"')
     if not _USER_NAME.fullmatch(name):
@@ -156,7 +156,7 @@ def bearer_key(value: object) -> SecretStr:
 
 def app_id(value: object) -> str:
     """The public half of the Open API's credentials; it travels in a header."""
-    given = text(value)
+    given = require_text(value)
     if given and not _APP_ID.fullmatch(given):
         raise BadValue("must be letters and digits")
     return given
@@ -198,7 +198,7 @@ def plain_secret(value: object) -> SecretStr:
 
 def url_template(value: object) -> str:
     """A URL with placeholders behind its host, one of which names the product; may be empty."""
-    given = text(value)
+    given = require_text(value)
     if given == "":
         return ""
     behind = _whole_url(given)
@@ -210,7 +210,7 @@ def url_template(value: object) -> str:
 
 def answer_field(value: object) -> str:
     """A field of the product object, by its name on the wire."""
-    name = text(value)
+    name = require_text(value)
     if name not in FIELD_NAMES:
         raise BadValue(f"must name only product fields: {', '.join(FIELD_NAMES)}")
     return name
@@ -228,7 +228,7 @@ def whole_url(value: object) -> SecretStr:
 
 def key_path(value: object) -> str:
     """Where something stands in a JSON answer: keys, with dots between them."""
-    given = text(value)
+    given = require_text(value)
     if not _KEY_PATH.fullmatch(given):
         raise BadValue("must be a key of the service's answer, or several with dots between them")
     return given

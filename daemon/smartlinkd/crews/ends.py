@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from smartlinkd.crews.protocol import Failed, Result, quoted
-from smartlinkd.printable import escaped
 from smartlinkd.processes.guarded import ExitStatus
+from smartlinkd.untrusted import escape_unprintable
 
 # Characters of a worker's last line in an error's text.
 LONGEST_LAST_LINE = 300
@@ -130,7 +130,7 @@ def silent_end(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit
 
 
 def _last_line(text: str) -> str:
-    last = escaped(text.rstrip().rpartition("\n")[2].strip())
+    last = escape_unprintable(text.rstrip().rpartition("\n")[2].strip())
     return last if len(last) <= LONGEST_LAST_LINE else f"{last[:LONGEST_LAST_LINE]}…"
 
 

@@ -31,7 +31,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from smartlinkd.printable import escaped
+from smartlinkd.untrusted import escape_unprintable
 
 VERSION: Final = 1
 # Bytes of a line without its newline. It bounds what the daemon holds of one worker in memory, and
@@ -249,7 +249,7 @@ def parse(line: bytes) -> FromWorker | ProtocolFault:
 def quoted(text: str) -> str:
     """The beginning of what was sent, fit for a log and an error's text."""
     rest = f"… ({len(text)} characters)" if len(text) > MAX_QUOTE else ""
-    return escaped(text[:MAX_QUOTE]) + rest
+    return escape_unprintable(text[:MAX_QUOTE]) + rest
 
 
 def _reason(invalid: ValidationError) -> str:
@@ -270,7 +270,7 @@ def _reason(invalid: ValidationError) -> str:
         case "missing":
             message = "it is missing"
     kind, *path = fault["loc"]
-    where = escaped(".".join(str(part) for part in path)[:MAX_QUOTE])
+    where = escape_unprintable(".".join(str(part) for part in path)[:MAX_QUOTE])
     if not message.startswith("JSON"):
         message = message[:1].lower() + message[1:]
     return f"`{where}` in `{kind}`: {message[:MAX_QUOTE]}"

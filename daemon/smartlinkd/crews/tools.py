@@ -22,7 +22,7 @@ from smartlinkd.conversion.order import PASSING
 from smartlinkd.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
 from smartlinkd.errors import Invalid, NotNow
 from smartlinkd.patience import patience
-from smartlinkd.validation_text import described
+from smartlinkd.validation import describe_errors
 from smartlinkd.vault.actor import Vault
 
 CONVERT_LINKS: Final = "convert_links"
@@ -91,5 +91,5 @@ def _arguments(given: dict[str, JsonValue]) -> _Arguments:
     try:
         return _Arguments.model_validate(given)
     except ValidationError as error:
-        text = f"{CONVERT_LINKS}: {described(error, whole='its arguments')}"
+        text = f"{CONVERT_LINKS}: {describe_errors(error, whole='its arguments')}"
     raise Invalid(text)  # out here it has no context, which would hold the values

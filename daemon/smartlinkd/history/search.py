@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from smartlinkd.foreign_json import LOST
 from smartlinkd.history.model import Filters
+from smartlinkd.untrusted import REPLACEMENT
 
 TRIGRAM: Final = 3
 _AROUND_SUB_ID: Final = "\x1f"
@@ -26,7 +26,7 @@ _GLOB_SIGN: Final = re.compile(r"[*?[]")
 
 def storable(text: str) -> str:
     """Return `text` with U+FFFD for each half character, which UTF-8 does not have."""
-    return _HALF.sub(LOST, text)
+    return _HALF.sub(REPLACEMENT, text)
 
 
 def fold(text: str) -> str:

@@ -26,7 +26,7 @@ from smartlinkd.logs.formats import (
     shorten,
     traceback_text,
 )
-from smartlinkd.sealed import sealed_file
+from smartlinkd.memfd import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"

@@ -18,7 +18,6 @@ from unicodedata import category
 from urllib.parse import urlsplit
 
 from smartlinkd.errors import Invalid
-from smartlinkd.foreign_json import load_json
 from smartlinkd.marketplace.markets import (
     SESSION_COOKIES,
     Market,
@@ -26,6 +25,7 @@ from smartlinkd.marketplace.markets import (
     is_at_or_below,
     own_host_and_port,
 )
+from smartlinkd.untrusted import load_json
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 _MAX_WRAPPINGS: Final = 8

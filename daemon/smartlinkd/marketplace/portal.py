@@ -58,7 +58,7 @@ from smartlinkd.marketplace.session import (
     SIGN_PATHS,
 )
 from smartlinkd.marketplace.values import parts_of, to_dict, to_int
-from smartlinkd.printable import first_line
+from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from smartlinkd.foreign_json import LOST, load_json
+from smartlinkd.untrusted import REPLACEMENT, load_json
 
 N = TypeVar("N", int, Decimal)
 
@@ -70,7 +70,7 @@ def parts_of(url: str) -> SplitResult:
 def is_web_address(text: str) -> bool:
     """Whether a client could open it: a URL of http or https with no part of it lost."""
     parts = parts_of(text)
-    is_whole = " " not in text and LOST not in text
+    is_whole = " " not in text and REPLACEMENT not in text
     return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 

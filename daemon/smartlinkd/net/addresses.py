@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from smartlinkd.bad_value import BadValue, text
+from smartlinkd.validation import BadValue, require_text
 
 Network = IPv4Network | IPv6Network
 
@@ -44,7 +44,7 @@ def parse_bind(value: object) -> Bind:
     """Parse an address and a port: `127.0.0.1:8787`, `[::1]:8787`, `localhost:8787`."""
     if isinstance(value, Bind):
         return value
-    host, colon, port = text(value).rpartition(":")
+    host, colon, port = require_text(value).rpartition(":")
     if not colon:
         raise BadValue("must be an address and a port, HOST:PORT")
     if not (_PORT.fullmatch(port) and int(port) <= HIGHEST_PORT):
@@ -70,7 +70,7 @@ def parse_optional_bind(value: object) -> Bind | None:
 
 def parse_network(value: object) -> Network:
     """Parse a CIDR network, or a single address, which is a network of one."""
-    given = text(value)
+    given = require_text(value)
     try:
         wider = ip_network(given, strict=False)
     except ValueError:
@@ -83,7 +83,7 @@ def parse_network(value: object) -> Network:
 
 def parse_host_name(value: object) -> str:
     """Parse a DNS name as in a `Host` header without its port. The result is lower-case."""
-    name = text(value).lower().removesuffix(".")
+    name = require_text(value).lower().removesuffix(".")
     if not _HOST_NAME.fullmatch(name):
         raise BadValue("must be a bare host name, without scheme, port or path")
     return name

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.errors import Invalid
 from smartlinkd.late_imports import needed
 from smartlinkd.net.addresses import HIGHEST_PORT, Network, parse_host_name
+from smartlinkd.validation import BadValue
 
 if TYPE_CHECKING:
     from httpx import URL

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from smartlinkd.conversion.account import MOST_ACCOUNTS
 from smartlinkd.logs import LogEvent
-from smartlinkd.printable import blanked
+from smartlinkd.untrusted import blank_unprintable
 from smartlinkd.wire import timestamp
 
 MIN_INTERVAL: Final = 30.0
@@ -63,7 +63,7 @@ def body_of(notice: Notice, identity: DaemonIdentity) -> dict[str, str]:
         "account": notice.account,
         "state": notice.state,
         "since": timestamp(notice.since),
-        "text": blanked(notice.text)[:MAX_TEXT],
+        "text": blank_unprintable(notice.text)[:MAX_TEXT],
         **asdict(identity),
     }
 

@@ -38,10 +38,10 @@ from typing import NamedTuple
 
 import trio
 
+from smartlinkd.memfd import sealed_file
 from smartlinkd.nurseries import background
 from smartlinkd.processes.guardian import Order, is_closed
 from smartlinkd.processes.tail import Tails
-from smartlinkd.sealed import sealed_file
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import logging
 import socket
 import weakref
 
-from smartlinkd.printable import blanked
+from smartlinkd.untrusted import blank_unprintable
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class NotifySocket:
 
     def send_status(self, line: str) -> bool:
         """Send the line that `systemctl status` shows. Return True if it was sent."""
-        return self.send(f"STATUS={blanked(line)[:MAX_STATUS_CHARS]}")
+        return self.send(f"STATUS={blank_unprintable(line)[:MAX_STATUS_CHARS]}")
 
     def _open(self) -> socket.socket:
         # Kept open: a daemon without a free descriptor still has to send its pings.

@@ -14,7 +14,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from smartlinkd.errors import Invalid
-from smartlinkd.sealed import is_sealed, sealed_file
+from smartlinkd.memfd import is_sealed, sealed_file
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 MAX_RECORD = 256 * 1024

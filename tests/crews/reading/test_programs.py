@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.crews.reading import programs
 from smartlinkd.crews.reading.programs import check_folder, check_program, check_python
+from smartlinkd.validation import BadValue
 from tests.shortage import Shortage
 
 PATIENCE = 10.0
@@ -94,7 +94,7 @@ def test_a_script_that_nobody_can_read_is_told(
 AS_NOBODY = """
 import os, sys
 sys.path[:0] = {path!r}
-from smartlinkd.bad_value import BadValue
+from smartlinkd.validation import BadValue
 from smartlinkd.crews.reading.programs import check_program
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config import Problem, Settings
 from smartlinkd.config.crews import CrewSection, CrewTable
 from smartlinkd.crews.crew import BrokenCrew, Crew, Input
@@ -32,6 +31,7 @@ from smartlinkd.crews.tools import TOOL_NAMES
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.net.addresses import Bind
+from smartlinkd.validation import BadValue
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config.crew_values import InputTable, given_default, whole
 from smartlinkd.config.problems import quoted_key
 from smartlinkd.crews.crew import Input
+from smartlinkd.validation import BadValue
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")
 TASK_FIELDS: Final = ("description", "expected_output", "output_file")

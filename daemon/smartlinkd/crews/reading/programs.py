@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.paths import hidden_above, mode_of
+from smartlinkd.validation import BadValue
 
 # Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
 PROBE_LIMIT: Final = 10.0

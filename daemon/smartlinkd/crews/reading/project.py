@@ -28,7 +28,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.bad_value import BadValue
 from smartlinkd.config.files import read_file
 from smartlinkd.config.problems import quoted_key
 from smartlinkd.crews.crew import Input
@@ -38,6 +37,7 @@ from smartlinkd.crews.reading.formats import NotReadable, parse_jsonc, parse_yam
 from smartlinkd.crews.reading.inputs import Search
 from smartlinkd.crews.reading.programs import LET_US_READ
 from smartlinkd.paths import mode_of
+from smartlinkd.validation import BadValue
 
 MAX_FILE: Final = 256 * 1024  # bytes
 MAX_AGENTS: Final = 100  # of a JSON crew: files to read

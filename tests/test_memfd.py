@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.sealed import is_sealed, sealed_file
+from smartlinkd.memfd import is_sealed, sealed_file
 
 NAME = "smartlinkd-test-sealed"
 ADD_SEALS, GET_SEALS = 1033, 1034  # linux/fcntl.h

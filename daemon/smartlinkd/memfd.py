@@ -1,7 +1,7 @@
-"""Content in memory that nobody can change any more, behind a descriptor: a sealed memfd.
+"""Sealed memfds (memfd_create(2)): content in memory that nobody can change any more.
 
-What is handed to another process by its descriptor (systemd's store, the journal) could otherwise
-be written to by who still holds it, while it is read there.
+A descriptor that another process reads (systemd's store, the journal) could otherwise be written to
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ _ALL_SEALS: Final = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRI
 
 
 def sealed_file(name: str, content: bytes) -> int:
-    """A descriptor of a new one, which is the caller's and is not inherited. Raises `OSError`.
+    """Return the descriptor of a new sealed memfd. The caller closes it; no child inherits it.
 
-    `name` is seen in /proc by who may look there.
+    Args:
+        name: shown in /proc.
+
+    Raises:
+        OSError: no memory or descriptor is left.
     """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -34,6 +38,6 @@ def sealed_file(name: str, content: bytes) -> int:
 
 
 def is_sealed(descriptor: int) -> bool:
-    """Whether it is one that nobody can change. Raises `OSError` for what can have no seals."""
+    """Return True if nobody can change the content. Raises `OSError` if it cannot have seals."""
     seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
     return stat.S_ISREG(os.fstat(descriptor).st_mode) and seals & _ALL_SEALS == _ALL_SEALS

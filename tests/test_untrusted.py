@@ -1,4 +1,4 @@
-"""Half characters in JSON of other programs."""
+"""Text and JSON of others: escaped, blanked or cut, and with lone surrogates replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,33 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.foreign_json import load_json, without_halves
+from smartlinkd.untrusted import (
+    MAX_LINE,
+    blank_unprintable,
+    escape_unprintable,
+    first_line,
+    load_json,
+    replace_lone_surrogates,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "with_escapes", "with_blanks"),
+    [
+        ("", "", ""),
+        ("Áo thun 💰", "Áo thun 💰", "Áo thun 💰"),
+        ("two\nlines\tand\x1b[2J", "two\\nlines\\tand\\x1b[2J", "two lines and [2J"),
+        ("half \ud83d a sign\u2028", "half \\ud83d a sign\\u2028", "half   a sign "),
+    ],
+    ids=["empty", "printable", "control characters", "what UTF-8 or a line has not"],
+)
+def test_what_cannot_be_printed(text: str, with_escapes: str, with_blanks: str) -> None:
+    assert (escape_unprintable(text), blank_unprintable(text)) == (with_escapes, with_blanks)
+
+
+def test_a_long_text_is_cut_to_its_first_line() -> None:
+    assert first_line("  first\nsecond") == "first"
+    assert first_line("x" * 10_000) == "x" * MAX_LINE + "…"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +94,7 @@ def test_nor_is_what_is_nested_too_deeply(text: str) -> None:
     ],
 )
 def test_without_halves_where_there_are_none_returns_the_same_object(content: bytes) -> None:
-    assert without_halves(content) is content
+    assert replace_lone_surrogates(content) is content
 
 
 @pytest.mark.parametrize(
@@ -81,4 +107,4 @@ def test_without_halves_where_there_are_none_returns_the_same_object(content: by
     ],
 )
 def test_without_halves_replaces_halves_and_leaves_faults(content: bytes, replaced: bytes) -> None:
-    assert without_halves(content) == replaced
+    assert replace_lone_surrogates(content) == replaced
