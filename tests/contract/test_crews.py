@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import uuid
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import httpx
 import pytest
 import trio
 
-from tests.e2e.crews.conftest import Client, employing, meet, receiver
+from tests.e2e.crews.conftest import DONE, Client, employing, meet, receiver
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon
@@ -69,6 +70,7 @@ def house(employing: Employing, gates: Path, bind: str) -> Iterator[Daemon]:
         "human": {"script": ASK, "users": ["ann", "bob"]},
         "object": {"script": OBJECT},
         "failing": {"script": 'say \'{"type": "error", "message": "no luck"}\''},
+        "silent": {"script": DONE.replace('"output": "done"', '"output": ""')},
         "late": {"gate": gates / "never", "deadline": 1},
     }
     with employing(crews) as daemon:
@@ -99,6 +101,12 @@ def error_of(answer: httpx.Response, status: int) -> Json:
     assert body["error"]
     assert body["message"]
     return body
+
+
+async def followers(daemon: Daemon) -> float:
+    """Return how many requests are under way that wait or follow."""
+    metrics = await daemon.metrics()
+    return sum(value for name, value in metrics.items() if "execution_followers" in name)
 
 
 # Where they are
@@ -178,6 +186,7 @@ async def test_missing_required_input_is_422_that_names_it(first: Client) -> Non
 
 async def test_idempotency_key_returns_the_same_execution(house: Daemon, meet: Meet) -> None:
     client, user = await meet(house, "bound"), await meet(house, "bound", user="ann")
+    elsewhere = await meet(house, "object")
     ids: list[str] = []
 
     async def kick_off() -> None:
@@ -192,7 +201,8 @@ async def test_idempotency_key_returns_the_same_execution(house: Daemon, meet: M
     assert again.json()["kickoff_id"] == ids[0]
     other = await client.ask("POST", "/kickoff", {"inputs": {}}, Idempotency_Key="order-7")
     error_of(other, 422)
-    assert await user.kick_off({"a": 1, "b": [2]}, key="order-7") != ids[0]
+    others = [await each.kick_off({"a": 1, "b": [2]}, key="order-7") for each in (user, elsewhere)]
+    assert len({ids[0], *others}) == 3
 
 
 async def test_refused_kickoff_spends_no_key(first: Client) -> None:
@@ -207,7 +217,9 @@ async def test_full_queue_is_429_or_503_with_retry_after(house: Daemon, meet: Me
     running = await client.kick_off()
     await until_state(client, running, "running")
     queued = await client.kick_off()
-    assert (await client.status(queued))["state"] == "PENDING"
+    pending = await client.status(queued)
+    assert (pending["state"], pending["status"]) == ("PENDING", "pending")
+    assert pending.keys() == SHAPE
     refused = await client.ask("POST", "/kickoff", {"inputs": {}})
     assert refused.status_code in (429, 503)
     assert int(refused.headers["Retry-After"]) > 0
@@ -249,12 +261,19 @@ async def test_result_that_is_json_is_parsed_beside_its_text(house: Daemon, meet
     assert (ended["result"], ended["result_json"]) == ('{"price": 7}', {"price": 7})
 
 
+async def test_result_of_success_is_never_null(house: Daemon, meet: Meet) -> None:
+    client = await meet(house, "silent")
+    ended = await client.ended(await client.kick_off())
+    assert (ended["state"], ended["result"]) == ("SUCCESS", "")
+
+
 async def test_failed_execution_has_its_error_as_result(house: Daemon, meet: Meet) -> None:
     client = await meet(house, "failing")
     ended = await client.ended(await client.kick_off())
     assert (ended["state"], ended["status"]) == ("FAILED", "error")
     assert "no luck" in ended["error"]
     assert ended["result"] == ended["error"]
+    assert ended.keys() == SHAPE
 
 
 async def test_execution_beyond_its_deadline_has_timed_out(house: Daemon, meet: Meet) -> None:
@@ -274,9 +293,14 @@ async def test_wait_answers_at_a_change_at_the_end_or_in_time(house: Daemon, mee
     async def wait() -> None:
         answers.append(await client.get(f"/status/{kickoff_id}?wait=1000"))
 
+    async def is_waited() -> bool:
+        return await followers(house) > 0
+
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
+            await house.until("somebody waits", is_waited)
+            assert answers == []
             await client.stop(kickoff_id)
     assert answers[0]["state"] == "FAILED"
     with trio.fail_after(10):
@@ -297,6 +321,27 @@ async def test_events_come_from_the_start_or_after_the_last_one_seen(
     assert all(each.keys() >= {"type", "timestamp", "data"} for each in data)
     rest = await first.ask("GET", f"/events/{kickoff_id}", Last_Event_ID=ids[1])
     assert re.findall(r"^id: ?(.*)$", rest.text, re.MULTILINE) == ids[2:]
+
+
+async def test_events_of_a_running_execution_come_live_and_end_with_it(
+    house: Daemon, meet: Meet
+) -> None:
+    client = await meet(house, "human")
+    kickoff_id = await client.kick_off()
+    await until_state(client, kickoff_id, "waiting_for_human_input")
+    headers = {"Authorization": f"Bearer {client.token}"}
+    url = f"{house.url}/crews/human/events/{kickoff_id}"
+    types = []
+    async with (
+        httpx.AsyncClient(headers=headers, trust_env=False, timeout=30) as http,
+        http.stream("GET", url) as stream,
+    ):
+        async for line in stream.aiter_lines():
+            if line.startswith("data: "):
+                types.append(json.loads(line.removeprefix("data: "))["type"])
+                if types[-1] == "human_input_requested":
+                    await client.stop(kickoff_id)
+    assert types.index("human_input_requested") < len(types) - 1
 
 
 async def test_executions_are_listed_newest_first_in_pages(house: Daemon, meet: Meet) -> None:
@@ -334,9 +379,14 @@ async def test_resume_answers_the_question_that_waits(
     house: Daemon, meet: Meet, receiver: Receiver, case: str
 ) -> None:
     client = await meet(house, "human")
-    kickoff_id = await client.kick_off(crewWebhookUrl=f"{receiver.url}/end")
+    kickoff_id = await client.kick_off(
+        crewWebhookUrl=f"{receiver.url}/end",
+        taskWebhookUrl=f"{receiver.url}/task",
+        humanInputWebhook={"url": f"{receiver.url}/human"},
+    )
     asked = await until_state(client, kickoff_id, "waiting_for_human_input")
     assert asked["state"] == "RUNNING"
+    assert asked.keys() == SHAPE
     task = asked["current_task"]
     body: Json = {
         "execution_id": kickoff_id,
@@ -355,9 +405,10 @@ async def test_resume_answers_the_question_that_waits(
     error_of(await client.ask("POST", "/resume", body), 400)
     unknown = body | {next(iter(body)): str(uuid.uuid4())}
     error_of(await client.ask("POST", "/resume", unknown), 404)
-    with trio.fail_after(20):  # the webhook that was given at the kickoff stays in force
-        while not receiver.at("/end"):  # noqa: ASYNC110 - the receiver sets no event
+    with trio.fail_after(20):  # the webhooks that were given at the kickoff stay in force
+        while not all(map(receiver.at, ("/human", "/task", "/end"))):  # noqa: ASYNC110 - no event
             await trio.sleep(0.02)
+    assert {call.body["kickoff_id"] for call in receiver.at("/end")} == {kickoff_id}
 
 
 # Errors
@@ -399,8 +450,13 @@ async def test_user_token_sees_its_own_executions_alone(house: Daemon, meet: Mee
         await bob.ask("POST", "/resume", resume),
     ):
         error_of(refused, 404)
-    await ann.stop(own)
-    assert (await organization.status(own))["status"] == "stopped"
+    answer = await ann.ask("POST", "/resume", resume)
+    assert answer.status_code == 200, answer.text
+    assert (await ann.ended(own))["result"] == "approved"
+    assert len(await ann.events(own)) > 2
+    other = await ann.kick_off()
+    await ann.stop(other)
+    assert (await organization.status(other))["status"] == "stopped"
 
 
 async def test_token_is_rotated_alone(house: Daemon, meet: Meet) -> None:
@@ -436,28 +492,34 @@ async def test_after_a_kill_running_is_interrupted_or_rerun_and_queued_runs(
         running, queued = await once.kick_off(), await once.kick_off()
         rerun = await again.kick_off()
         await until_state(once, running, "running")
-        await until_state(again, rerun, "running")
-        await daemon.kill()
+        before = (await until_state(again, rerun, "running"))["started_at"]
+        last = await once.kick_off()
+        await daemon.kill()  # at once: what a kickoff has answered is on the disk
         gate.touch()
         daemon.start()
         ended = await once.ended(running)
         assert (ended["state"], ended["status"]) == ("FAILED", "interrupted")
-        assert (await once.ended(queued))["state"] == "SUCCESS"
-        assert (await again.ended(rerun))["state"] == "SUCCESS"
-        assert await once.ids() == [running, queued]
+        for each in (queued, last):
+            assert (await once.ended(each))["state"] == "SUCCESS"
+        ended = await again.ended(rerun)
+        assert ended["state"] == "SUCCESS"
+        assert ended["started_at"] > before
+        assert await once.ids() == [running, queued, last]
 
 
 async def test_retention_forgets_the_oldest_that_have_ended(
     employing: Employing, meet: Meet
 ) -> None:
-    with employing({"crew": {}}, journal={"retention_count": 2}) as daemon:
+    with employing({"crew": {}}) as daemon:
         client = await meet(daemon, "crew")
-        ids = [await client.kick_off() for _ in range(3)]
-        for each in ids:
-            await client.ended(each)
+        ids = []
+        for _ in range(3):  # one after the other: the first one to end is the first to go
+            ids.append(await client.kick_off())
+            await client.ended(ids[-1])
         assert await client.ids() == ids
-        await daemon.kill()
-        daemon.start()  # what is too much is forgotten at a start, and every ten minutes
+        text = daemon.config.read_text()
+        daemon.config.write_text(f"{text}\n[journal]\nretention_count = 2\n")
+        daemon.program.process.send_signal(signal.SIGHUP)
 
         async def pruned() -> bool:
             return await client.ids() == ids[1:]
