@@ -15,10 +15,10 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import Auth, LoggedIn
+from smartlinkd.auth.files import Saved, load, save
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.auth.state import Saved, load, save
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
 from smartlinkd.state import NotSaved
 from smartlinkd.threads import NoThread
@@ -117,7 +117,7 @@ async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
     async def verify() -> None:
         tokens.append(await auth.verify_mfa(temporary, shown(secret), HERE))
 
-    monkeypatch.setattr(doorkeeper, "save", first_is_slow)
+    monkeypatch.setattr(state, "save", first_is_slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verify)
         await trio.to_thread.run_sync(came.wait)
@@ -129,7 +129,7 @@ async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
         await auth.check_session(tokens[0])
 
 
-async def test_the_next_incarnation_has_it_too(
+async def test_the_next_instance_has_it_too(
     new_auth: Callable[..., Auth],
     running: Callable[..., AbstractAsyncContextManager[Auth]],
 ) -> None:
@@ -225,7 +225,7 @@ async def test_on_a_full_disk_it_is_in_force_and_taken_again(
             await auth.check_session(token)
 
 
-async def test_and_in_the_next_incarnation(
+async def test_and_in_the_next_instance(
     new_auth: New_auth, running: Running, tmp_path: Path
 ) -> None:
     handle = new_auth()

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import QUEUE, Auth
-from smartlinkd.auth.state import Saved, save
+from smartlinkd.auth.files import Saved, save
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.actor import Overloaded
 
@@ -38,7 +38,7 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
         save(directory, saved)
 
     monkeypatch.setattr(passwords, "matches", matches)
-    monkeypatch.setattr(doorkeeper, "save", slow_save)
+    monkeypatch.setattr(state, "save", slow_save)
 
     async with trio.open_nursery() as nursery:
         for n in range(32):

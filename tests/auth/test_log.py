@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
-from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.auth.state import AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.errors import Refused, TooManyTries, WrongCredential
 from smartlinkd.logs import Event
@@ -119,5 +119,5 @@ def slowed(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in found]
 
 
-async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:
-    return doorkeeper
+async def itself(state: AuthState) -> AuthState:
+    return state

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.auth import doorkeeper
+from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
@@ -142,7 +142,7 @@ async def test_a_temporary_token_lasts_five_minutes(owner: Owner) -> None:
 
 
 async def test_logins_half_done_are_bounded(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorkeeper, "MAX_LOGINS_WAITING", 2)
+    monkeypatch.setattr(state, "MAX_LOGINS_WAITING", 2)
     oldest, older, newest = [await owner.begin() for _ in range(3)]
 
     with pytest.raises(NotAllowed, match=REFUSED):

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from smartlinkd.auth import doorkeeper
+from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth, WantedKey
-from smartlinkd.auth.logouts import LOGOUTS_FILE, MOST_ENDED, Logouts, load_logouts, save_logouts
+from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
@@ -78,7 +78,7 @@ async def test_logout_that_is_not_saved_has_not_happened(
 
     token = await log_in(auth)
     with monkeypatch.context() as patch:
-        patch.setattr(doorkeeper, "save_logouts", full)
+        patch.setattr(state, "save_logouts", full)
         with pytest.raises(Unavailable):
             await log_out(auth, token)
     assert await is_good(auth, token)
@@ -104,7 +104,7 @@ async def test_more_logouts_than_there_is_room_for_end_every_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ends = int(wall.now) + WEEK
-    ended = {f"{number:032x}": ends for number in range(MOST_ENDED - 1)}
+    ended = {f"{number:032x}": ends for number in range(MAX_LOGOUTS - 1)}
     save_logouts(tmp_path, Logouts(ended=ended))
     async with running() as auth:
         first, second, other = [await log_in(auth) for _ in range(3)]

@@ -27,7 +27,7 @@ from pydantic import SecretBytes
 
 from smartlinkd import front, parts, tree
 from smartlinkd.auth.actor import Auth
-from smartlinkd.auth.state import Saved, save
+from smartlinkd.auth.files import Saved, save
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings

@@ -12,7 +12,7 @@ The time claims are checked here, since the library would ask the machine's cloc
 
 `password` binds a token to the password it was given for: an HMAC of the configured hash under
 the signing secret, so it tells nothing about the hash, and no token is good beside another one.
-`epoch` names the era of tokens in which it was made; `auth/state.py` says which are valid.
+`epoch` names the era of tokens in which it was made; `auth/files.py` says which are valid.
 
 Rejected: the library's own `jwt.decode`. It reads the clock itself, checks a claim's type only
 where it checks its value, and would leave our own claims to a second step.

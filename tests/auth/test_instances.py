@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.auth import doorkeeper
+from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
-from smartlinkd.auth.state import Saved, load, save
+from smartlinkd.auth.files import Saved, load, save
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
@@ -212,7 +212,7 @@ async def test_a_disabling_that_was_not_saved_can_be_repeated(
     await auth.disable(session, code, HERE)
 
 
-async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
+async def test_when_the_disk_may_have_either_the_next_instance_reads_it(
     new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = new_auth()
@@ -275,7 +275,7 @@ class SlowDisk:
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     return disk
 
 
@@ -300,7 +300,7 @@ async def test_an_asker_that_goes_while_it_waits_changes_nothing(
 ) -> None:
     await enable(auth)
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(auth.revoke_all)
@@ -324,7 +324,7 @@ async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
     secret, _ = await enable(auth)
     temp_tokens = [await begin_login(auth) for _ in range(3)]
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     outcomes: list[str] = []
 
     async def verify(temp_token: str) -> None:
@@ -354,9 +354,9 @@ async def test_a_login_pushed_out_while_its_code_is_saved_is_still_finished(
 ) -> None:
     secret, _ = await enable(auth)
     temp_token = await begin_login(auth)
-    monkeypatch.setattr(doorkeeper, "MAX_LOGINS_WAITING", 1)
+    monkeypatch.setattr(state, "MAX_LOGINS_WAITING", 1)
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     tokens: list[str] = []
 
     async def verify() -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.auth import state
-from smartlinkd.auth.second_factor import SecondFactor
-from smartlinkd.auth.state import (
+from smartlinkd.auth import files
+from smartlinkd.auth.files import (
     Saved,
     begin_with_password,
     load,
@@ -23,6 +22,7 @@ from smartlinkd.auth.state import (
     save,
     save_password,
 )
+from smartlinkd.auth.totp import SecondFactor
 from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
@@ -73,7 +73,7 @@ def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
     assert load(tmp_path) == made
     assert caplog.record_tuples == [
         (
-            "smartlinkd.auth.state",
+            "smartlinkd.auth.files",
             level,
             f"{tmp_path}/auth.json was not there: made one, with the second factor off",
         )
@@ -147,7 +147,7 @@ def test_the_epoch_is_saved_before_the_password(
     def full(*_: object) -> None:
         raise NotSaved("no room")
 
-    monkeypatch.setattr(state, "save_password", full)
+    monkeypatch.setattr(files, "save_password", full)
     with pytest.raises(NotSaved):
         begin_with_password(tmp_path, STATE, "d" * 32)
 
