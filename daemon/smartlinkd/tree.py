@@ -253,7 +253,7 @@ def _make_parts(
         directory,
         password_hash=settings.auth.password_hash,
         signing_secret=settings.auth.signing_secret,
-        key_made=notifier.key_made,
+        on_key_created=notifier.key_made,
     )
     vault = Vault(keeper=link.cookies, record=link.cookies.take_back())
     browser = make_browser(settings, notifier, own_ports=doors.ports)

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.auth.state import LOGINS_AT_ONCE, AuthState
+from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
@@ -162,12 +162,12 @@ async def test_right_passwords_side_by_side_are_no_failures(
         tokens.add(answer.token)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(LOGINS_AT_ONCE):
+        for _ in range(LOGIN_SLOTS):
             nursery.start_soon(log_in)
         await trio.testing.wait_all_tasks_blocked()
         gate.set()
 
-    assert len(tokens) == LOGINS_AT_ONCE
+    assert len(tokens) == LOGIN_SLOTS
 
 
 async def test_logins_that_wait_for_others_that_fail_have_to_wait(

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from smartlinkd.auth import state
-from smartlinkd.auth.actor import Auth, WantedKey
+from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state import NotSaved, StateUnusable
@@ -56,8 +56,8 @@ async def test_ended_session_changes_nothing_any_more(
     with pytest.raises(NotAllowed):
         await auth.disable(session, shown(secret), HERE)
     with pytest.raises(NotAllowed):
-        await auth.create_key(WantedKey("a", ["convert"], None), session, shown(secret), HERE)
-    assert await auth.second_factor_enabled()
+        await auth.create_key(KeySpec("a", ["convert"], None), session, shown(secret), HERE)
+    assert await auth.has_second_factor()
     await auth.logout(session)  # once more ends nothing
 
 
@@ -153,6 +153,6 @@ async def test_logout_and_key_at_the_same_time_are_both_kept(auth: Auth, log_in:
     token = await log_in(auth)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log_out, auth, token)
-        nursery.start_soon(auth.create_key_in_shell, WantedKey("a", ["convert"], None))
+        nursery.start_soon(auth.create_key_in_shell, KeySpec("a", ["convert"], None))
     assert not await is_good(auth, token)
-    assert len(await auth.keys()) == 1
+    assert len(await auth.list_keys()) == 1

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from smartlinkd.auth import state, throttle
-from smartlinkd.auth.passwords import CHECKS_AT_ONCE
+from smartlinkd.auth.passwords import MAX_CHECKS
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.totp import SecondFactor
 from tests.every_step.owner import Owner, answered, status
@@ -72,7 +72,7 @@ def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
         owner = Owner(world)
         await owner.session()  # from here on nothing counts against this address
         world.judged.clear()
-        others = [owner.login(WRONG) for _ in range(CHECKS_AT_ONCE)]
+        others = [owner.login(WRONG) for _ in range(MAX_CHECKS)]
         asked = owner.login(WRONG)
         strike.arm(asked.exchange.under_way.cancel)
         await asked.wait()

@@ -1,26 +1,9 @@
-"""What has to survive a restart: the signing secret, `auth.json`, and which password it was with.
+"""The files of the auth actor, but for the API keys: what survives a restart. All functions block.
 
-`auth.json` holds the second factor and which tokens are good. Both are in one file because
-switching the second factor on changes both, and one rename is the only way to change two things
-at once that also holds when the power fails. It is replaced as a whole, and the caller is told
-only when the disk has it.
-
-A token is good when it carries the current `epoch`, or when it is the one that is `spared`. An
-epoch is a random word and not a number that counts up: when the file is lost, the next one cannot
-bring back tokens that were ended before.
-
-Another password is another epoch too, or its tokens would be good again as soon as the old hash is
-back in the configuration. So that a start finds out, `password-digest` has what the tokens carry of
-the hash; with the signing secret beside it that lets nobody try a password, since the salt is in
-the hash alone. It is a file of its own, and `auth.json` as it was: an older daemon refuses fields
-that it does not know, and so an upgrade could not be taken back. The epoch is always saved first:
-what fails between the two ends the sessions once more.
-
-A file that is there but cannot be trusted (damaged, of another version, open to other users) is
-never taken for an empty one, since that would switch the second factor off. The daemon then
-refuses to start; the error names the file and what to do.
-
-All functions here block for as long as the disk takes; the actor calls them in a thread.
+`auth.json` has the second factor and the epoch of valid tokens, `ended-sessions.json` the sessions
+that a logout ended, `password-digest` the last password's digest, `signing-secret` the key of
+tokens. A file that is damaged, of another version or readable by others stops the start with
+`StateUnusable`. See docs/decisions/031-files-and-tokens.md.
 """
 
 from __future__ import annotations
@@ -53,44 +36,44 @@ MAX_LOGOUTS: Final = 1000
 KEPT_AFTER_EXPIRY: Final = 86_400
 """Seconds; the clock may be set back meanwhile."""
 
-_SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - what it is called
+_SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - for error texts
 
 
 @model(frozen=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class Saved:
+class SavedState:
     """The content of `auth.json`."""
 
     version: Literal[1]
     epoch: str
     spared: str | None
-    """The `jti` of the one older token that is still good."""
+    """The `jti` of the one token of an older epoch that is valid; None if there is none."""
     second_factor: SecondFactor | None
 
-    def admits(self, *, jti: str, epoch: str) -> bool:
-        """Whether a token has not been ended early."""
+    def is_current(self, *, jti: str, epoch: str) -> bool:
+        """Return True if no later epoch has ended the token."""
         return epoch == self.epoch or jti == self.spared
 
 
-_SAVED = TypeAdapter(Saved)
+_SAVED = TypeAdapter(SavedState)
 
 
 def new_epoch() -> str:
-    """A name for a new era of tokens."""
+    """Return a random epoch: a counter could repeat one after the file was lost."""
     return secrets.token_hex(8)
 
 
-def load(directory: Path) -> Saved:
-    """The saved state; at the first start a new one, with the second factor off.
+def load(directory: Path) -> SavedState:
+    """Return `auth.json`. Make one with the second factor off if there is none.
 
-    Raises `StateUnusable`, or `NotSaved` at the first start.
+    Raises `StateUnusable`, or `NotSaved` if a new one could not be saved.
     """
     path = directory / STATE_FILE
     content = read_private(path, most=MAX_FILE)
     if content is None:
-        saved = Saved(version=1, epoch=new_epoch(), spared=None, second_factor=None)
+        saved = SavedState(version=1, epoch=new_epoch(), spared=None, second_factor=None)
         save(directory, saved)
-        # With one of these there, this is no first start: somebody has lost the file. The signing
-        # secret alone would not say so, since it can come from elsewhere.
+        # If one of these is there `auth.json` was lost. Of both, the signing secret may be missing
+        # although the daemon has run: the configuration can have it.
         started = any((directory / name).exists() for name in (SECRET_FILE, PASSWORD_FILE))
         level = logging.WARNING if started else logging.INFO
         logger.log(level, "%s was not there: made one, with the second factor off", path)
@@ -104,26 +87,29 @@ def load(directory: Path) -> Saved:
         ) from None
 
 
-def save(directory: Path, saved: Saved) -> None:
-    """Replace the saved state. Raises `NotSaved`, or `OSError` as `replace_file` does."""
+def save(directory: Path, saved: SavedState) -> None:
+    """Replace `auth.json`. Raises `NotSaved`, or `OSError` as `replace_file` does."""
     replace_file(directory / STATE_FILE, _SAVED.dump_json(saved) + b"\n")
 
 
-def all_ended(saved: Saved) -> Saved:
-    """The state with which no token is good that was made until now."""
+def end_sessions(saved: SavedState) -> SavedState:
+    """Return `saved` with a new epoch, which ends all tokens."""
     return replace(saved, epoch=new_epoch(), spared=None)
 
 
-def begin_with_password(directory: Path, saved: Saved, digest: str) -> Saved:
-    """The state to begin with: no session is left when the password is not the one of last time.
+def adopt_password(directory: Path, saved: SavedState, digest: str) -> SavedState:
+    """Return the state to start with. A password that has changed since ends all sessions.
+
+    The new epoch is saved before the new digest: a failure between the two ends the sessions again
+    at the next start, and never leaves them valid.
 
     Raises `StateUnusable`, `NotSaved`, or `OSError` as `replace_file` does.
     """
     known = read_private(directory / PASSWORD_FILE, most=MAX_PASSWORD_FILE)
     if known == _content(digest):
         return saved
-    if known is not None:  # else this is the first start, or an older daemon did not save it
-        saved = all_ended(saved)
+    if known is not None:  # None at the first start, and after an upgrade from 0.1
+        saved = end_sessions(saved)
         save(directory, saved)
         logger.warning(
             "the password, or the signing secret, is not the one of the last start: "
@@ -134,7 +120,7 @@ def begin_with_password(directory: Path, saved: Saved, digest: str) -> Saved:
 
 
 def save_password(directory: Path, digest: str) -> None:
-    """Remember which password it is. Raises `NotSaved`, or `OSError` as `replace_file` does."""
+    """Replace `password-digest`. Raises `NotSaved`, or `OSError` as `replace_file` does."""
     replace_file(directory / PASSWORD_FILE, _content(digest))
 
 
@@ -143,20 +129,20 @@ def _content(digest: str) -> bytes:
 
 
 def load_signing_secret(directory: Path) -> SecretBytes:
-    """The 32 bytes that tokens are signed with, made at the first start.
+    """Return the 32 bytes that sign tokens. Make them if there is no file.
 
-    Raises `StateUnusable`, or `NotSaved` at the first start.
+    Raises `StateUnusable`, or `NotSaved` if new ones could not be saved.
     """
     return load_secret(directory / SECRET_FILE, name=_SIGNING_SECRET, loss="ends every session")
 
 
 def parse_signing_secret(text: SecretStr) -> SecretBytes:
-    """The bytes of 64 hexadecimal digits. Raises `ValueError` without repeating them."""
+    """Return the bytes of 64 hexadecimal digits. Raises `ValueError` without them."""
     return parse_secret(text, name=_SIGNING_SECRET)
 
 
 class Logouts(BaseModel):
-    """The content of the file. `ended` has each token's expiry (Unix seconds) by its `jti`."""
+    """The content of `ended-sessions.json`: each ended token's expiry (Unix seconds) by `jti`."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="ignore", hide_input_in_errors=True, defer_build=True
@@ -166,7 +152,7 @@ class Logouts(BaseModel):
     ended: dict[str, int] = {}
 
     def with_ended(self, jti: str, expires_at: int, *, now: float) -> Logouts | None:
-        """Return the same with one more session; None when there is no room for it."""
+        """Return a copy with one more session; None if there would be too many."""
         kept = {
             each: expiry for each, expiry in self.ended.items() if expiry + KEPT_AFTER_EXPIRY > now
         }
@@ -175,7 +161,7 @@ class Logouts(BaseModel):
 
 
 def load_logouts(directory: Path) -> Logouts:
-    """Return what is saved; no logouts when there is no file. Blocks. Raises `StateUnusable`."""
+    """Return `ended-sessions.json`; no logouts if there is no file. Raises `StateUnusable`."""
     path = directory / LOGOUTS_FILE
     content = read_private(path, most=MAX_LOGOUTS_FILE)
     if content is None:
@@ -191,5 +177,5 @@ def load_logouts(directory: Path) -> Logouts:
 
 
 def save_logouts(directory: Path, logouts: Logouts) -> None:
-    """Replace the file. Blocks. Raises `NotSaved`, or `OSError` as `replace_file` does."""
+    """Replace `ended-sessions.json`. Raises `NotSaved`, or `OSError` as `replace_file` does."""
     replace_file(directory / LOGOUTS_FILE, logouts.model_dump_json().encode() + b"\n")

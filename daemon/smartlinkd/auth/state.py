@@ -1,16 +1,8 @@
-"""What the auth actor owns, and what it does with it (seed, sections 3 to 5).
+"""The state of one instance of the auth actor, and the work on it.
 
-Several requests are worked on at once, because a password takes 20 ms of a thread and a change
-waits for the disk, while every protected endpoint asks first whether a token is good. So that
-this last question never waits behind the others, those hold a slot while they work, and there
-are fewer slots than hands: who finds none is told to come again.
-
-Everything that changes what is saved (and every one-time code, since an accepted one is a change)
-is done one at a time, under a lock. The order is always the same: check, save, then change what
-is in memory, with nothing between the last two that can be cancelled. So a change that was not
-saved has not happened, and one that was saved is in force, also when the asker has gone. Only a new
-password is in force at once, and then it is saved that the sessions have ended. The files are tiny
-but the disk may be slow, so they are written in a thread.
+`check_session` and `check_key` answer at once: all other calls hold a slot, and the actor has one
+slot more than they can take. Changes run one at a time under a lock, and an accepted one-time code
+is a change. Each checks, saves, then changes the memory. See docs/decisions/030-auth-changes.md.
 """
 
 from __future__ import annotations
@@ -30,14 +22,14 @@ from pydantic import SecretBytes, SecretStr
 from smartlinkd.auth.files import (
     MAX_LOGOUTS,
     Logouts,
-    Saved,
-    all_ended,
+    SavedState,
+    end_sessions,
     new_epoch,
     save,
     save_logouts,
     save_password,
 )
-from smartlinkd.auth.keys import ApiKey, KeyRing, NewKey, SavedKeys, WantedKey
+from smartlinkd.auth.keys import ApiKey, KeyRing, KeySpec, NewKey, SavedKeys
 from smartlinkd.auth.passwords import Passwords
 from smartlinkd.auth.throttle import Throttle, Tries
 from smartlinkd.auth.tokens import Tokens, password_digest, refusal
@@ -50,29 +42,31 @@ from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
-LOGINS_AT_ONCE: Final = 32
-"""Passwords checked or waiting for it: the last of them waits a third of a second."""
+LOGIN_SLOTS: Final = 32
+"""Password checks that run or wait. The last of them waits a third of a second."""
 
-CHANGES_AT_ONCE: Final = 16
-"""Codes and changes checked, saved or waiting for it."""
+CHANGE_SLOTS: Final = 16
+"""Codes and changes that are checked, saved or wait."""
 
-AT_ONCE: Final = LOGINS_AT_ONCE + CHANGES_AT_ONCE + 1
-"""One hand is always left for what needs no wait."""
+SLOTS: Final = LOGIN_SLOTS + CHANGE_SLOTS + 1
+"""One slot is always left for calls that do not wait."""
 
 CODES_PER_LOGIN: Final = 5
-"""Wrong codes after which a temporary token is dead."""
+"""Wrong codes after which a temporary token is invalid."""
 
-MAX_LOGINS_WAITING: Final = 1024
-"""Temporary tokens that are good at the same time; one more ends the oldest. Only somebody who
-knows the password gets any, and their codes are throttled."""
+MAX_PENDING_LOGINS: Final = 1024
+"""Temporary tokens that are valid at the same time. A further one ends the oldest.
+
+Only a client that knows the password gets any, and their codes are throttled.
+"""
 
 SETUP_MINUTES: Final = 10
-"""Within which a secret handed out by setup may be enabled."""
+"""Minutes within which a secret that setup returned can be enabled."""
 
 USES_SAVED_AFTER: Final = 60.0
-"""Seconds from a key's use until the daemon writes down when keys were last used."""
+"""Seconds from the use of a key until the times of use are saved."""
 
-KeyMade = Callable[[ApiKey], None]
+OnKeyCreated = Callable[[ApiKey], None]
 """Called with each new API key. Never waits."""
 
 _WRONG_CODE: Final = (
@@ -82,21 +76,21 @@ _WRONG_CODE: Final = (
 
 @dataclass(frozen=True)
 class LoggedIn:
-    """The password was right, and nothing else is asked for."""
+    """A finished login."""
 
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class SecondStep:
-    """The password was right; `temp_token` goes to `verify_mfa` together with a code."""
+    """An unfinished login: `verify_mfa` takes `temp_token` and a one-time code."""
 
     temp_token: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Session:
-    """What a session token says that is good."""
+    """A valid session token's claims."""
 
     jti: str
     epoch: str
@@ -107,28 +101,28 @@ class Session:
 @dataclass
 class _IssuedSetup:
     secret: bytes = field(repr=False)
-    good_until: float  # on trio's clock
+    valid_until: float  # on trio's clock
 
 
 class AuthState:
-    """The state of one instance, and what is done on it."""
+    """The state of one instance. `Auth` documents the methods."""
 
     def __init__(
         self,
         directory: Path,
-        saved: Saved,
+        saved: SavedState,
         signing_secret: SecretBytes,
         password_hash: SecretStr,
         wall_clock: Callable[[], float],
         *,
         keys: SavedKeys,
         logouts: Logouts,
-        key_made: KeyMade,
+        on_key_created: OnKeyCreated,
     ) -> None:
         self._directory = directory
         self._keys = KeyRing(directory, keys)
         self._logouts = logouts
-        self._key_made = key_made
+        self._on_key_created = on_key_created
         self._key_used = trio.Event()
         self._saved = saved
         self._signing_secret = signing_secret
@@ -136,10 +130,10 @@ class AuthState:
         self._passwords = Passwords(password_hash)
         self._throttle = Throttle(trio.current_time)
         self._wall_clock = wall_clock
-        self._codes_left: dict[str, int] = {}  # by jti of the temporary token, oldest first
+        self._pending_logins: dict[str, int] = {}  # by jti of the temporary token, oldest first
         self._setup: _IssuedSetup | None = None
-        self._logins = trio.Semaphore(LOGINS_AT_ONCE)
-        self._changes = trio.Semaphore(CHANGES_AT_ONCE)
+        self._logins = trio.Semaphore(LOGIN_SLOTS)
+        self._changes = trio.Semaphore(CHANGE_SLOTS)
         self._changing = trio.Lock()
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
@@ -147,13 +141,15 @@ class AuthState:
             await self._throttle.wait_for_verdicts(address)
             with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
-                right = await passwords.is_right(password)
-                if not right or passwords is not self._passwords:  # it is another one by now
+                right = await passwords.is_correct(password)
+                if (
+                    not right or passwords is not self._passwords
+                ):  # the password was changed meanwhile
                     logger.warning("wrong password from %s", address)
-                    _tell_if_slowed(tries, address)
+                    _log_if_slowed(tries, address)
                     raise WrongCredential("password: is wrong")
                 if self._saved.second_factor is not None:
-                    # Half a login: it neither counts as a failure nor makes up for any.
+                    # An unfinished login neither counts as a failure nor resets the count.
                     return SecondStep(self._temp_token())
                 tries.succeeded()
                 logger.info("login from %s", address)
@@ -164,17 +160,17 @@ class AuthState:
         async with self._change():
             claims = self._tokens.read(temp_token, "mfa", now=self._wall_clock())
             factor = self._saved.second_factor
-            admitted = self._saved.admits(jti=claims.jti, epoch=claims.epoch)
-            if factor is None or not admitted or claims.jti not in self._codes_left:
+            admitted = self._saved.is_current(jti=claims.jti, epoch=claims.epoch)
+            if factor is None or not admitted or claims.jti not in self._pending_logins:
                 raise refusal("mfa")
             with self._throttle.attempt(address, code=True) as tries:
                 try:
                     accepted = self._accept(factor, code, tries, address)
                 except WrongCredential:
-                    self._spend_code_of(claims.jti)
+                    self._count_wrong_code(claims.jti)
                     raise
                 await self._save(replace(self._saved, second_factor=accepted))
-                self._codes_left.pop(claims.jti, None)  # gone when logins pushed it out meanwhile
+                self._pending_logins.pop(claims.jti, None)  # a newer login may have evicted it
                 tries.succeeded()
             logger.info("login with a second factor from %s", address)
             return self._session_token()
@@ -198,7 +194,7 @@ class AuthState:
             now = self._wall_clock()
             logouts = self._logouts.with_ended(session.jti, session.expires_at, now=now)
             if logouts is None:
-                await self._save(all_ended(self._saved))
+                await self._save(end_sessions(self._saved))
                 logouts = Logouts()
                 text = "every session has ended: over %d were logged out within days"
                 logger.warning(text, MAX_LOGOUTS)
@@ -207,22 +203,22 @@ class AuthState:
             self._logouts = logouts
             logger.info("a session was logged out")
 
-    async def second_factor_enabled(self) -> bool:
+    async def has_second_factor(self) -> bool:
         return self._saved.second_factor is not None
 
     async def begin_setup(self) -> Setup:
         self._refuse_when_enabled()
         setup = new_setup()
-        good_until = trio.current_time() + SETUP_MINUTES * 60
-        self._setup = _IssuedSetup(setup.secret.encode(), good_until)
+        valid_until = trio.current_time() + SETUP_MINUTES * 60
+        self._setup = _IssuedSetup(setup.secret.encode(), valid_until)
         return setup
 
     async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
         code = read_code(code)
         async with self._change():
-            self._refuse_when_ended(session)  # it may not be spared
+            self._refuse_when_ended(session)  # an ended session must not stay valid as `spared`
             self._refuse_when_enabled()
-            secret = self._issued(secret)
+            secret = self._issued_secret(secret)
             with self._throttle.attempt(address, code=True) as tries:
                 fresh = SecondFactor(SecretStr(secret), ())
                 factor = self._accept(fresh, code, tries, address)
@@ -251,7 +247,7 @@ class AuthState:
                 tries.succeeded()
             logger.warning("second factor switched off from %s", address)
 
-    async def second_factor_off(self) -> None:
+    async def reset_second_factor(self) -> None:
         async with self._change():
             await self._save(replace(self._saved, second_factor=None))
             logger.warning("second factor switched off by the operator")
@@ -260,7 +256,7 @@ class AuthState:
         async with self._change():
             if with_keys and (count := await self._keys.clear()):
                 logger.warning("%d API keys ended by the operator", count)
-            await self._save(all_ended(self._saved))
+            await self._save(end_sessions(self._saved))
             logger.warning("every session ended by the operator")
 
     def check_key(self, key: str) -> ApiKey:
@@ -268,15 +264,15 @@ class AuthState:
         self._key_used.set()
         return found
 
-    async def keys(self) -> tuple[ApiKey, ...]:
-        return self._keys.listed()
+    async def list_keys(self) -> tuple[ApiKey, ...]:
+        return self._keys.list_keys()
 
     async def create_key(
-        self, wanted: WantedKey, session: Session, code: str | None, address: str
+        self, wanted: KeySpec, session: Session, code: str | None, address: str
     ) -> NewKey:
         async with self._change():
             self._refuse_when_ended(session)
-            self._keys.check_room()  # before a code is used up
+            self._keys.check_capacity()  # before a code is used up
             factor = self._saved.second_factor
             digits = read_code(code or "") if factor is not None or code is not None else ""
             if factor is not None:
@@ -286,7 +282,7 @@ class AuthState:
                     tries.succeeded()
             return await self._add_key(wanted, address)
 
-    async def create_key_in_shell(self, wanted: WantedKey) -> NewKey:
+    async def create_key_in_shell(self, wanted: KeySpec) -> NewKey:
         async with self._change():
             return await self._add_key(wanted, "the owner's shell")
 
@@ -295,33 +291,33 @@ class AuthState:
             ended = await self._keys.remove(key_id)
             logger.warning("API key %s (%s) was revoked", ended.id, ended.name)
 
-    async def keep_uses(self) -> None:
-        """Write down now and then when keys were last used. Runs until cancelled."""
+    async def save_uses_periodically(self) -> None:
+        """Save when keys were last used, a minute after a use. Runs until cancelled."""
         while True:
             await self._key_used.wait()
             await trio.sleep(USES_SAVED_AFTER)
             await self.save_uses()
 
     async def save_uses(self) -> None:
-        """Write down when keys were last used. On failure the next change, or minute, does it."""
+        """Save when keys were last used. After a failure the next change or call saves it."""
         async with self._changing:
-            with suppress(Unavailable):  # the log has it
+            with suppress(Unavailable):  # `saving` has logged it
                 await self._keys.save_uses()
         if not self._keys.has_unsaved_uses:
             self._key_used = trio.Event()
 
-    async def take_password(self, password_hash: SecretStr) -> None:
-        async with self._change():  # so that no login half done ends in a session of the new one
-            # Before anything is saved: no full disk keeps a password good that was replaced.
+    async def change_password(self, password_hash: SecretStr) -> None:
+        async with self._change():  # no unfinished login may become a session of the new password
+            # Before it is saved, so that a full disk does not keep the old password valid.
             self._tokens = Tokens(self._signing_secret, password_hash)
             self._passwords = Passwords(password_hash)
-            await self._save(all_ended(self._saved))
+            await self._save(end_sessions(self._saved))
             digest = password_digest(self._signing_secret, password_hash)
             with saving():
                 await on_thread(save_password, self._directory, digest)
             logger.warning("the password was changed: every session has ended")
 
-    async def _add_key(self, wanted: WantedKey, origin: str) -> NewKey:
+    async def _add_key(self, wanted: KeySpec, origin: str) -> NewKey:
         made = await self._keys.add(wanted, now=self._wall_clock())
         logger.warning(
             "API key %s (%s) was made from %s, for: %s",
@@ -330,20 +326,20 @@ class AuthState:
             origin,
             ", ".join(made.entry.scopes),
         )
-        self._key_made(made.entry)
+        self._on_key_created(made.entry)
         return made
 
     def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:
         accepted = factor.accept(code, now=self._wall_clock())
         if accepted is None:
             logger.warning("wrong code from %s", address)
-            _tell_if_slowed(tries, address)
+            _log_if_slowed(tries, address)
             raise WrongCredential(_WRONG_CODE)
         return accepted
 
     def _refuse_when_ended(self, session: Session) -> None:
-        """Raises `NotAllowed` for a session that has ended, maybe while others were waited for."""
-        admitted = self._saved.admits(jti=session.jti, epoch=session.epoch)
+        """Raise `NotAllowed` if the session has ended, perhaps while the call waited."""
+        admitted = self._saved.is_current(jti=session.jti, epoch=session.epoch)
         if not admitted or session.jti in self._logouts.ended:
             raise refusal("session")
 
@@ -354,18 +350,17 @@ class AuthState:
                 "switch it off at /api/auth/2fa/disable first"
             )
 
-    def _issued(self, secret: str) -> str:
+    def _issued_secret(self, secret: str) -> str:
         """Return the secret of the latest setup, as it was given out.
 
-        Raises:
-            Invalid: `secret` is another one, or that setup is too long ago.
+        Raises `Invalid` if `secret` is another one, or that setup is too long ago.
         """
         setup = self._setup
         given = read_secret(secret).encode("utf-8", "surrogatepass")
         if (
             setup is None
             or not hmac.compare_digest(setup.secret, given)
-            or trio.current_time() >= setup.good_until
+            or trio.current_time() >= setup.valid_until
         ):
             raise Invalid(
                 "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
@@ -379,39 +374,38 @@ class AuthState:
         )
 
     def _temp_token(self) -> str:
-        if len(self._codes_left) >= MAX_LOGINS_WAITING:
-            del self._codes_left[next(iter(self._codes_left))]
+        if len(self._pending_logins) >= MAX_PENDING_LOGINS:
+            del self._pending_logins[next(iter(self._pending_logins))]
         jti = _new_jti()
-        self._codes_left[jti] = CODES_PER_LOGIN
+        self._pending_logins[jti] = CODES_PER_LOGIN
         return self._tokens.issue("mfa", jti=jti, epoch=self._saved.epoch, now=self._wall_clock())
 
-    def _spend_code_of(self, jti: str) -> None:
-        self._codes_left[jti] -= 1
-        if self._codes_left[jti] == 0:
-            del self._codes_left[jti]
+    def _count_wrong_code(self, jti: str) -> None:
+        self._pending_logins[jti] -= 1
+        if self._pending_logins[jti] == 0:
+            del self._pending_logins[jti]
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
-        """In the body nobody else changes what is saved."""
+        """Hold a slot and the lock for changes in the block."""
         with slot(self._changes, "logins or changes"):
             async with self._changing:
                 yield
 
-    async def _save(self, saved: Saved) -> None:
-        """Put it on the disk, then in force.
+    async def _save(self, saved: SavedState) -> None:
+        """Save `saved`, then put it in force. Cannot be cancelled once its thread has started.
 
-        Can be cancelled before the thread starts, never after. Raises `Unavailable` when nothing
-        was changed; any other error of the disk ends the instance, and the next one reads
-        what is really there.
+        Raises `Unavailable` if nothing was saved. Any other disk error ends the instance, and the
+        next one loads what is on the disk.
         """
         with saving():
             await on_thread(save, self._directory, saved)
         self._saved = saved
 
 
-def _tell_if_slowed(tries: Tries, address: str) -> None:
-    # At most as often as the throttle lets anybody fail: a flood of tries is no flood of records.
-    if tries.slowed_by_one_more:
+def _log_if_slowed(tries: Tries, address: str) -> None:
+    # The throttle bounds how often this logs.
+    if tries.is_slowed_by_next_failure:
         text = "%s has failed too often, and has to wait between tries"
         logger.warning(text, address, extra=Event.GUESSES_SLOWED())
 
