@@ -1,6 +1,6 @@
 """The steps of an installation, in an order that leaves a running version alone until the last.
 
-    PYTHON -m smartlinkd.installation --units FOLDER [--instance NAME] [--bind ADDRESS]
+    PYTHON -m smartlinkd.deploy --units FOLDER [--instance NAME] [--bind ADDRESS]
 
 `./run install` calls it, as root, with the new version's own Python. The service that is installed
 is the one without a name, or the instance NAME; `--bind` is for a configuration that is not there
@@ -33,9 +33,9 @@ from typing import NoReturn
 from smartlinkd import __version__
 from smartlinkd.commands.hash_password import ask_password, fault_of
 from smartlinkd.config import ConfigError, Settings
-from smartlinkd.installation import beforehand, configuration, service, units
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths, paths_of
+from smartlinkd.deploy import configuration, preflight, service, units
+from smartlinkd.deploy.service import NotInstalled
+from smartlinkd.deploy.units import ServicePaths, paths_of
 from smartlinkd.networks import Bind
 from smartlinkd.networks import bind as parse_bind
 from smartlinkd.serving.sockets import is_absent
@@ -49,9 +49,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install the version that this is."""
-    parser = beforehand.parser()
+    parser = preflight.parser()
     parser.add_argument("--units", type=Path, required=True)
-    chosen = beforehand.chosen(parser, arguments)
+    chosen = preflight.chosen(parser, arguments)
     paths = paths_of(chosen.instance)
     for each in SIGNALS:
         signal.signal(each, _interrupt)
@@ -176,7 +176,7 @@ def _check_bind(paths: ServicePaths, bind: Bind, wish: Bind | None) -> None:
 
     Raises `NotInstalled`.
     """
-    fault = beforehand.unfit(bind.host, bind.port)
+    fault = preflight.unfit(bind.host, bind.port)
     if fault:
         raise NotInstalled(f"server.bind {fault}: change it in {paths.configuration}")
     if wish not in (None, bind):

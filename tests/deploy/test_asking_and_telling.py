@@ -10,13 +10,13 @@ import pytest
 from smartlinkd import __version__
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import paths_of
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service
+from smartlinkd.deploy.service import NotInstalled
+from smartlinkd.deploy.units import paths_of
 from smartlinkd.networks import Bind
+from tests.deploy.machine import BIND, NEW, SOURCE, Machine
 from tests.fakes.terminal import Terminal
-from tests.installation.machine import BIND, NEW, SOURCE, Machine
 
 APIS = {
     "links": {"source": "open_api"},

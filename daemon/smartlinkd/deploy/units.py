@@ -8,15 +8,73 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.installation.service_paths import UNIT, ServicePaths
+from smartlinkd.config.credentials import BESIDE, ENCRYPTED
 from smartlinkd.networks import Bind
 
+UNIT: Final = "smartlinkd"
 NAMES: Final = tuple(f"{UNIT}{at}.{kind}" for at in ("", "@") for kind in ("service", "socket"))
 
 Files = Mapping[Path, str]
+
+
+@dataclass(frozen=True)
+class ServicePaths:
+    """One service's own folders, and the version that it runs, which all of them share."""
+
+    name: str = UNIT
+    root: Path = Path("/")
+
+    @property
+    def configuration(self) -> Path:
+        return self.root / "etc" / self.name / "config.toml"
+
+    @property
+    def credentials(self) -> Path:
+        return self.configuration.parent / BESIDE
+
+    @property
+    def encrypted(self) -> Path:
+        return self.configuration.parent / ENCRYPTED
+
+    @property
+    def state(self) -> Path:
+        return self.root / "var/lib" / self.name
+
+    @property
+    def versions(self) -> Path:
+        return self.root / "opt/smartlinkd"
+
+    @property
+    def current(self) -> Path:
+        """The link to the environment in use, through which the units start the daemon."""
+        return self.versions / "current"
+
+    @property
+    def command(self) -> Path:
+        """The link in everybody's path."""
+        return self.root / "usr/local/bin/smartlinkd"
+
+    @property
+    def units(self) -> Path:
+        """For what a machine's own software brings; /etc/systemd/system is the owner's."""
+        return self.root / "usr/local/lib/systemd/system"
+
+    @property
+    def service(self) -> str:
+        return f"{self.name}.service"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.name}.socket"
+
+
+def paths_of(instance: str) -> ServicePaths:
+    """Those of an instance, or of the one without a name."""
+    return ServicePaths(f"{UNIT}@{instance}") if instance else ServicePaths()
 
 
 def wanted(paths: ServicePaths, source: Path, bind: Bind) -> Files:

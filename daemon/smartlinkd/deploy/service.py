@@ -17,7 +17,7 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from smartlinkd.installation.service_paths import UNIT, ServicePaths
+from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.networks import Bind
 
 # The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.

@@ -1,6 +1,6 @@
 """What is refused before anything is downloaded: wrong usage, and a systemd that is too old.
 
-    python3 -I smartlinkd/installation/beforehand.py [--instance NAME] [--bind ADDRESS]
+    python3 -I smartlinkd/deploy/preflight.py [--instance NAME] [--bind ADDRESS]
 
 An environment for the new version takes minutes, and only with it can all else be judged
 (`__main__.py`, which reads the same arguments in the same way). So this is for any Python, and

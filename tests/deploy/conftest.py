@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service
-from smartlinkd.installation.service_paths import ServicePaths
-from tests.installation.machine import NEW, OLD, Machine
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service
+from smartlinkd.deploy.units import ServicePaths
+from tests.deploy.machine import NEW, OLD, Machine
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from smartlinkd.installation import service
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import service
+from smartlinkd.deploy.service import NotInstalled
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.networks import Bind
 
 Systemctl = Callable[[str], Path]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.installation.service import NotInstalled
-from tests.installation.machine import Machine
+from smartlinkd.deploy.service import NotInstalled
+from tests.deploy.machine import Machine
 
 OLD_COMMAND = 'command = ["/opt/smartlinkd/current/bin/python", "-m", "daemon.crews.deal_post"]'
 NEW_COMMAND = OLD_COMMAND.replace("daemon.", "smartlinkd.")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.config import ConfigError
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service, units
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service, units
+from smartlinkd.deploy.service import NotInstalled
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.networks import Bind
-from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
+from tests.deploy.machine import BIND, NEW, OLD, SOURCE, Machine
 
 
 def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:

@@ -12,8 +12,8 @@ import argon2
 import pytest
 
 from smartlinkd.config import ConfigError, load
-from smartlinkd.installation import configuration
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import configuration
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.networks import Bind
 
 BIND = Bind("127.0.0.1", 8787)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, load
-from smartlinkd.installation.service_paths import UNIT, ServicePaths
+from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.networks import Bind
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files

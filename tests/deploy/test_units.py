@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.installation import units
-from smartlinkd.installation.service_paths import ServicePaths, paths_of
+from smartlinkd.deploy import units
+from smartlinkd.deploy.units import ServicePaths, paths_of
 from smartlinkd.networks import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
