@@ -86,7 +86,7 @@ def test_an_instance_that_is_there_has_its_address(
     monkeypatch.setattr(preflight, "ETC", tmp_path)
     (tmp_path / "smartlinkd@shop2").mkdir()
     (tmp_path / "smartlinkd@shop2/config.toml").touch()
-    found = preflight.chosen(preflight.parser(), ["--instance", "shop2"])
+    found = preflight.parse_arguments(preflight.make_parser(), ["--instance", "shop2"])
     assert (found.instance, found.bind) == ("shop2", None)
 
 

@@ -1,11 +1,5 @@
-"""`sudo ./run install`: the daemon as a service of systemd's, for months.
+"""`sudo ./run install`: the daemon as a service of systemd, and its upgrades.
 
-The program that does it is that of the new version: `run` makes an environment for it below
-/opt/smartlinkd and starts it there (`__main__.py`). Nothing of a version that runs is touched until
-the new one is known to be whole and to understand the configuration; then one link is replaced and
-the service restarted, and if it does not come up, the link is put back (`service.py`). So it may be
-interrupted anywhere and run again.
-
-What belongs to the owner is only made where it is missing (`configuration.py`). What is ours is
-below /opt/smartlinkd and /usr/local, and is replaced each time (where all is: `service_paths.py`).
+The new version's own program installs it (`__main__.py`), from an environment that `run` has made
+below /opt/smartlinkd. See docs/decisions/034-installation.md.
 """

@@ -1,7 +1,7 @@
-"""The unit files of an installation: which there are to be, and which there are.
+"""The paths of a service, and its unit files.
 
-They are looked at as a whole, path and text, so that those of the version before can be put back as
-they were. The drop-ins of the owner, in /etc/systemd/system, are not looked at.
+Unit files are compared and replaced as a whole, so that a rollback restores those of the version
+before. The owner's drop-ins, in /etc/systemd/system, are not touched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ Files = Mapping[Path, str]
 
 @dataclass(frozen=True)
 class ServicePaths:
-    """One service's own folders, and the version that it runs, which all of them share."""
+    """The paths of one service. All services share the version.
+
+    Args:
+        name: "smartlinkd", or "smartlinkd@NAME" for an instance; the units have it as %N.
+        root: / but for tests.
+    """
 
     name: str = UNIT
     root: Path = Path("/")
@@ -55,12 +60,12 @@ class ServicePaths:
 
     @property
     def command(self) -> Path:
-        """The link in everybody's path."""
+        """The link in the users' PATH."""
         return self.root / "usr/local/bin/smartlinkd"
 
     @property
     def units(self) -> Path:
-        """For what a machine's own software brings; /etc/systemd/system is the owner's."""
+        """The folder for local software's units; /etc/systemd/system is the owner's."""
         return self.root / "usr/local/lib/systemd/system"
 
     @property
@@ -73,28 +78,27 @@ class ServicePaths:
 
 
 def paths_of(instance: str) -> ServicePaths:
-    """Those of an instance, or of the one without a name."""
+    """Return the paths of an instance, or of the service without a name if it is ""."""
     return ServicePaths(f"{UNIT}@{instance}") if instance else ServicePaths()
 
 
-def wanted(paths: ServicePaths, source: Path, bind: Bind) -> Files:
-    """Those of the version whose units are in `source`."""
+def render_units(paths: ServicePaths, source: Path, bind: Bind) -> Files:
+    """Return the unit files to install. `source` has those of the version."""
     files = {paths.units / name: _text(source / name) for name in NAMES}
-    files[address(paths)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
+    files[address_drop_in(paths)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
     return files
 
 
-def found(paths: ServicePaths) -> Files:
-    """Those that are there."""
+def installed_units(paths: ServicePaths) -> Files:
+    """Return the unit files that are installed."""
     return {path: _text(path) for path in _all(paths) if path.exists()}
 
 
-def put(paths: ServicePaths, files: Files) -> None:
-    """Have these there, and no others of ours.
+def replace_units(paths: ServicePaths, files: Files) -> None:
+    """Make `files` the only unit files of ours.
 
-    Nothing is changed before all that is new has been written: on a full disk, `OSError` leaves
-    them as they were. It is on the disk by then, with the version that it starts: whoever loses
-    power has one that is whole.
+    All new files, and the version, are on the disk before the first one is replaced. So a full disk
+    raises `OSError` and changes nothing, and a power cut leaves one version complete.
     """
     changed = {path: text for path, text in files.items() if not _is(path, text)}
     try:
@@ -103,7 +107,7 @@ def put(paths: ServicePaths, files: Files) -> None:
             _fresh(path).write_text(text, encoding="utf-8")
             _fresh(path).chmod(0o644)
         os.sync()
-    except BaseException:  # a signal as well: nothing half done stays
+    except BaseException:  # also after a signal
         for path in changed:
             _fresh(path).unlink(missing_ok=True)
         raise
@@ -114,14 +118,14 @@ def put(paths: ServicePaths, files: Files) -> None:
         _fresh(path).rename(path)
 
 
-def address(paths: ServicePaths) -> Path:
-    """The drop-in that gives its socket the address of its configuration."""
+def address_drop_in(paths: ServicePaths) -> Path:
+    """Return the drop-in that sets the socket's address to the configuration's."""
     return paths.units / f"{paths.socket}.d" / "address.conf"
 
 
 def _all(paths: ServicePaths) -> Iterator[Path]:
     yield from (paths.units / name for name in NAMES)
-    yield address(paths)
+    yield address_drop_in(paths)
 
 
 def _is(path: Path, text: str) -> bool:
