@@ -12,11 +12,13 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
 import trio
 
 from smartlinkd import logs, tree
@@ -25,16 +27,31 @@ from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import demo_history
 from smartlinkd.commands.codes import FAILED, GOOD
-from smartlinkd.commands.tour import CREW, CREW_PATIENCE, Say, StepFailed, Tour
+from smartlinkd.commands.table import table
 from smartlinkd.config import Settings, load
 from smartlinkd.errors import Refused, leaves
+from smartlinkd.sandbox.products import PRODUCTS
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 
 FOR_THE_CREW = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")
 """Variables that are passed on to the crew: with the first two, a model writes its post."""
+
+PATIENCE = 60.0
+"""Seconds for one request, and for the browser to become ready; a small machine may need some."""
+
+CREW = "deal-post"
+CREW_PATIENCE = 180
+"""Seconds for the crew, which may have a model write for 90 of them."""
+
+Say = Callable[[str], None]
+
+
+class StepFailed(Exception):  # noqa: N818 - it names what happened
+    """A step of the demo did not work; the text says which and how."""
 
 
 def main(*, once: bool, port: int) -> int:
@@ -64,7 +81,8 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
             settings = await configure(Path(folder), sandbox, password, port, say)
             listening = await nursery.start(tree.serve, settings)
             state, now = settings.state.directory, datetime.now(UTC)
-            await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now)
+            if not await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now):
+                raise StepFailed("the demo's older links could not be written into its history")
             await Tour(listening.urls[0], password, sandbox, say).run()
             if once:
                 nursery.cancel_scope.cancel()
@@ -146,3 +164,165 @@ async def sandbox_unusable(say: Say) -> bool:
         say(f"WARNING: {failure}")
         say("WARNING: the demo goes on without Chromium's sandbox, on pages of its own only.")
         return True
+
+
+class Tour:
+    """The steps of the demo, as a client of the daemon at `url`."""
+
+    def __init__(self, url: str, password: str, sandbox: Sandbox, say: Say) -> None:
+        self.url = url
+        self.password = password
+        self.sandbox = sandbox
+        self.say = say
+
+    async def run(self) -> None:
+        """Take them all. Raises `StepFailed`."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, trust_env=False) as http:
+            login = await ask(http, "/api/auth/login", {"password": self.password})
+            session = login["token"]
+            self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
+            cookie = {"cookie": cookie_header(), "accountName": "Demo"}
+            await ask(http, "/api/sync-cookie", cookie)
+            await self._until_ready(http)
+            links = self.links()
+            order = {"links": list(links), "subIds": ["demo"]}
+            answer = await ask(http, "/api/convert", order, session)
+            self.show(links, answer["mapping"])
+            crew = await ask(http, "/api/crews/token", {"crew": CREW}, session)
+            await self._crew_writes(http, order, crew["token"])
+        self._explain(crew["token"])
+
+    def links(self) -> dict[str, bool]:
+        """What is converted, and whether it should work."""
+        shop, short = self.sandbox.shop_url, self.sandbox.short_url
+        first, second, third, *_ = PRODUCTS
+        return {
+            f"{shop}/product/{first.shop_id}/{first.item_id}": True,
+            f"{shop}/Ten-san-pham-i.{second.shop_id}.{second.item_id}?sp_atk=abc": True,
+            f"{shop}/opaanlp/{third.shop_id}/{third.item_id}": True,
+            f"{short}/direct": True,
+            f"{short}/chain3": True,
+            f"{short}/gone": False,
+        }
+
+    async def _until_ready(self, http: httpx.AsyncClient) -> None:
+        with trio.move_on_after(PATIENCE):
+            # A client has nothing to wait on but the next answer.
+            while not (await ask(http, "/api/health", None))["browserReady"]:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+            return
+        raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")
+
+    def show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
+        """What has become of the links. Raises `StepFailed` when it is not what should."""
+        rows = [row(link, mapping[link]) for link in links]
+        self.say("")
+        self.say(table({"converted": rows}))
+        wrong = [link for link, works in links.items() if ("shortLink" in mapping[link]) != works]
+        if wrong:
+            raise StepFailed(f"unexpected result for {', '.join(wrong)}")
+
+    async def _crew_writes(
+        self, http: httpx.AsyncClient, inputs: dict[str, list[str]], token: str
+    ) -> None:
+        """Have the crew write a post, and show how it comes about."""
+        base = f"/crews/{CREW}"
+        kickoff = await ask(http, f"{base}/kickoff", {"inputs": inputs}, token)
+        execution = kickoff["kickoff_id"]
+        self.say(f"\ncrew {CREW}, execution {execution}")
+        with trio.move_on_after(CREW_PATIENCE + PATIENCE):
+            await self.follow(http, f"{base}/events/{execution}", token)
+        ending = await ask(http, f"{base}/status/{execution}", None, token)
+        if ending["state"] != "SUCCESS":
+            why = ending["error"] or "it has not ended"
+            raise StepFailed(f"the crew {CREW} wrote no post ({ending['state']}): {why}")
+        self.say("")
+        self.say("\n".join(f"  | {line}".rstrip() for line in ending["result"].splitlines()))
+
+    async def follow(self, http: httpx.AsyncClient, path: str, token: str) -> None:
+        """Show the server-sent events at `path`, until the stream ends. Raises `StepFailed`."""
+        try:
+            async with http.stream("GET", path, headers=bearer(token)) as response:
+                response.raise_for_status()
+                async for line in response.aiter_lines():
+                    if told := progress(line):
+                        self.say(f"  {told}")
+        except httpx.HTTPError as error:
+            raise StepFailed(f"GET {path}: {error!r}") from None
+
+    def _explain(self, crew_token: str) -> None:
+        link = next(iter(self.links()))
+        crew = f"{self.url}/crews/{CREW}"
+        self.say(
+            f"""
+To do it again:
+  TOKEN=$(printf '{{"password": "%s"}}' '{self.password}' \\
+    | curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' -d @- \\
+    | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
+  printf 'Authorization: Bearer %s\\n' "$TOKEN" \\
+    | curl -s {self.url}/api/convert -H @- -H 'Content-Type: application/json' \\
+    -d '{{"links": ["{link}"]}}'
+  curl -s {self.url}/api/health
+
+The crew, by its own token:
+  with_token() {{ printf 'Authorization: Bearer %s\\n' '{crew_token}' | curl -s -H @- "$@"; }}
+  ID=$(with_token {crew}/kickoff -H 'Content-Type: application/json' \\
+    -d '{{"inputs": {{"links": ["{link}"], "language": "en"}}}}' \\
+    | sed 's/.*"kickoff_id": *"\\([^"]*\\)".*/\\1/')
+  with_token -N {crew}/events/$ID
+  with_token {crew}/status/$ID
+
+In a browser: {self.url}/app/   (password: {self.password})
+"""
+        )
+
+
+async def ask(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any] | None, token: str = ""
+) -> dict[str, Any]:
+    """The answer to a POST of `body`, or to a GET without one. Raises `StepFailed`."""
+    method = "GET" if body is None else "POST"
+    try:
+        response = await http.request(method, path, json=body, headers=bearer(token))
+    except httpx.HTTPError as error:
+        raise StepFailed(f"{method} {path}: {error!r}") from None
+    answer: dict[str, Any] = response.json()
+    if response.is_error:
+        raise StepFailed(f"{method} {path}: {answer.get('message') or answer['error']}")
+    return answer
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows `token`; none without one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def progress(line: str) -> str:
+    """What a line of an event stream tells people; "" when it is not worth one here."""
+    if not line.startswith("data:"):
+        return ""
+    event = json.loads(line.removeprefix("data:"))
+    data = event["data"] or {}
+    match event["type"]:
+        case "task_started":
+            return f"{data['agent']}: {data['name']}"
+        case "agent_step":
+            return f"  {data['thought']}"
+        case "log":
+            return f"  {data['text']}"
+        case "tool_usage_finished":
+            return f"  {data['tool']}: {data['error'] or 'done'}"
+    return ""
+
+
+def row(link: str, entry: dict[str, Any]) -> dict[str, object]:
+    """A link and what came of it, for a table."""
+    product = entry.get("product") or {}
+    return {
+        "link": link.partition("?")[0].removeprefix("http://"),
+        "short link": entry.get("shortLink") or f"failCode {entry['failCode']}",
+        "product": (product.get("name") or "")[:30],
+        "price": product.get("price"),
+        "commission": product.get("commission"),
+        "rate": product.get("commissionRate"),
+    }
