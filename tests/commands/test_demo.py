@@ -18,7 +18,7 @@ from smartlinkd import logs
 from smartlinkd.browser import executable
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import demo
-from smartlinkd.commands.demo import StepFailed, Tour, ask, progress
+from smartlinkd.commands.demo import DemoClient, StepFailed, ask, event_text
 from smartlinkd.errors import Invalid
 from smartlinkd.networks import Bind
 from smartlinkd.sandbox.server import open_sandbox
@@ -79,7 +79,7 @@ async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_
     chromium.chmod(0o755)
     monkeypatch.setattr(executable, "CANDIDATES", (str(chromium),))
     told: list[str] = []
-    assert await demo.sandbox_unusable(told.append) is unusable
+    assert await demo.is_sandbox_unusable(told.append) is unusable
     assert len([line for line in told if line.startswith("WARNING: ")]) == said
 
 
@@ -88,7 +88,7 @@ async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
 ) -> None:
     monkeypatch.setattr(executable, "CANDIDATES", ())
     with pytest.raises(LaunchFailed, match="no Chromium was found"):
-        await demo.sandbox_unusable(pytest.fail)
+        await demo.is_sandbox_unusable(pytest.fail)
 
 
 @pytest.mark.chromium
@@ -109,14 +109,14 @@ async def test_the_proxy_of_the_owners_shell_is_not_for_this_client(
         monkeypatch.delenv(name)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with open_sandbox() as sandbox:
-        tour = Tour(sandbox.portal_url, "open sesame", sandbox, print)
+        tour = DemoClient(sandbox.portal_url, "open sesame", sandbox, print)
         with pytest.raises(json.JSONDecodeError):  # the portal was reached, which is no daemon
             await tour.run()
 
 
 async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() -> None:
     async with open_sandbox() as sandbox:
-        tour = Tour("http://127.0.0.1:1", "password", sandbox, print)
+        tour = DemoClient("http://127.0.0.1:1", "password", sandbox, print)
         links = tour.links()
         good = {link: {"shortLink": "s", "failCode": 0} for link in links}
         *_, gone = links
@@ -149,7 +149,7 @@ async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
     async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
         with pytest.raises(StepFailed, match=r"^GET /api/x: ConnectError\("):
             await ask(http, "/api/x", None)
-        tour_follows = Tour("", "", None, print).follow  # type: ignore[arg-type]  # the sandbox is not asked
+        tour_follows = DemoClient("", "", None, print).follow  # type: ignore[arg-type]  # the sandbox is not asked
         with pytest.raises(StepFailed, match=r"^GET /events: ConnectError\("):
             await tour_follows(http, "/events", "token")
 
@@ -170,4 +170,4 @@ async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
     ],
 )
 def test_what_happens_is_told_in_few_words(line: str, told: str) -> None:
-    assert progress(line) == told
+    assert event_text(line) == told

@@ -1,7 +1,7 @@
 """`smartlinkd demo`: the whole service in one command, against the sandbox portal.
 
-It is a user, not a test: the daemon that it starts is the one that `serve` starts, configured by a
-file, and everything after that goes through its HTTP address (`tour.py`), as any client would.
+It acts as a user: it writes a configuration, starts the daemon that `serve` starts, and then works
+through its HTTP address, as any client would. It prints the commands to do that again.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 
-FOR_THE_CREW = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")
-"""Variables that are passed on to the crew: with the first two, a model writes its post."""
+CREW_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")
+"""Variables that the crew gets. With the first two, a model writes its post."""
 
-PATIENCE = 60.0
-"""Seconds for one request, and for the browser to become ready; a small machine may need some."""
+TIMEOUT = 60.0
+"""Seconds for a request, and for the browser to become ready on a small machine."""
 
 CREW = "deal-post"
-CREW_PATIENCE = 180
-"""Seconds for the crew, which may have a model write for 90 of them."""
+CREW_DEADLINE = 180
+"""Seconds for the crew; its model may take 90 of them."""
 
 Say = Callable[[str], None]
 
 
-class StepFailed(Exception):  # noqa: N818 - it names what happened
-    """A step of the demo did not work; the text says which and how."""
+class StepFailed(Exception):  # noqa: N818 - a statement about the outcome
+    """A step of the demo failed. The text says which and why."""
 
 
 def main(*, once: bool, port: int) -> int:
-    """Run the demo; with `once`, end after its steps. `GOOD` when every one of them worked."""
+    """Run the demo; with `once`, end after its steps. Return `GOOD` if all steps worked."""
     logs.set_up("warning")
     say = partial(print, flush=True)
     code = GOOD
@@ -65,13 +65,13 @@ def main(*, once: bool, port: int) -> int:
         for failure in leaves(failures):
             print(f"demo: {failure}", file=sys.stderr)
         code = FAILED
-    except* KeyboardInterrupt:  # before the daemon listens to it, and then in a group
+    except* KeyboardInterrupt:  # before the daemon handles SIGINT; trio raises it in a group
         code = 128 + signal.SIGINT
     return code
 
 
 async def run_demo(say: Say, *, once: bool, port: int) -> None:
-    """Serve, show what that does, and go on serving unless it is for `once`.
+    """Start the daemon, run the steps, and keep serving unless `once`.
 
     Raises `StepFailed`, and what `open_sandbox`, `configure` and `tree.serve` raise.
     """
@@ -83,7 +83,7 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
             state, now = settings.state.directory, datetime.now(UTC)
             if not await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now):
                 raise StepFailed("the demo's older links could not be written into its history")
-            await Tour(listening.urls[0], password, sandbox, say).run()
+            await DemoClient(listening.urls[0], password, sandbox, say).run()
             if once:
                 nursery.cancel_scope.cancel()
             else:
@@ -91,9 +91,9 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
 
 
 async def configure(folder: Path, sandbox: Sandbox, password: str, port: int, say: Say) -> Settings:
-    """Write a configuration as an owner would, and read it as `serve` does."""
+    """Write a configuration as an owner would, and load it as `serve` does."""
     hashed = hash_password(password)
-    no_sandbox = "true" if await sandbox_unusable(say) else "false"
+    no_sandbox = "true" if await is_sandbox_unusable(say) else "false"
     path = folder / "config.toml"
     path.write_text(
         f"""\
@@ -119,8 +119,8 @@ short_urls = ["{sandbox.short_url}"]
 
 
 def crew_table(environ: Mapping[str, str]) -> str:
-    """The example crew, as an owner would write it, with what it needs of `environ`."""
-    given = {name: environ[name] for name in FOR_THE_CREW if environ.get(name)}
+    """Return the example crew's TOML, with the variables that it needs from `environ`."""
+    given = {name: environ[name] for name in CREW_VARIABLES if environ.get(name)}
     return f"""\
 [[crews]]
 name = "{CREW}"
@@ -135,21 +135,23 @@ inputs = [
   {{ name = "title", default = "", description = "of the post; empty: one is found" }},
 ]
 users = ["guest"]
-deadline = {CREW_PATIENCE}
+deadline = {CREW_DEADLINE}
 environment = {{ {", ".join(f"{name} = {_quoted(given[name])}" for name in given)} }}
 """
 
 
 def _quoted(text: str) -> str:
-    """As a TOML string, which for printable text is JSON's."""
+    """Return a TOML string. For printable text JSON has the same syntax."""
     return json.dumps(text, ensure_ascii=False)
 
 
-async def sandbox_unusable(say: Say) -> bool:
-    """Whether Chromium starts here only without its sandbox; said aloud when it is so.
+async def is_sandbox_unusable(say: Say) -> bool:
+    """Return True, after a warning, if Chromium starts here only without its sandbox.
 
-    The demo may go on without: it opens no page but its own portal's, on loopback. `serve` never
-    decides this by itself.
+    The demo may run without it, since it opens only its own portal's pages, on loopback. `serve`
+    never decides this by itself.
+
+    Raises `LaunchFailed` if Chromium does not start at all.
     """
     settings = LaunchSettings()
     try:
@@ -160,13 +162,13 @@ async def sandbox_unusable(say: Say) -> bool:
             async with launch(LaunchSettings(no_sandbox=True)):
                 pass
         except LaunchFailed:
-            raise failure from None  # it is not for the sandbox
+            raise failure from None  # the sandbox is not the cause
         say(f"WARNING: {failure}")
         say("WARNING: the demo goes on without Chromium's sandbox, on pages of its own only.")
         return True
 
 
-class Tour:
+class DemoClient:
     """The steps of the demo, as a client of the daemon at `url`."""
 
     def __init__(self, url: str, password: str, sandbox: Sandbox, say: Say) -> None:
@@ -176,8 +178,8 @@ class Tour:
         self.say = say
 
     async def run(self) -> None:
-        """Take them all. Raises `StepFailed`."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, trust_env=False) as http:
+        """Run all steps. Raises `StepFailed`."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT, trust_env=False) as http:
             login = await ask(http, "/api/auth/login", {"password": self.password})
             session = login["token"]
             self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
@@ -193,7 +195,7 @@ class Tour:
         self._explain(crew["token"])
 
     def links(self) -> dict[str, bool]:
-        """What is converted, and whether it should work."""
+        """Return the links to convert. The value is True if the link should work."""
         shop, short = self.sandbox.shop_url, self.sandbox.short_url
         first, second, third, *_ = PRODUCTS
         return {
@@ -206,15 +208,15 @@ class Tour:
         }
 
     async def _until_ready(self, http: httpx.AsyncClient) -> None:
-        with trio.move_on_after(PATIENCE):
-            # A client has nothing to wait on but the next answer.
+        with trio.move_on_after(TIMEOUT):
+            # Clients of the API can only poll.
             while not (await ask(http, "/api/health", None))["browserReady"]:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             return
-        raise StepFailed(f"the browser was not ready within {PATIENCE:g} s; try smartlinkd doctor")
+        raise StepFailed(f"the browser was not ready within {TIMEOUT:g} s; try smartlinkd doctor")
 
     def show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
-        """What has become of the links. Raises `StepFailed` when it is not what should."""
+        """Print the links' results. Raises `StepFailed` if they are not as expected."""
         rows = [row(link, mapping[link]) for link in links]
         self.say("")
         self.say(table({"converted": rows}))
@@ -225,12 +227,12 @@ class Tour:
     async def _crew_writes(
         self, http: httpx.AsyncClient, inputs: dict[str, list[str]], token: str
     ) -> None:
-        """Have the crew write a post, and show how it comes about."""
+        """Run the crew, and print its event_text and its post. Raises `StepFailed`."""
         base = f"/crews/{CREW}"
         kickoff = await ask(http, f"{base}/kickoff", {"inputs": inputs}, token)
         execution = kickoff["kickoff_id"]
         self.say(f"\ncrew {CREW}, execution {execution}")
-        with trio.move_on_after(CREW_PATIENCE + PATIENCE):
+        with trio.move_on_after(CREW_DEADLINE + TIMEOUT):
             await self.follow(http, f"{base}/events/{execution}", token)
         ending = await ask(http, f"{base}/status/{execution}", None, token)
         if ending["state"] != "SUCCESS":
@@ -240,13 +242,13 @@ class Tour:
         self.say("\n".join(f"  | {line}".rstrip() for line in ending["result"].splitlines()))
 
     async def follow(self, http: httpx.AsyncClient, path: str, token: str) -> None:
-        """Show the server-sent events at `path`, until the stream ends. Raises `StepFailed`."""
+        """Print the server-sent events at `path` until the stream ends. Raises `StepFailed`."""
         try:
             async with http.stream("GET", path, headers=bearer(token)) as response:
                 response.raise_for_status()
                 async for line in response.aiter_lines():
-                    if told := progress(line):
-                        self.say(f"  {told}")
+                    if text := event_text(line):
+                        self.say(f"  {text}")
         except httpx.HTTPError as error:
             raise StepFailed(f"GET {path}: {error!r}") from None
 
@@ -280,7 +282,10 @@ In a browser: {self.url}/app/   (password: {self.password})
 async def ask(
     http: httpx.AsyncClient, path: str, body: dict[str, Any] | None, token: str = ""
 ) -> dict[str, Any]:
-    """The answer to a POST of `body`, or to a GET without one. Raises `StepFailed`."""
+    """Send a POST with `body`, or a GET if it is None, and return the answer.
+
+    Raises `StepFailed`.
+    """
     method = "GET" if body is None else "POST"
     try:
         response = await http.request(method, path, json=body, headers=bearer(token))
@@ -293,12 +298,12 @@ async def ask(
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that shows `token`; none without one."""
+    """Return the header for `token`; {} if it is ""."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def progress(line: str) -> str:
-    """What a line of an event stream tells people; "" when it is not worth one here."""
+def event_text(line: str) -> str:
+    """Return the text to print for a line of an event stream; "" if there is none."""
     if not line.startswith("data:"):
         return ""
     event = json.loads(line.removeprefix("data:"))
@@ -316,7 +321,7 @@ def progress(line: str) -> str:
 
 
 def row(link: str, entry: dict[str, Any]) -> dict[str, object]:
-    """A link and what came of it, for a table."""
+    """Return a link's result as a row of a table."""
     product = entry.get("product") or {}
     return {
         "link": link.partition("?")[0].removeprefix("http://"),

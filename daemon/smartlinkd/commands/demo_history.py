@@ -1,4 +1,4 @@
-"""The links that the demo's owner seems to have converted in the days before.
+"""Example entries for the demo's history, of the last ten days.
 
 Each is a product of the sandbox with the link that its portal makes, so the short links work.
 """
@@ -25,10 +25,10 @@ from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
 LINKS_OF_DAYS: Final = (3, 5, 2, 0, 6, 4, 7, 1, 5, 8)
-"""How many links each day has, the oldest day first; the last one is yesterday."""
+"""Links of each day, from the oldest to yesterday."""
 FIRST_ITEM: Final = 30_000_000_001
 CLIENTS: Final = (("owner", "facebook"), ("telegram bot", "telegram"), ("crew:deal-post", "post"))
-"""Who asked, and with which sub-id."""
+"""Clients and their sub-ids."""
 
 
 def fill(state: Path, sandbox: Sandbox, now: datetime) -> bool:
