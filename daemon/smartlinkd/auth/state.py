@@ -130,7 +130,7 @@ class AuthState:
         self._passwords = Passwords(password_hash)
         self._throttle = Throttle(trio.current_time)
         self._wall_clock = wall_clock
-        self._pending_logins: dict[str, int] = {}  # by jti of the temporary token, oldest first
+        self._pending_logins: dict[str, int] = {}  # codes left by `jti`, oldest first
         self._setup: _IssuedSetup | None = None
         self._logins = trio.Semaphore(LOGIN_SLOTS)
         self._changes = trio.Semaphore(CHANGE_SLOTS)
