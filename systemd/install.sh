@@ -3,7 +3,7 @@
 # clone. `run` reads it, and it uses the functions there.
 #
 # It makes an environment for the new version below /opt/smartlinkd, which is all that it is for;
-# the rest is done by that version itself (daemon/smartlinkd/installation), but for what can be refused before.
+# the rest is done by that version itself (daemon/smartlinkd/deploy), but for what can be refused before.
 # An environment that is not finished is removed, or by the next installation if this one was killed.
 
 VERSIONS=/opt/smartlinkd
@@ -33,7 +33,7 @@ END
 
 install_service() {
     find_service_python
-    "$python" -I daemon/smartlinkd/installation/beforehand.py "$@"
+    "$python" -I daemon/smartlinkd/deploy/preflight.py "$@"
     need_systemd_and_root install
     case $PWD/ in
     "$VERSIONS"/*) die "this clone is in $VERSIONS, which is for what is installed; move it" ;;
@@ -52,7 +52,7 @@ install_service() {
     chmod 755 "$fresh"
     fill_environment "$fresh"
     # Not in the clone, whose modules would be found before those of the environment.
-    "$fresh/bin/python" -I -m smartlinkd.installation --units "$PWD/systemd" "$@"
+    "$fresh/bin/python" -I -m smartlinkd.deploy --units "$PWD/systemd" "$@"
 }
 
 # A copy of the sources, because a build writes beside them, and the clone is not root's.

@@ -17,8 +17,8 @@ import trio
 from pydantic import SecretBytes, SecretStr
 
 from smartlinkd import late_imports
-from smartlinkd.auth.second_factor import SecondFactor, new_setup
 from smartlinkd.auth.tokens import Tokens
+from smartlinkd.auth.totp import SecondFactor, new_setup
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention

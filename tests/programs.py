@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from smartlinkd.commands.demo import sandbox_unusable
+from smartlinkd.commands.demo import is_sandbox_unusable
 from smartlinkd.sandbox.batch import Origins
 
 ROOT: Final = Path(__file__).parents[1]
@@ -107,4 +107,4 @@ async def needs_no_sandbox() -> bool:
     A soak and a benchmark may go on without: they open no page but their own portal's. Raises
     `LaunchFailed` when it starts in no way.
     """
-    return await sandbox_unusable(lambda _: None)
+    return await is_sandbox_unusable(lambda _: None)

@@ -301,7 +301,7 @@ async def test_key_that_cannot_be_made_is_told_by_its_argument(
 async def test_the_second_factor_is_switched_off(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.auth.run)
     assert "message" in await parts.do("2fa off")
-    assert await parts.auth.second_factor_enabled() is False
+    assert await parts.auth.has_second_factor() is False
 
 
 # Crews

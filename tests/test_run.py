@@ -113,9 +113,7 @@ def clone(tmp_path: Path) -> Clone:
         shutil.copy(path, made.folder)
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
     (made.folder / "daemon/smartlinkd").mkdir(parents=True)
-    shutil.copytree(
-        ROOT / "daemon/smartlinkd/installation", made.folder / "daemon/smartlinkd/installation"
-    )
+    shutil.copytree(ROOT / "daemon/smartlinkd/deploy", made.folder / "daemon/smartlinkd/deploy")
     for name in ("tests/systemd/container.sh", "tests/debian/debian.sh"):
         (made.folder / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, made.folder / name)
@@ -299,7 +297,7 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     names = ("config.example.toml", "extension", "extension/manifest.json")
     paths = " ".join(f'"{shared}/{name}"' for name in names)
     modes = f"echo $(stat -c %a {paths})"
-    clone.put("in-venv", f'case "$*" in *smartlinkd.installation*) note "$({modes})" ;; esac')
+    clone.put("in-venv", f'case "$*" in *smartlinkd.deploy*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
 

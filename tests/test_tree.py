@@ -19,8 +19,8 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd import tree
-from smartlinkd.auth.doorkeeper import Doorkeeper
 from smartlinkd.auth.passwords import hash_password
+from smartlinkd.auth.state import AuthState
 from smartlinkd.config import Settings, build
 from smartlinkd.control import Control, NotRunning, call
 from smartlinkd.errors import Invalid
@@ -240,7 +240,7 @@ async def test_a_part_that_cannot_be_kept_up_ends_it_all(
     def fault(*_: object) -> None:
         raise ZeroDivisionError("a bug in auth")
 
-    monkeypatch.setattr(Doorkeeper, "check_session", fault)
+    monkeypatch.setattr(AuthState, "check_session", fault)
     async with trio.open_nursery() as nursery:
 
         async def run(task_status: trio.TaskStatus[tree.Listening]) -> None:

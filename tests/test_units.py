@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.commands.as_service import HIDDEN
+from smartlinkd.commands.check_config import HIDDEN
 
 FOLDER = Path(__file__).parents[1] / "systemd"
 

@@ -260,9 +260,9 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
 
     def ask(chosen: argparse.Namespace) -> int:
         directory = state_directory(chosen.config, os.environ)
-        from smartlinkd.commands import running
+        from smartlinkd.commands import remote
 
         given = {name: getattr(chosen, name) for name in arguments}
-        return running.main(directory, command, given, only=only, as_json=chosen.json)
+        return remote.main(directory, command, given, only=only, as_json=chosen.json)
 
     return ask

@@ -10,7 +10,7 @@ import trio
 from pydantic import Field
 
 from smartlinkd import __version__
-from smartlinkd.auth.actor import ApiKey, Auth, WantedKey
+from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
 from smartlinkd.control import Answer, Arguments, Command, Commands, plain
@@ -226,7 +226,7 @@ class Operator:
         return StatusReport(
             version=__version__,
             started_at=self._started_at,
-            second_factor=await _section(self._auth.second_factor_enabled),
+            second_factor=await _section(self._auth.has_second_factor),
             actors=[
                 PartReport(
                     name=part.name,
@@ -380,14 +380,14 @@ class Operator:
 
     async def keys(self) -> list[KeyReport]:
         """Return the API keys, oldest first."""
-        return [key_report(entry) for entry in await self._auth.keys()]
+        return [key_report(entry) for entry in await self._auth.list_keys()]
 
     async def _list_keys(self) -> Answer:
         return {"keys": [key.model_dump(mode="json") for key in await self.keys()]}
 
     async def _create_key(self, wanted: CreateKeyArguments) -> Answer:
         made = await self._auth.create_key_in_shell(
-            WantedKey(wanted.name, wanted.scopes, wanted.expires_in_days)
+            KeySpec(wanted.name, wanted.scopes, wanted.expires_in_days)
         )
         told = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
         return {"key": made.key.get_secret_value(), **told}
@@ -402,7 +402,7 @@ class Operator:
         return {"message": f"{what} ended; clients have to log in again"}
 
     async def _second_factor_off(self) -> Answer:
-        await self._auth.second_factor_off()
+        await self._auth.reset_second_factor()
         return {"message": "the second factor is off; the password alone logs in"}
 
 

@@ -184,7 +184,7 @@ class Reloader:
         crews.journal.take(retention(settings))
         self._takers.history.take(history_retention(settings))
         if self._password is not None:
-            await self._insist(partial(self._takers.auth.take_password, self._password))
+            await self._insist(partial(self._takers.auth.change_password, self._password))
             self._password = None  # to take it again would end the new sessions
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
         await self._take_crews(catalog)

@@ -270,7 +270,7 @@ def _make_parts(
         directory,
         password_hash=settings.auth.password_hash,
         signing_secret=settings.auth.signing_secret,
-        key_made=notifier.report_new_key,
+        on_key_created=notifier.report_new_key,
     )
     fd_store = service_manager.fd_store
     vault = Vault(descriptor_store=fd_store, record=fd_store.restore())

@@ -22,7 +22,7 @@ import pytest
 import trio
 
 from smartlinkd.api.routes import convert as convert_route
-from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.auth.state import AuthState
 from smartlinkd.conversion.desk import Desk, _Desk
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import JsonFormatter
@@ -142,7 +142,7 @@ async def test_a_bug_tells_no_secret(
 @pytest.mark.parametrize(
     ("part", "method", "call"),
     [
-        ("auth", (Doorkeeper, "check_session", fault_at_once), ("GET", "/api/status", None)),
+        ("auth", (AuthState, "check_session", fault_at_once), ("GET", "/api/status", None)),
         ("vault", (_Vault, "current", fault_at_once), ("GET", "/api/sync-cookie", None)),
         ("conversion", (_Desk, "convert", fault), ("POST", "/api/convert", {"links": ["x"]})),
     ],
@@ -202,7 +202,7 @@ async def test_a_part_that_does_not_come_back_is_503(
 ) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     token = await daemon.login()
-    looks = {"auth": (Doorkeeper, "check_session"), "vault": (_Vault, "current")}
+    looks = {"auth": (AuthState, "check_session"), "vault": (_Vault, "current")}
     with monkeypatch.context() as broken:
         broken.setattr(*looks[part], fault_at_once(ZeroDivisionError("x")))
         assert (await daemon.get("/api/sync-cookie", token=token)).status_code == 503
@@ -215,7 +215,7 @@ async def test_a_part_that_does_not_come_back_is_503(
 
 async def test_the_other_parts_go_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = await start(cookie={"sync_key": SYNC_KEY})
-    monkeypatch.setattr(Doorkeeper, "check_session", fault_at_once(ZeroDivisionError("x")))
+    monkeypatch.setattr(AuthState, "check_session", fault_at_once(ZeroDivisionError("x")))
     await daemon.get("/api/status", token="x")
     assert (await daemon.get("/api/health")).status_code == 200
     assert (await daemon.get("/livez")).status_code == 200

@@ -15,10 +15,10 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import Auth, LoggedIn
+from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.auth.state import Saved, load, save
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
 from smartlinkd.state import NotSaved
 from smartlinkd.threads import NoThread
@@ -44,7 +44,7 @@ def new_auth(new_auth: Callable[..., Auth], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_only_the_new_one_opens(auth: Auth) -> None:
-    await auth.take_password(NEW)
+    await auth.change_password(NEW)
     assert isinstance(await auth.login("open barley", HERE), LoggedIn)
     with pytest.raises(WrongCredential):
         await auth.login("the right one", HERE)
@@ -55,7 +55,7 @@ async def test_every_session_has_ended(
 ) -> None:
     token = await log_in(auth)
     await auth.check_session(token)
-    await auth.take_password(NEW)
+    await auth.change_password(NEW)
     with pytest.raises(NotAllowed):
         await auth.check_session(token)
     said = [one.message for one in caplog.records]
@@ -74,7 +74,7 @@ async def test_a_login_with_the_old_one_that_is_under_way_fails(
         await goes_on.wait()
         return True
 
-    monkeypatch.setattr(passwords.Passwords, "is_right", right)
+    monkeypatch.setattr(passwords.Passwords, "is_correct", right)
     async with trio.open_nursery() as nursery:
 
         async def try_it() -> None:
@@ -83,7 +83,7 @@ async def test_a_login_with_the_old_one_that_is_under_way_fails(
 
         nursery.start_soon(try_it)
         await came.wait()
-        await auth.take_password(NEW)
+        await auth.change_password(NEW)
         goes_on.set()
 
 
@@ -95,7 +95,7 @@ async def test_a_login_half_done_cannot_be_finished(
 ) -> None:
     secret, _ = await enable(auth)
     temporary = await begin_login(auth)
-    await auth.take_password(NEW)
+    await auth.change_password(NEW)
     with pytest.raises(NotAllowed):
         await auth.verify_mfa(temporary, shown(secret, ahead=30), HERE)
 
@@ -108,7 +108,7 @@ async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
     came, goes_on = threading.Event(), threading.Event()
     tokens: list[str] = []
 
-    def first_is_slow(directory: Path, saved: Saved) -> None:
+    def first_is_slow(directory: Path, saved: SavedState) -> None:
         if not came.is_set():
             came.set()
             assert goes_on.wait(10)
@@ -117,11 +117,11 @@ async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
     async def verify() -> None:
         tokens.append(await auth.verify_mfa(temporary, shown(secret), HERE))
 
-    monkeypatch.setattr(doorkeeper, "save", first_is_slow)
+    monkeypatch.setattr(state, "save", first_is_slow)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(verify)
         await trio.to_thread.run_sync(came.wait)
-        nursery.start_soon(auth.take_password, NEW)
+        nursery.start_soon(auth.change_password, NEW)
         await trio.testing.wait_all_tasks_blocked(0.05)
         goes_on.set()
 
@@ -129,22 +129,22 @@ async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
         await auth.check_session(tokens[0])
 
 
-async def test_the_next_incarnation_has_it_too(
+async def test_the_next_instance_has_it_too(
     new_auth: Callable[..., Auth],
     running: Callable[..., AbstractAsyncContextManager[Auth]],
 ) -> None:
     handle = new_auth()
     async with running(handle):
-        await handle.take_password(NEW)
+        await handle.change_password(NEW)
     async with running(handle):
         assert isinstance(await handle.login("open barley", HERE), LoggedIn)
 
 
 async def test_the_old_one_put_back_brings_no_session_back(auth: Auth, log_in: Log_in) -> None:
-    await auth.take_password(SecretStr(OLD))
+    await auth.change_password(SecretStr(OLD))
     token = await log_in(auth)
-    await auth.take_password(NEW)
-    await auth.take_password(SecretStr(OLD))
+    await auth.change_password(NEW)
+    await auth.change_password(SecretStr(OLD))
     with pytest.raises(NotAllowed):
         await auth.check_session(token)
     await auth.check_session(await log_in(auth))
@@ -161,10 +161,10 @@ async def test_nor_does_it_at_a_later_start(
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)
         if between == "a reload":
-            await auth.take_password(NEW)
+            await auth.change_password(NEW)
     if between == "a start":
         async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
-            await auth.second_factor_off()  # any change: it saves the era that is in force
+            await auth.reset_second_factor()  # any change: it saves the era that is in force
     caplog.clear()
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
@@ -186,7 +186,7 @@ async def test_a_new_one_ends_the_session_that_was_spared(
     assert load(tmp_path).spared is not None
     async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
         assert load(tmp_path).spared is None
-        assert await auth.second_factor_enabled()
+        assert await auth.has_second_factor()
 
 
 async def test_sessions_outlast_a_start_with_the_same_one_and_an_upgrade(
@@ -212,27 +212,27 @@ async def test_on_a_full_disk_it_is_in_force_and_taken_again(
         written_first = tmp_path / f".{unsaved}.new"
         written_first.mkdir()
         with pytest.raises(Unavailable) as refused:
-            await auth.take_password(NEW)
+            await auth.change_password(NEW)
         written_first.rmdir()
         assert refused.value.retry_after == 30
         with pytest.raises(WrongCredential):
             await auth.login("the right one", HERE)
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
-        await auth.take_password(NEW)
+        await auth.change_password(NEW)
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
 
 
-async def test_and_in_the_next_incarnation(
+async def test_and_in_the_next_instance(
     new_auth: New_auth, running: Running, tmp_path: Path
 ) -> None:
     handle = new_auth()
     async with running(handle):
         (tmp_path / ".auth.json.new").mkdir()
         with pytest.raises(Unavailable):
-            await handle.take_password(NEW)
+            await handle.change_password(NEW)
         (tmp_path / ".auth.json.new").rmdir()
     async with running(handle):
         assert isinstance(await handle.login("open barley", HERE), LoggedIn)
@@ -244,12 +244,12 @@ async def test_with_no_thread_to_be_had_too(
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)
         with no_thread(), pytest.raises(NoThread):
-            await auth.take_password(NEW)
+            await auth.change_password(NEW)
         with pytest.raises(WrongCredential):
             await auth.login("the right one", HERE)
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
-        await auth.take_password(NEW)
+        await auth.change_password(NEW)
 
 
 async def test_what_could_not_be_saved_of_it_keeps_the_next_start_from_going_on(

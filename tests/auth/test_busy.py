@@ -11,9 +11,9 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.auth import doorkeeper, passwords
+from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import QUEUE, Auth
-from smartlinkd.auth.state import Saved, save
+from smartlinkd.auth.files import SavedState, save
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.actor import Overloaded
 
@@ -33,29 +33,29 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
     def matches(_: str, __: str) -> bool:
         return gate.wait(10)
 
-    def slow_save(directory: Path, saved: Saved) -> None:
+    def slow_save(directory: Path, saved: SavedState) -> None:
         gate.wait(10)
         save(directory, saved)
 
     monkeypatch.setattr(passwords, "matches", matches)
-    monkeypatch.setattr(doorkeeper, "save", slow_save)
+    monkeypatch.setattr(state, "save", slow_save)
 
     async with trio.open_nursery() as nursery:
         for n in range(32):
             nursery.start_soon(auth.login, "the right one", address.format(n))
         for _ in range(16):
-            nursery.start_soon(auth.second_factor_off)
+            nursery.start_soon(auth.reset_second_factor)
         await trio.testing.wait_all_tasks_blocked()
 
         with trio.fail_after(5):
             await auth.check_session(token)
-            await auth.second_factor_enabled()
+            await auth.has_second_factor()
             await auth.begin_setup()
             with pytest.raises(Unavailable, match=BUSY) as refused:
                 await auth.login("the right one", "198.51.100.1")
             assert refused.value.retry_after == 1
             with pytest.raises(Unavailable, match=BUSY):
-                await auth.second_factor_off()
+                await auth.reset_second_factor()
         gate.set()
 
     await auth.login("the right one", "198.51.100.1")

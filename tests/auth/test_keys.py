@@ -15,7 +15,7 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 from trio.testing import MockClock
 
 from smartlinkd.auth import keys
-from smartlinkd.auth.actor import ApiKey, Auth, WantedKey
+from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
 from smartlinkd.auth.keys import (
     HINT,
     KEYS_FILE,
@@ -41,8 +41,8 @@ New_auth = Callable[..., Auth]
 Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
-def wanted(*scopes: Scope, name: str = "a bot", days: int | None = None) -> WantedKey:
-    return WantedKey(name, scopes or ("convert",), days)
+def wanted(*scopes: Scope, name: str = "a bot", days: int | None = None) -> KeySpec:
+    return KeySpec(name, scopes or ("convert",), days)
 
 
 async def make(auth: Auth, *scopes: Scope, days: int | None = None) -> str:
@@ -51,7 +51,7 @@ async def make(auth: Auth, *scopes: Scope, days: int | None = None) -> str:
 
 
 async def last_use(auth: Auth) -> float | None:
-    (entry,) = await auth.keys()
+    (entry,) = await auth.list_keys()
     return entry.last_used_at
 
 
@@ -76,7 +76,7 @@ async def test_made_key_is_good_and_has_what_was_asked_for(
 
 async def test_keys_are_never_alike(auth: Auth) -> None:
     assert len({await make(auth) for _ in range(5)}) == 5
-    assert len({entry.id for entry in await auth.keys()}) == 5
+    assert len({entry.id for entry in await auth.list_keys()}) == 5
 
 
 @pytest.mark.parametrize("given", ["", "slk_", "slk_" + "A" * 43, "\ud800", "slk_" + "x" * 10_000])
@@ -90,7 +90,7 @@ async def test_key_that_never_was_is_wrong(auth: Auth, given: str) -> None:
 async def test_each_of_many_keys_is_found(auth: Auth) -> None:
     made = [await make(auth) for _ in range(3)]
     found = [(await auth.check_key(key)).id for key in made]
-    assert found == [entry.id for entry in await auth.keys()]
+    assert found == [entry.id for entry in await auth.list_keys()]
 
 
 async def test_key_is_wrong_from_the_moment_it_expires(auth: Auth, wall: SimpleNamespace) -> None:
@@ -100,7 +100,7 @@ async def test_key_is_wrong_from_the_moment_it_expires(auth: Auth, wall: SimpleN
     wall.now += 1
     with pytest.raises(WrongKey):
         await auth.check_key(key)
-    assert len(await auth.keys()) == 1  # it is listed until it is revoked
+    assert len(await auth.list_keys()) == 1  # it is listed until it is revoked
 
 
 async def test_revoked_key_is_wrong_and_the_others_stay(auth: Auth) -> None:
@@ -145,7 +145,7 @@ async def test_there_are_no_more_than_fifty(auth: Auth) -> None:
     too_many = r"^there are 50 API keys already; revoke one that is not needed$"
     with pytest.raises(Invalid, match=too_many):
         await make(auth)
-    await auth.revoke_key((await auth.keys())[0].id)
+    await auth.revoke_key((await auth.list_keys())[0].id)
     await make(auth)
 
 
@@ -166,12 +166,12 @@ async def test_each_made_key_is_told(nursery: trio.Nursery, tmp_path: Path) -> N
         tmp_path,
         password_hash=SecretStr(""),
         signing_secret=SecretStr(""),
-        key_made=told.append,
+        on_key_created=told.append,
     )
     await nursery.start(auth.run)
     await make(auth)
     await make(auth)
-    assert tuple(told) == await auth.keys()
+    assert tuple(told) == await auth.list_keys()
 
 
 # Over restarts
@@ -183,10 +183,10 @@ async def test_keys_survive_restart_and_new_password(
     async with running() as auth:
         kept, ended = await make(auth, "crews", days=3), await make(auth)
         await auth.revoke_key((await auth.check_key(ended)).id)
-        listed = await auth.keys()
+        listed = await auth.list_keys()
     async with running(new_auth(password_hash="$argon2id$another")) as auth:
-        await auth.take_password(SecretStr("$argon2id$one more"))
-        assert await auth.keys() == listed
+        await auth.change_password(SecretStr("$argon2id$one more"))
+        assert await auth.list_keys() == listed
         assert (await auth.check_key(kept)).scopes == ("crews",)
         with pytest.raises(WrongKey):
             await auth.check_key(ended)
@@ -239,12 +239,12 @@ async def test_with_second_factor_on_key_needs_code_that_is_used_up(
             await auth.create_key(wanted(), session, none, HERE)
     with pytest.raises(WrongCredential, match=r"^code: is wrong"):
         await auth.create_key(wanted(), session, wrong_code(secret), HERE)
-    assert await auth.keys() == ()
+    assert await auth.list_keys() == ()
     code = shown(secret)
     await auth.create_key(wanted(), session, f" {code[:3]} {code[3:]}", HERE)
     with pytest.raises(WrongCredential):
         await auth.create_key(wanted(), session, code, HERE)
-    assert len(await auth.keys()) == 1
+    assert len(await auth.list_keys()) == 1
 
 
 async def test_without_second_factor_key_needs_no_code(auth: Auth, log_in: Log_in) -> None:
@@ -260,7 +260,7 @@ async def test_ended_session_makes_no_key(auth: Auth, log_in: Log_in) -> None:
     await auth.revoke_all()
     with pytest.raises(NotAllowed):
         await auth.create_key(wanted(), session, "", HERE)
-    assert await auth.keys() == ()
+    assert await auth.list_keys() == ()
 
 
 async def test_full_list_uses_no_code_up(auth: Auth, enable: Enable, shown: Shown) -> None:
@@ -309,7 +309,7 @@ async def test_change_that_is_not_saved_has_not_happened(
         await auth.revoke_key(entry.id)
     with pytest.raises(Unavailable):
         await auth.revoke_all(with_keys=True)
-    assert [each.id for each in await auth.keys()] == [entry.id]
+    assert [each.id for each in await auth.list_keys()] == [entry.id]
     await auth.check_key(key)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
-from smartlinkd.auth.doorkeeper import Doorkeeper
+from smartlinkd.auth.state import AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.errors import Refused, TooManyTries, WrongCredential
 from smartlinkd.logs import LogEvent
@@ -53,11 +53,13 @@ async def test_the_log_tells_the_events_and_no_secret(
     await refused(auth.disable(session, code, HERE))
     last_code = shown(setup.secret, ahead=-30)
     await auth.disable(session, last_code, HERE)
-    await auth.second_factor_off()
+    await auth.reset_second_factor()
     await auth.revoke_all()
     await refused(auth.check_session(token))
 
-    assert [(r.levelname, r.getMessage()) for r in caplog.records if r.name.endswith("keeper")] == [
+    assert [
+        (r.levelname, r.getMessage()) for r in caplog.records if r.name.endswith("auth.state")
+    ] == [
         ("WARNING", f"wrong password from {HERE}"),
         ("INFO", f"login from {HERE}"),
         ("WARNING", f"wrong code from {HERE}"),
@@ -121,5 +123,5 @@ def slowed(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in found]
 
 
-async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:
-    return doorkeeper
+async def itself(state: AuthState) -> AuthState:
+    return state

@@ -16,8 +16,8 @@ from trio.testing import MockClock
 
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
-from smartlinkd.auth.doorkeeper import LOGINS_AT_ONCE, Doorkeeper
 from smartlinkd.auth.passwords import hash_password
+from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
@@ -162,12 +162,12 @@ async def test_right_passwords_side_by_side_are_no_failures(
         tokens.add(answer.token)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(LOGINS_AT_ONCE):
+        for _ in range(LOGIN_SLOTS):
             nursery.start_soon(log_in)
         await trio.testing.wait_all_tasks_blocked()
         gate.set()
 
-    assert len(tokens) == LOGINS_AT_ONCE
+    assert len(tokens) == LOGIN_SLOTS
 
 
 async def test_logins_that_wait_for_others_that_fail_have_to_wait(
@@ -196,7 +196,7 @@ async def test_hanging_up_early_does_not_hide_a_failure(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fail(auth, 9)
-    doorkeeper = await auth.mailbox.ask(itself)  # to see its work end, which the asker does not
+    state = await auth.mailbox.ask(itself)  # to see its work end, which the asker does not
     entered, gate = threading.Event(), threading.Event()
 
     def matches(_: str, __: str) -> bool:
@@ -207,7 +207,7 @@ async def test_hanging_up_early_does_not_hide_a_failure(
     monkeypatch.setattr(passwords, "matches", matches)
     with pytest.RaisesGroup(WrongCredential):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(doorkeeper.login, "a guess", HERE)
+            nursery.start_soon(state.login, "a guess", HERE)
             await trio.to_thread.run_sync(entered.wait)
             nursery.cancel_scope.cancel()
             gate.set()
@@ -216,8 +216,8 @@ async def test_hanging_up_early_does_not_hide_a_failure(
         await auth.login("the right one", HERE)
 
 
-async def itself(doorkeeper: Doorkeeper) -> Doorkeeper:
-    return doorkeeper
+async def itself(state: AuthState) -> AuthState:
+    return state
 
 
 async def test_a_password_that_is_none_does_not_count(auth: Auth) -> None:

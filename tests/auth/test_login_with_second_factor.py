@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.auth import doorkeeper
+from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
@@ -142,7 +142,7 @@ async def test_a_temporary_token_lasts_five_minutes(owner: Owner) -> None:
 
 
 async def test_logins_half_done_are_bounded(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorkeeper, "MAX_LOGINS_WAITING", 2)
+    monkeypatch.setattr(state, "MAX_PENDING_LOGINS", 2)
     oldest, older, newest = [await owner.begin() for _ in range(3)]
 
     with pytest.raises(NotAllowed, match=REFUSED):
@@ -177,7 +177,7 @@ async def test_revoking_ends_logins_half_done(owner: Owner) -> None:
 async def test_switching_it_off_ends_logins_half_done(owner: Owner) -> None:
     temp_token = await owner.begin()
 
-    await owner.auth.second_factor_off()
+    await owner.auth.reset_second_factor()
 
     with pytest.raises(NotAllowed, match=REFUSED):
         await owner.verify(temp_token)

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from smartlinkd.auth import doorkeeper
-from smartlinkd.auth.actor import Auth, WantedKey
-from smartlinkd.auth.logouts import LOGOUTS_FILE, MOST_ENDED, Logouts, load_logouts, save_logouts
+from smartlinkd.auth import state
+from smartlinkd.auth.actor import Auth, KeySpec
+from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
@@ -56,8 +56,8 @@ async def test_ended_session_changes_nothing_any_more(
     with pytest.raises(NotAllowed):
         await auth.disable(session, shown(secret), HERE)
     with pytest.raises(NotAllowed):
-        await auth.create_key(WantedKey("a", ["convert"], None), session, shown(secret), HERE)
-    assert await auth.second_factor_enabled()
+        await auth.create_key(KeySpec("a", ["convert"], None), session, shown(secret), HERE)
+    assert await auth.has_second_factor()
     await auth.logout(session)  # once more ends nothing
 
 
@@ -78,7 +78,7 @@ async def test_logout_that_is_not_saved_has_not_happened(
 
     token = await log_in(auth)
     with monkeypatch.context() as patch:
-        patch.setattr(doorkeeper, "save_logouts", full)
+        patch.setattr(state, "save_logouts", full)
         with pytest.raises(Unavailable):
             await log_out(auth, token)
     assert await is_good(auth, token)
@@ -104,7 +104,7 @@ async def test_more_logouts_than_there_is_room_for_end_every_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ends = int(wall.now) + WEEK
-    ended = {f"{number:032x}": ends for number in range(MOST_ENDED - 1)}
+    ended = {f"{number:032x}": ends for number in range(MAX_LOGOUTS - 1)}
     save_logouts(tmp_path, Logouts(ended=ended))
     async with running() as auth:
         first, second, other = [await log_in(auth) for _ in range(3)]
@@ -153,6 +153,6 @@ async def test_logout_and_key_at_the_same_time_are_both_kept(auth: Auth, log_in:
     token = await log_in(auth)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log_out, auth, token)
-        nursery.start_soon(auth.create_key_in_shell, WantedKey("a", ["convert"], None))
+        nursery.start_soon(auth.create_key_in_shell, KeySpec("a", ["convert"], None))
     assert not await is_good(auth, token)
-    assert len(await auth.keys()) == 1
+    assert len(await auth.list_keys()) == 1

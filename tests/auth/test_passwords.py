@@ -35,16 +35,16 @@ TOO_MUCH = GOOD.replace("m=19456", f"m={2**32 - 1}")  # KiB
 async def test_tells_the_password_from_others() -> None:
     owner = Passwords(SecretStr(hash_password(PASSWORD)))
 
-    assert await owner.is_right(PASSWORD) is True
-    assert await owner.is_right(PASSWORD + "!") is False
-    assert await owner.is_right("") is False
+    assert await owner.is_correct(PASSWORD) is True
+    assert await owner.is_correct(PASSWORD + "!") is False
+    assert await owner.is_correct("") is False
 
 
 @pytest.mark.parametrize("password", ["pässwörd", "nul\0byte", "lone \ud800 surrogate", "x" * 1024])
 async def test_any_text_of_bounded_length_can_be_a_password(password: str) -> None:
     owner = Passwords(SecretStr(hash_password(password)))
 
-    assert await owner.is_right(password)
+    assert await owner.is_correct(password)
 
 
 async def test_a_password_over_the_limit_is_refused_unhashed(
@@ -53,7 +53,7 @@ async def test_a_password_over_the_limit_is_refused_unhashed(
     monkeypatch.delattr(passwords, "matches")
 
     with pytest.raises(Invalid, match=r"^password: is longer than 1024 characters"):
-        await Passwords(SecretStr(GOOD)).is_right("x" * 1025)
+        await Passwords(SecretStr(GOOD)).is_correct("x" * 1025)
 
 
 async def test_hashes_two_at_a_time_off_the_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ async def test_hashes_two_at_a_time_off_the_main_thread(monkeypatch: pytest.Monk
 
     async with trio.open_nursery() as nursery:
         for _ in range(6):
-            nursery.start_soon(owner.is_right, PASSWORD)
+            nursery.start_soon(owner.is_correct, PASSWORD)
         for _ in range(2):
             await trio.to_thread.run_sync(entered.acquire)
         await trio.testing.wait_all_tasks_blocked()
@@ -102,7 +102,7 @@ async def test_a_check_that_has_started_gives_its_verdict_though_cancelled(
 
     async def check(scope: trio.CancelScope) -> None:
         with scope:
-            verdicts.append(await owner.is_right(PASSWORD))
+            verdicts.append(await owner.is_correct(PASSWORD))
 
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
@@ -131,7 +131,7 @@ async def test_a_machine_out_of_memory_gives_no_verdict_and_says_so(
     told = ["no password can be checked: Memory allocation error"]
     for _ in range(3):
         with pytest.raises(Unavailable) as refused:
-            await checked.is_right(PASSWORD)
+            await checked.is_correct(PASSWORD)
         assert caplog.messages == told  # once: anybody may try
     assert str(refused.value) == (
         "no password can be checked at the moment (Memory allocation error); try again shortly"
@@ -140,9 +140,9 @@ async def test_a_machine_out_of_memory_gives_no_verdict_and_says_so(
 
     with monkeypatch.context() as patch:
         patch.setattr(passwords, "matches", lambda *_: True)  # as if there were enough
-        assert await checked.is_right(PASSWORD)
+        assert await checked.is_correct(PASSWORD)
     with pytest.raises(Unavailable):
-        await checked.is_right(PASSWORD)
+        await checked.is_correct(PASSWORD)
     assert caplog.messages == told * 2
 
 

@@ -46,7 +46,7 @@ async def test_setup_changes_nothing_yet(auth: Auth) -> None:
 
     assert setup.qr_code.startswith("data:image/png;base64,")
     assert isinstance(await auth.login("the right one", HERE), LoggedIn)
-    assert await auth.second_factor_enabled() is False
+    assert await auth.has_second_factor() is False
 
 
 async def test_setup_with_no_descriptor_left_is_refused_and_ends_nothing(
@@ -70,7 +70,7 @@ async def test_enabling_makes_the_next_login_ask_for_a_code(auth: Auth, enable: 
     await enable(auth)
 
     assert isinstance(await auth.login("the right one", HERE), SecondStep)
-    assert await auth.second_factor_enabled() is True
+    assert await auth.has_second_factor() is True
 
 
 async def test_setup_while_enabled_is_refused(auth: Auth, enable: Enable) -> None:
@@ -115,7 +115,7 @@ async def test_revoking_ends_the_spared_session_too(auth: Auth, enable: Enable) 
 
 async def test_only_the_last_one_that_enabled_is_spared(auth: Auth, enable: Enable) -> None:
     _, first = await enable(auth)
-    await auth.second_factor_off()
+    await auth.reset_second_factor()
     _, second = await enable(auth)
 
     await auth.check_session(second)
@@ -144,7 +144,7 @@ async def test_a_session_that_was_ended_cannot_enable_and_be_spared(
 
     with pytest.raises(NotAllowed, match=r"^the session token is invalid or has expired"):
         await auth.enable(session, secret, shown(secret), HERE)
-    assert not await auth.second_factor_enabled()
+    assert not await auth.has_second_factor()
 
 
 async def test_a_session_that_was_ended_cannot_disable(
@@ -156,7 +156,7 @@ async def test_a_session_that_was_ended_cannot_disable(
 
     with pytest.raises(NotAllowed, match=r"^the session token is invalid or has expired"):
         await auth.disable(session, shown(secret), HERE)
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
 
 
 async def test_the_code_that_enabled_is_used_up(
@@ -207,7 +207,7 @@ async def test_a_setup_is_good_for_ten_minutes(
 
 async def test_a_setup_is_good_for_one_enabling(auth: Auth, enable: Enable, shown: Shown) -> None:
     secret, token = await enable(auth)
-    await auth.second_factor_off()
+    await auth.reset_second_factor()
 
     session = await auth.check_session(token)
     with pytest.raises(Invalid, match=NOT_ISSUED):
@@ -221,7 +221,7 @@ async def test_a_wrong_code_does_not_enable_and_the_next_one_may(
 
     with pytest.raises(WrongCredential, match=WRONG_CODE):
         await auth.enable(session, secret, wrong_code(secret), HERE)
-    assert not await auth.second_factor_enabled()
+    assert not await auth.has_second_factor()
     await auth.enable(session, secret, shown(secret), HERE)
 
 
@@ -242,7 +242,7 @@ async def test_a_wrong_code_does_not_disable(
 
     with pytest.raises(WrongCredential, match=WRONG_CODE):
         await auth.disable(session, wrong_code(secret), HERE)
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
 
 
 async def test_what_is_no_code_is_refused_before_anything_else(
@@ -255,9 +255,9 @@ async def test_what_is_no_code_is_refused_before_anything_else(
 
 
 async def test_the_operator_needs_no_code_and_no_state(auth: Auth, enable: Enable) -> None:
-    await auth.second_factor_off()
+    await auth.reset_second_factor()
     _, token = await enable(auth)
-    await auth.second_factor_off()
+    await auth.reset_second_factor()
 
     assert isinstance(await auth.login("the right one", HERE), LoggedIn)
     await auth.check_session(token)

@@ -10,7 +10,7 @@ import jwt
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.auth.tokens import MOST_KNOWN, Claims, Purpose, Tokens, refusal
+from smartlinkd.auth.tokens import MAX_CACHED, Claims, Purpose, Tokens, refusal
 from smartlinkd.errors import NotAllowed
 
 SECRET = bytes(range(32))
@@ -286,16 +286,16 @@ def test_tokens_are_not_decoded_again_and_only_so_many_are_known(
 
     monkeypatch.setattr(jwt.PyJWS, "decode", counting)
     fresh = Tokens(SecretBytes(SECRET), SecretStr(HASH))
-    several = [signed(session(jti=str(number))) for number in range(MOST_KNOWN + 1)]
+    several = [signed(session(jti=str(number))) for number in range(MAX_CACHED + 1)]
     for _ in range(2):
         for token in several[1:]:
             assert fresh.read(token, "session", now=NOW).jti
-    assert decoded == MOST_KNOWN
+    assert decoded == MAX_CACHED
     fresh.read(several[0], "session", now=NOW)  # in the place of the oldest
     fresh.read(several[2], "session", now=NOW)
-    assert decoded == MOST_KNOWN + 1
+    assert decoded == MAX_CACHED + 1
     fresh.read(several[1], "session", now=NOW)
-    assert decoded == MOST_KNOWN + 2
+    assert decoded == MAX_CACHED + 2
 
 
 def test_what_is_refused_is_not_remembered() -> None:

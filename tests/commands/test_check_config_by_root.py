@@ -22,8 +22,8 @@ DYNAMIC = """
 import sys
 from pathlib import Path
 from smartlinkd.cli import main
-from smartlinkd.commands import as_service
-as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
+from smartlinkd.commands import check_config
+check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
 sys.exit(main(["check-config", sys.argv[3]]))
 """
 

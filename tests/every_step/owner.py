@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyotp
 
-from smartlinkd.auth.second_factor import STEP, SecondFactor
-from smartlinkd.auth.state import STATE_FILE, Saved, load
+from smartlinkd.auth.files import STATE_FILE, SavedState, load
+from smartlinkd.auth.totp import STEP, SecondFactor
 from tests.every_step.world import PASSWORD, World
 from tests.fakes.network import Json
 from tests.faults.door import Asked
@@ -81,7 +81,7 @@ class Owner:
 
     # What the disk has
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedState:
         """The saved state, which is whole, and nothing beside it."""
         names = {each.name for each in self.stage.directory.iterdir()}
         assert not {name for name in names if name.endswith(".new")}, names

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.auth import doorkeeper, throttle
-from smartlinkd.auth.passwords import CHECKS_AT_ONCE
-from smartlinkd.auth.second_factor import SecondFactor
+from smartlinkd.auth import state, throttle
+from smartlinkd.auth.passwords import MAX_CHECKS
 from smartlinkd.auth.throttle import FREE_FAILURES
+from smartlinkd.auth.totp import SecondFactor
 from tests.every_step.owner import Owner, answered, status
 from tests.every_step.strike import Strike
 from tests.every_step.world import World, was_told
@@ -72,7 +72,7 @@ def test_a_wrong_password_whose_client_leaves_counts_when_it_was_compared(
         owner = Owner(world)
         await owner.session()  # from here on nothing counts against this address
         world.judged.clear()
-        others = [owner.login(WRONG) for _ in range(CHECKS_AT_ONCE)]
+        others = [owner.login(WRONG) for _ in range(MAX_CHECKS)]
         asked = owner.login(WRONG)
         strike.arm(asked.exchange.under_way.cancel)
         await asked.wait()
@@ -117,7 +117,7 @@ def test_a_wrong_code_whose_client_leaves_counts_when_it_was_compared(
         await world.is_well()
         while await status(owner.verify(temp_token, wrong)) == 401:
             pass
-        assert judged == [wrong] * doorkeeper.CODES_PER_LOGIN
+        assert judged == [wrong] * state.CODES_PER_LOGIN
         await owner.session()
 
     assert strike_world(scenario, seeds=ORDERS) > 10

@@ -27,7 +27,7 @@ from pydantic import SecretBytes
 
 from smartlinkd import front, parts, tree
 from smartlinkd.auth.actor import Auth
-from smartlinkd.auth.state import Saved, save
+from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
@@ -140,7 +140,7 @@ class Stage:
         self._life = trio.CancelScope()
         self._image: dict[str, bytes] | None = None
         self.directory.mkdir(mode=0o700)
-        save(self.directory, Saved(version=1, epoch=EPOCH, spared=None, second_factor=None))
+        save(self.directory, SavedState(version=1, epoch=EPOCH, spared=None, second_factor=None))
         self._open_up(patch)
 
     # Its life

@@ -306,7 +306,7 @@ async def test_what_lets_nobody_in_waits_for_nothing(
         async def no_room(*_: object) -> None:
             raise Unavailable("no room", retry_after=30)
 
-        monkeypatch.setattr(Auth, "take_password", no_room)
+        monkeypatch.setattr(Auth, "change_password", no_room)
         daemon.write(
             crew("stays", users=["ann"]),
             cookie={"open_to": []},
@@ -372,7 +372,7 @@ async def test_while_a_step_waits_the_service_manager_can_send_the_next_sighup(
             async def no_room(*_: object) -> None:
                 raise Unavailable("no room", retry_after=30)
 
-            monkeypatch.setattr(Auth, "take_password", no_room)
+            monkeypatch.setattr(Auth, "change_password", no_room)
             daemon.write(auth={"password_hash": OTHER_HASH})
             os.kill(os.getpid(), signal.SIGHUP)
             said = [""]

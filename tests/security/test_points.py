@@ -119,9 +119,8 @@ GUESSING = {
     "a code is good once, also after a restart and after the clock stepped back": [
         "api/test_second_factor.py::test_a_code_is_good_once",
         "api/test_second_factor.py::test_a_code_is_good_once_over_a_restart",
-        "auth/test_second_factor.py"
-        "::test_a_clock_that_jumped_and_came_back_neither_locks_out_nor_forgets",
-        "auth/test_incarnations.py::test_a_code_sent_twice_at_the_same_moment_is_good_once",
+        "auth/test_totp.py::test_a_clock_that_jumped_and_came_back_neither_locks_out_nor_forgets",
+        "auth/test_instances.py::test_a_code_sent_twice_at_the_same_moment_is_good_once",
     ],
     "a clock that was ahead for a day locks nobody out": [
         "api/test_second_factor.py::test_a_clock_that_was_ahead_locks_nobody_out",

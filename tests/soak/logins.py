@@ -16,8 +16,8 @@ import httpx
 import pyotp
 import trio
 
-from smartlinkd.auth.second_factor import STEP
 from smartlinkd.auth.throttle import WRONG_CODES, WRONG_CODES_WINDOW
+from smartlinkd.auth.totp import STEP
 from tests.programs import PASSWORD
 from tests.soak.jobs import Kind, Login
 from tests.soak.world import Json, World, Wrong, right, told

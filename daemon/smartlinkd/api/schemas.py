@@ -39,7 +39,7 @@ Code = Annotated[
         json_schema_extra={"pattern": "^[0-9]{3}[ -]?[0-9]{3}$"},
     ),
 ]
-"""Only documented here, like the lengths below. `auth/second_factor.py` reads it: a text without
+"""Only documented here, like the lengths below. `auth/totp.py` reads it: a text without
 exactly six digits is refused, and does not count as a failed try."""
 
 

@@ -1,1 +1,1 @@
-"""Who may in: the password, the second factor, the tokens and the throttle."""
+"""Login, sessions, API keys and the second factor."""

@@ -1,6 +1,6 @@
-"""The auth actor: who may in. This is the handle that the rest of the daemon holds.
+"""The auth actor's handle, which the rest of the daemon holds.
 
-The state of one instance is a `Doorkeeper`; the handle and its mailbox outlive it.
+The handle and its mailbox outlive restarts. The state of one instance is an `AuthState`.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Final
 import trio
 from pydantic import SecretStr
 
-from smartlinkd.auth.doorkeeper import (
-    AT_ONCE,
-    Doorkeeper,
-    KeyMade,
-    LoggedIn,
-    SecondStep,
-    Session,
-)
-from smartlinkd.auth.keys import ApiKey, NewKey, WantedKey, load_keys
-from smartlinkd.auth.logouts import load_logouts
-from smartlinkd.auth.second_factor import Setup
-from smartlinkd.auth.state import (
-    begin_with_password,
+from smartlinkd.auth.files import (
+    adopt_password,
     load,
+    load_logouts,
     load_signing_secret,
     parse_signing_secret,
 )
+from smartlinkd.auth.keys import ApiKey, KeySpec, NewKey, load_keys
+from smartlinkd.auth.state import (
+    SLOTS,
+    AuthState,
+    LoggedIn,
+    OnKeyCreated,
+    SecondStep,
+    Session,
+)
 from smartlinkd.auth.tokens import password_digest
+from smartlinkd.auth.totp import Setup
 from smartlinkd.nurseries import background
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 
-__all__ = ["ApiKey", "Auth", "LoggedIn", "NewKey", "SecondStep", "Session", "Setup", "WantedKey"]
+__all__ = ["ApiKey", "Auth", "KeySpec", "LoggedIn", "NewKey", "SecondStep", "Session", "Setup"]
 
 QUEUE: Final = 1024
-"""Questions that may wait: while it is restarted, one of each request to a protected endpoint."""
+"""Calls that may wait. While the actor restarts, each request to a protected endpoint adds one."""
 
 
 class Auth:
-    """What others hold. Beside the errors named, each call may raise those of `Mailbox.ask`."""
+    """Handle of the auth actor. Each method may also raise the errors of `Mailbox.ask`."""
 
     def __init__(
         self,
@@ -51,36 +51,44 @@ class Auth:
         password_hash: SecretStr,
         signing_secret: SecretStr,
         wall_clock: Callable[[], float] = time.time,
-        key_made: KeyMade = lambda _: None,
+        on_key_created: OnKeyCreated = lambda _: None,
     ) -> None:
-        """`directory` exists and is writable. `signing_secret` is 64 hexadecimal digits; when
-        it is empty, the daemon keeps its own in the directory. `wall_clock` gives Unix seconds.
-        `key_made` is called with each new API key.
+        """Keep what has to survive a restart in `directory`, which exists and is writable.
 
-        Raises `ValueError` for a secret that is no good. The hash has passed `check_hash`: its
-        trial run takes as long as a login, so it is not done again.
+        Args:
+            password_hash: has passed `check_hash`.
+            signing_secret: 64 hexadecimal digits. If it is empty the daemon keeps a secret of its
+                own in `directory`.
+            wall_clock: returns Unix seconds.
+            on_key_created: called with each new API key.
+
+        Raises:
+            ValueError: `signing_secret` is malformed.
         """
-        self.mailbox = Mailbox[Doorkeeper]("auth", size=QUEUE)
+        self.mailbox = Mailbox[AuthState]("auth", size=QUEUE)
         self._directory = directory
         self._password_hash = password_hash
         self._signing_secret = parse_signing_secret(signing_secret) if signing_secret else None
         self._wall_clock = wall_clock
-        self._key_made = key_made
+        self._on_key_created = on_key_created
         self._serving = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance: reads what is saved, then answers.
+        """Run one instance: load the saved files, then serve calls.
 
-        Throttling and logins half done are forgotten with it. Raises `StateUnusable` or
-        `NotSaved` when the state directory is not in order.
+        Throttling and unfinished logins end with the instance.
+
+        Raises:
+            StateUnusable: a saved file cannot be read or trusted.
+            NotSaved: a missing file could not be made.
         """
         saved = await on_thread(load, self._directory)
         secret = self._signing_secret
         if secret is None:
             secret = await on_thread(load_signing_secret, self._directory)
         digest = password_digest(secret, self._password_hash)
-        saved = await on_thread(begin_with_password, self._directory, saved, digest)
-        doorkeeper = Doorkeeper(
+        saved = await on_thread(adopt_password, self._directory, saved, digest)
+        state = AuthState(
             self._directory,
             saved,
             secret,
@@ -88,48 +96,64 @@ class Auth:
             self._wall_clock,
             keys=await on_thread(load_keys, self._directory),
             logouts=await on_thread(load_logouts, self._directory),
-            key_made=self._key_made,
+            on_key_created=self._on_key_created,
         )
-        async with background(doorkeeper.keep_uses):
+        async with background(state.save_uses_periodically):
             with trio.CancelScope() as self._serving:
                 task_status.started()
-                await self.mailbox.serve(doorkeeper, at_once=AT_ONCE)
-            await doorkeeper.save_uses()
+                await self.mailbox.serve(state, at_once=SLOTS)
+            await state.save_uses()
 
     def stop(self) -> None:
-        """Have `run` return once it has written down when keys were last used."""
+        """Have `run` save when keys were last used, and return."""
         self._serving.cancel()
 
-    async def take_password(self, password_hash: SecretStr) -> None:
-        """Have another password from now on, which ends every session and every login half done.
+    async def change_password(self, password_hash: SecretStr) -> None:
+        """Replace the password, which ends every session and every unfinished login.
 
-        The hash has passed `check_hash`. Raises `Unavailable` when it could not be saved that they
-        have ended: it is in force all the same, but with the old hash they would be back.
+        Args:
+            password_hash: has passed `check_hash`.
+
+        Raises:
+            Unavailable: the end of the sessions could not be saved. The new password is in force
+                all the same, but a restart with the old hash would make old sessions valid again.
         """
         self._password_hash = password_hash  # also for the next instance
-        await self.mailbox.ask(Doorkeeper.take_password, password_hash)
+        await self.mailbox.ask(AuthState.change_password, password_hash)
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
-        """Check the password. `address` is the client's, as text.
+        """Check the password of a client at `address`.
 
-        Raises `Invalid`, `WrongCredential`, `TooManyTries`, `Unavailable`.
+        Raises:
+            Invalid: the password is too long.
+            WrongCredential: the password is wrong.
+            TooManyTries: the address has to wait.
+            Unavailable: too many logins run, or the machine has no memory or thread for the check.
         """
-        return await self.mailbox.ask(Doorkeeper.login, password, address)
+        return await self.mailbox.ask(AuthState.login, password, address)
 
     async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
-        """Finish a login; returns the session token.
+        """Finish a login with a one-time code, and return the session token.
 
-        Raises `Invalid` (no 6 digits), `NotAllowed` (the token), `WrongCredential` (the code),
-        `TooManyTries`, `Unavailable`. When saving failed, token and code can be sent again.
+        Raises:
+            Invalid: the code has not 6 digits.
+            NotAllowed: the temporary token is invalid, used or expired.
+            WrongCredential: the code is wrong.
+            TooManyTries: the address, or everybody, has to wait.
+            Unavailable: nothing was saved. Token and code can be sent again.
         """
-        return await self.mailbox.ask(Doorkeeper.verify_mfa, temp_token, code, address)
+        return await self.mailbox.ask(AuthState.verify_mfa, temp_token, code, address)
 
     async def check_session(self, token: str | None) -> Session:
-        """Whose request this is; None stands for a request without a token.
+        """Return the session of a token. Never waits behind logins or the disk.
 
-        Raises `NotAllowed`. Never waits behind logins or the disk.
+        Args:
+            token: None for a request without one.
+
+        Raises:
+            NotAllowed: there is no token, or it is not valid.
         """
-        return await self.mailbox.peek(Doorkeeper.check_session, token)
+        return await self.mailbox.peek(AuthState.check_session, token)
 
     async def cookie_name(self) -> str:
         """Return the name of the page's session cookie.
@@ -137,81 +161,90 @@ class Auth:
         Cookies ignore ports, so it differs between daemons on one host: it is derived from the
         signing secret.
         """
-        return await self.mailbox.peek(Doorkeeper.cookie_name)
+        return await self.mailbox.peek(AuthState.cookie_name)
 
     async def logout(self, session: Session) -> None:
-        """End a session. Raises `Unavailable`."""
-        await self.mailbox.ask(Doorkeeper.logout, session)
+        """End a session. Raises `Unavailable` if it was not saved."""
+        await self.mailbox.ask(AuthState.logout, session)
 
-    async def second_factor_enabled(self) -> bool:
-        """Whether a login needs a code."""
-        return await self.mailbox.ask(Doorkeeper.second_factor_enabled)
+    async def has_second_factor(self) -> bool:
+        """Return True if a login needs a one-time code."""
+        return await self.mailbox.ask(AuthState.has_second_factor)
 
     async def begin_setup(self) -> Setup:
-        """A new secret, in place of any handed out before.
+        """Return a new secret for the second factor. Secrets returned before can't be enabled.
 
-        Raises `Invalid` while enabled, and `Unavailable`.
+        Raises:
+            Invalid: the second factor is on.
+            Unavailable: too few resources to make one.
         """
-        return await self.mailbox.ask(Doorkeeper.begin_setup)
+        return await self.mailbox.ask(AuthState.begin_setup)
 
     async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
-        """Switch the second factor on, and end all sessions but this one. Uses the code up.
+        """Switch the second factor on, and end all sessions but this one. The code is used up.
 
-        Raises `Invalid` (code, secret, or enabled already), `NotAllowed` (the session has ended),
-        `WrongCredential`, `TooManyTries`, `Unavailable`.
+        Raises:
+            Invalid: code or secret is malformed, or the second factor is on.
+            NotAllowed: the session has ended.
+            WrongCredential: the code is wrong.
+            TooManyTries: the address, or everybody, has to wait.
+            Unavailable: nothing was saved.
         """
-        await self.mailbox.ask(Doorkeeper.enable, session, secret, code, address)
+        await self.mailbox.ask(AuthState.enable, session, secret, code, address)
 
     async def disable(self, session: Session, code: str, address: str) -> None:
         """Switch the second factor off with a current code.
 
-        Raises `Invalid` (code, or disabled already), `NotAllowed` (the session has ended),
-        `WrongCredential`, `TooManyTries`, `Unavailable`.
+        Raises the errors of `enable`; `Invalid` if the second factor is off.
         """
-        await self.mailbox.ask(Doorkeeper.disable, session, code, address)
+        await self.mailbox.ask(AuthState.disable, session, code, address)
 
-    async def second_factor_off(self) -> None:
-        """Switch it off without a code: for the operator, when the phone is lost.
+    async def reset_second_factor(self) -> None:
+        """Switch the second factor off without a code, for an owner who has lost the phone.
 
-        Raises `Unavailable`.
+        Raises `Unavailable` if nothing was saved.
         """
-        await self.mailbox.ask(Doorkeeper.second_factor_off)
+        await self.mailbox.ask(AuthState.reset_second_factor)
 
     async def revoke_all(self, *, with_keys: bool = False) -> None:
-        """End every session and every login half done; `with_keys` also every API key.
+        """End every session and every unfinished login; `with_keys` also every API key.
 
-        Raises `Unavailable`.
+        Raises `Unavailable` if it was not saved.
         """
-        await self.mailbox.ask(Doorkeeper.revoke_all, with_keys=with_keys)
+        await self.mailbox.ask(AuthState.revoke_all, with_keys=with_keys)
 
     async def check_key(self, key: str) -> ApiKey:
-        """Return what an API key is for. Never waits behind logins or the disk.
+        """Return the entry of an API key. Never waits behind logins or the disk.
 
         Raises `WrongKey`.
         """
-        return await self.mailbox.peek(Doorkeeper.check_key, key)
+        return await self.mailbox.peek(AuthState.check_key, key)
 
-    async def keys(self) -> tuple[ApiKey, ...]:
+    async def list_keys(self) -> tuple[ApiKey, ...]:
         """Return all API keys, oldest first."""
-        return await self.mailbox.ask(Doorkeeper.keys)
+        return await self.mailbox.ask(AuthState.list_keys)
 
     async def create_key(
-        self, wanted: WantedKey, session: Session, code: str | None, address: str
+        self, wanted: KeySpec, session: Session, code: str | None, address: str
     ) -> NewKey:
-        """Make an API key. With the second factor on, `code` is checked, and used up; else None.
+        """Make an API key.
 
-        Raises `Invalid` (code, or too many keys), `NotAllowed` (the session has ended),
-        `WrongCredential`, `TooManyTries`, `Unavailable`.
+        Args:
+            code: a one-time code, which is used up; None is right without a second factor only.
+
+        Raises the errors of `enable`; `Invalid` if there are too many keys.
         """
-        return await self.mailbox.ask(Doorkeeper.create_key, wanted, session, code, address)
+        return await self.mailbox.ask(AuthState.create_key, wanted, session, code, address)
 
-    async def create_key_in_shell(self, wanted: WantedKey) -> NewKey:
+    async def create_key_in_shell(self, wanted: KeySpec) -> NewKey:
         """Make an API key without a code, for the owner's shell.
 
-        Raises `Invalid` when there are too many, and `Unavailable`.
+        Raises:
+            Invalid: there are too many keys.
+            Unavailable: the key was not saved.
         """
-        return await self.mailbox.ask(Doorkeeper.create_key_in_shell, wanted)
+        return await self.mailbox.ask(AuthState.create_key_in_shell, wanted)
 
     async def revoke_key(self, key_id: str) -> None:
-        """End an API key. Raises `NotFound`, and `Unavailable`."""
-        await self.mailbox.ask(Doorkeeper.revoke_key, key_id)
+        """Delete an API key. Raises `NotFound`, or `Unavailable` if it was not saved."""
+        await self.mailbox.ask(AuthState.revoke_key, key_id)

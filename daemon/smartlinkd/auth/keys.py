@@ -1,9 +1,8 @@
-"""API keys: how they are made, looked up and kept.
+"""API keys: how they are made, looked up and saved.
 
-A key is `slk_` and 256 random bits. `api-keys.json` holds its SHA-256 digest and never the key:
-with so many random bits a plain digest cannot be guessed backwards. It is no part of `auth.json`,
-in which an older daemon refuses fields that it does not know. Here unknown fields and scopes are
-kept, so that an upgrade can be taken back. When a key was last used is in memory; it is written
+A key is `slk_` and 256 random bits. `api-keys.json` holds its SHA-256 digest, never the key: a
+plain digest of so many random bits cannot be guessed backwards. Unknown fields and scopes of the
+file are kept, so that an upgrade can be taken back. The times of use are kept in memory and saved
 with the next change, or by `save_uses`.
 """
 
@@ -40,7 +39,7 @@ MAX_KEYS: Final = 50
 MAX_NAME: Final = 60
 MAX_DAYS: Final = 3650
 HINT: Final = 4
-"""Characters of a key's end that are kept, for people who have to tell keys apart."""
+"""Last characters of a key that are kept, so that people can tell keys apart."""
 
 Scope: TypeAlias = Literal[
     "convert", "cookie:write", "cookie:read", "history", "status", "account", "metrics", "crews"
@@ -65,7 +64,7 @@ KeyDays = Annotated[int, Field(ge=1, le=MAX_DAYS)]
 
 
 class WrongKey(NotAllowed):
-    """An API key that never was, has expired, or was revoked."""
+    """The API key does not exist, has expired, or was revoked."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -75,8 +74,8 @@ class WrongKey(NotAllowed):
 
 
 @dataclass(frozen=True)
-class WantedKey:
-    """What a new key is to be. The values have passed the types above."""
+class KeySpec:
+    """The wanted properties of a new key. The values have passed the types above."""
 
     name: str
     scopes: Sequence[Scope]
@@ -84,7 +83,7 @@ class WantedKey:
 
 
 class ApiKey(BaseModel):
-    """What is known of a key. Times are Unix seconds."""
+    """A key's entry in the file. Times are Unix seconds."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="allow", hide_input_in_errors=True, defer_build=True
@@ -101,7 +100,7 @@ class ApiKey(BaseModel):
 
 
 class SavedKeys(BaseModel):
-    """The content of the file."""
+    """The content of `api-keys.json`."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="allow", hide_input_in_errors=True, defer_build=True
@@ -113,7 +112,7 @@ class SavedKeys(BaseModel):
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key that was just made. Only here `key` itself is known."""
+    """A new key. No other object has `key` itself."""
 
     key: SecretStr
     entry: ApiKey
@@ -122,8 +121,7 @@ class NewKey:
 class KeyRing:
     """The keys that are in force.
 
-    Its owner changes it once at a time. A change is saved first, and then in force: one that was
-    not saved has not happened.
+    The caller makes one change at a time. A change that could not be saved has no effect.
     """
 
     def __init__(self, directory: Path, saved: SavedKeys) -> None:
@@ -136,8 +134,8 @@ class KeyRing:
         """True if a key was used since the file was written."""
         return bool(self._uses)
 
-    def listed(self) -> tuple[ApiKey, ...]:
-        """Return all keys, oldest first, those that have expired among them."""
+    def list_keys(self) -> tuple[ApiKey, ...]:
+        """Return all keys, oldest first, including expired ones."""
         return tuple(
             key.model_copy(update={"last_used_at": self._uses[key.id]})
             if key.id in self._uses
@@ -146,10 +144,10 @@ class KeyRing:
         )
 
     def use(self, given: str, *, now: float) -> ApiKey:
-        """Return the key that a client has sent, and note its use. Raises `WrongKey`."""
+        """Return the entry of a client's key, and note its use. Raises `WrongKey`."""
         digest = _digest(given)
         found = None
-        for key in self._saved.keys:  # each of them, so that the time tells nothing
+        for key in self._saved.keys:  # compare all: the time must not depend on which one matches
             if hmac.compare_digest(key.digest, digest):
                 found = key
         if found is None or (found.expires_at is not None and now >= found.expires_at):
@@ -157,14 +155,14 @@ class KeyRing:
         self._uses[found.id] = now
         return found
 
-    def check_room(self) -> None:
-        """Raises `Invalid` when there are as many keys as there may be."""
+    def check_capacity(self) -> None:
+        """Raise `Invalid` if there are `MAX_KEYS` keys."""
         if len(self._saved.keys) >= MAX_KEYS:
             raise Invalid(f"there are {MAX_KEYS} API keys already; revoke one that is not needed")
 
-    async def add(self, wanted: WantedKey, *, now: float) -> NewKey:
-        """Make a key. Raises `Invalid` when there are too many, and `Unavailable`."""
-        self.check_room()
+    async def add(self, wanted: KeySpec, *, now: float) -> NewKey:
+        """Make a key. Raises `Invalid` if there are too many, `Unavailable` if it was not saved."""
+        self.check_capacity()
         key = PREFIX + urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode("ascii")
         days = wanted.expires_in_days
         entry = ApiKey(
@@ -177,37 +175,37 @@ class KeyRing:
             hint=key[-HINT:],
             digest=_digest(key),
         )
-        await self._save((*self.listed(), entry))
+        await self._save((*self.list_keys(), entry))
         return NewKey(SecretStr(key), entry)
 
     async def remove(self, key_id: str) -> ApiKey:
-        """End a key. Raises `NotFound`, and `Unavailable`."""
+        """Delete a key and return it. Raises `NotFound`, or `Unavailable` if it was not saved."""
         found = next((key for key in self._saved.keys if key.id == key_id), None)
         if found is None:
             raise NotFound("there is no API key of that id; GET /api/keys lists those there are")
-        await self._save(tuple(key for key in self.listed() if key.id != key_id))
+        await self._save(tuple(key for key in self.list_keys() if key.id != key_id))
         return found
 
     async def clear(self) -> int:
-        """End all keys, and return how many there were. Raises `Unavailable`."""
+        """Delete all keys, and return how many. Raises `Unavailable` if it was not saved."""
         count = len(self._saved.keys)
         if count:
             await self._save(())
         return count
 
     async def save_uses(self) -> None:
-        """Write down when keys were last used. Raises `Unavailable`."""
+        """Save when keys were last used. Raises `Unavailable` if it was not saved."""
         if self._uses:
-            await self._save(self.listed())
+            await self._save(self.list_keys())
 
     async def _save(self, keys: tuple[ApiKey, ...]) -> None:
         saved = self._saved.model_copy(update={"keys": keys})
         written = dict(self._uses)
         with saving():
-            # Can be cancelled before the thread starts, never after.
+            # This can be cancelled before the thread starts, never after.
             await on_thread(save_keys, self._directory, saved)
         self._saved = saved
-        # What was used while the file was written is news, unless the key has gone.
+        # Keep uses that came while the file was written, but none of deleted keys.
         ids = {key.id for key in keys}
         self._uses = {
             key_id: at
@@ -217,10 +215,7 @@ class KeyRing:
 
 
 def load_keys(directory: Path) -> SavedKeys:
-    """Return what is saved; no keys when there is no file. Blocks.
-
-    Raises `StateUnusable`.
-    """
+    """Return the saved keys; no keys if there is no file. Blocks. Raises `StateUnusable`."""
     path = directory / KEYS_FILE
     content = read_private(path, most=MAX_FILE)
     if content is None:

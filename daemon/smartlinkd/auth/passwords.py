@@ -1,15 +1,8 @@
 """The owner's password: argon2id hashes, made for the configuration and checked at login.
 
-The problem: a check is slow and takes memory on purpose, so it may neither run on trio's thread
-nor run often at the same time. Eight at once under trio's own limit of forty threads would take
-eight times the memory of one.
-
-The choice: a limiter of its own that lets `CHECKS_AT_ONCE` through. A check that has started runs
-to its end in its thread even when the asker has gone (trio's default for threads): its verdict
-counts, so hanging up early is no way around the throttle.
-
-Rejected: rehashing at login when the parameters have become stronger. The hash belongs to the
-configuration, which the daemon only reads.
+A check takes time and memory on purpose, so it runs in a thread, under a limiter of its own. A
+check that has started ends even if its caller has gone, and its verdict counts: hanging up early
+does not get around the throttle. See docs/decisions/033-passwords-and-codes.md.
 """
 
 from __future__ import annotations
@@ -30,23 +23,23 @@ logger = logging.getLogger(__name__)
 MEMORY_KIB: Final = 19 * 1024
 PASSES: Final = 2
 LANES: Final = 1
-"""What new hashes cost, and the least that a given one may: OWASP's first choice, about 20 ms."""
+"""Parameters of new hashes, and the minimum of given ones: OWASP's first choice, about 20 ms."""
 
 MAX_MEMORY_KIB: Final = 256 * 1024
 MAX_PASSES: Final = 16
 MAX_LANES: Final = 16
-"""A hash that asks for more is taken for a mistake: each login would stop the machine."""
+"""A hash that asks for more is refused as a mistake: each login would stop the machine."""
 
 VERSION: Final = 19
-"""1.3, which RFC 9106 describes; 1.0 overwrote memory in a way that can be exploited."""
+"""argon2 1.3 (RFC 9106); the way 1.0 overwrote memory can be exploited."""
 
 MIN_TAG_BYTES: Final = 16
 """RFC 9106, section 3.1, allows 4; 128 bits is what it recommends for passwords."""
 
 MAX_PASSWORD: Final = 1024
-"""Characters. More is no password, and hashing it would cost somebody else's time."""
+"""Characters. Hashing longer texts would take time from others."""
 
-CHECKS_AT_ONCE: Final = 2
+MAX_CHECKS: Final = 2
 """Threads that may hash at the same time: 38 MiB at the usual parameters."""
 
 _HASHER = argon2.PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
@@ -58,13 +51,15 @@ class Passwords:
 
     def __init__(self, password_hash: SecretStr) -> None:
         self._hash = password_hash
-        self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE)
-        self._told = False
-        """Of the shortage that there is; anybody may try, and each try would be a line."""
+        self._limiter = trio.CapacityLimiter(MAX_CHECKS)
+        self._is_shortage_logged = False  # one record a shortage, not one a login
 
-    async def is_right(self, password: str) -> bool:
-        """Whether it is the owner's. Raises `Invalid` when it is too long to be one, and
-        `Unavailable` when the machine has not what it takes to find out.
+    async def is_correct(self, password: str) -> bool:
+        """Return True if it is the owner's password.
+
+        Raises:
+            Invalid: it is longer than any password.
+            Unavailable: the machine has too little memory, or no thread, for the check.
         """
         _check_length(password)
         try:
@@ -72,22 +67,22 @@ class Passwords:
                 matches, self._hash.get_secret_value(), password, limiter=self._limiter
             )
         except VerificationError as shortage:
-            # Nobody who may try a password may end the part that guards the door by it.
-            if not self._told:
-                self._told = True
+            # A refusal, and no crash: anybody may send passwords, and a crash would end the actor.
+            if not self._is_shortage_logged:
+                self._is_shortage_logged = True
                 logger.warning("no password can be checked: %s", shortage)
             raise Unavailable(
                 f"no password can be checked at the moment ({shortage}); try again shortly",
                 retry_after=RETRY_AFTER,
             ) from None
-        self._told = False
+        self._is_shortage_logged = False
         return verdict
 
 
 def hash_password(password: str) -> str:
-    """The argon2id hash (PHC string) to put into the configuration. Takes some 20 ms.
+    """Return the argon2id hash (PHC string) for the configuration. Takes some 20 ms.
 
-    Raises `Invalid` for an empty password and for one over `MAX_PASSWORD` characters.
+    Raises `Invalid` if the password is empty or longer than `MAX_PASSWORD` characters.
     """
     if not password:
         raise Invalid("password: is empty; choose one that cannot be guessed")
@@ -96,10 +91,10 @@ def hash_password(password: str) -> str:
 
 
 def check_hash(text: str) -> None:
-    """Raise `ValueError` unless `text` is an argon2id hash that is strong and whole.
+    """Raise `ValueError` unless `text` is an argon2id hash that is strong and undamaged.
 
-    The text of the error names the fault and the remedy, never the hash. The last of the checks
-    is a trial run, so this takes as long as a login does.
+    The error's text never has the hash. The last check is a trial run, which takes as long as a
+    login.
     """
     try:
         found = argon2.extract_parameters(text)
@@ -132,10 +127,10 @@ def check_hash(text: str) -> None:
 
 
 def matches(password_hash: str, password: str) -> bool:
-    """Whether the hash is that password's. Takes as long as the hash says.
+    """Return True if the hash is that password's. Takes as long as the hash's parameters say.
 
-    Raises `VerificationError` when there is no verdict: the hash is damaged, or the machine is out
-    of memory, or, for a hash of several lanes, out of threads.
+    Raises `VerificationError` if the hash is damaged, or the machine is out of memory or, for a
+    hash of several lanes, out of threads.
     """
     try:
         return _HASHER.verify(password_hash, _encoded(password))
@@ -149,5 +144,5 @@ def _check_length(password: str) -> None:
 
 
 def _encoded(password: str) -> bytes:
-    """UTF-8. A lone surrogate, which JSON can carry, makes a wrong password and not a crash."""
+    """Encode as UTF-8. A lone surrogate, which JSON can carry, must not raise."""
     return password.encode("utf-8", "surrogatepass")

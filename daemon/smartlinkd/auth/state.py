@@ -1,149 +1,414 @@
-"""What has to survive a restart: the signing secret, `auth.json`, and which password it was with.
+"""The state of one instance of the auth actor, and the work on it.
 
-`auth.json` holds the second factor and which tokens are good. Both are in one file because
-switching the second factor on changes both, and one rename is the only way to change two things
-at once that also holds when the power fails. It is replaced as a whole, and the caller is told
-only when the disk has it.
-
-A token is good when it carries the current `epoch`, or when it is the one that is `spared`. An
-epoch is a random word and not a number that counts up: when the file is lost, the next one cannot
-bring back tokens that were ended before.
-
-Another password is another epoch too, or its tokens would be good again as soon as the old hash is
-back in the configuration. So that a start finds out, `password-digest` has what the tokens carry of
-the hash; with the signing secret beside it that lets nobody try a password, since the salt is in
-the hash alone. It is a file of its own, and `auth.json` as it was: an older daemon refuses fields
-that it does not know, and so an upgrade could not be taken back. The epoch is always saved first:
-what fails between the two ends the sessions once more.
-
-A file that is there but cannot be trusted (damaged, of another version, open to other users) is
-never taken for an empty one, since that would switch the second factor off. The daemon then
-refuses to start; the error names the file and what to do.
-
-All functions here block for as long as the disk takes; the actor calls them in a thread.
+`check_session` and `check_key` answer at once: all other calls hold a slot, and the actor has one
+slot more than they can take. Changes run one at a time under a lock, and an accepted one-time code
+is a change. Each checks, saves, then changes the memory. See docs/decisions/030-auth-changes.md.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
 import secrets
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from pydantic import ConfigDict, SecretBytes, SecretStr, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as model
+import trio
+from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.auth.second_factor import SecondFactor
-from smartlinkd.state import StateUnusable, load_secret, parse_secret, read_private, replace_file
+from smartlinkd.auth.files import (
+    MAX_LOGOUTS,
+    Logouts,
+    SavedState,
+    end_sessions,
+    new_epoch,
+    save,
+    save_logouts,
+    save_password,
+)
+from smartlinkd.auth.keys import ApiKey, KeyRing, KeySpec, NewKey, SavedKeys
+from smartlinkd.auth.passwords import Passwords
+from smartlinkd.auth.throttle import Throttle, Tries
+from smartlinkd.auth.tokens import Tokens, password_digest, refusal
+from smartlinkd.auth.totp import SecondFactor, Setup, new_setup, read_code, read_secret
+from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
+from smartlinkd.logs import LogEvent
+from smartlinkd.slots import slot
+from smartlinkd.state import saving
+from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
-STATE_FILE: Final = "auth.json"
-SECRET_FILE: Final = "signing-secret"  # noqa: S105 - a file's name
-PASSWORD_FILE: Final = "password-digest"  # noqa: S105 - a file's name
-MAX_FILE: Final = 16 * 1024
-"""Bytes read of `auth.json`; it has some 6 KiB at the most."""
-MAX_PASSWORD_FILE: Final = 1024
-"""Bytes read of `password-digest`; it has 33."""
+LOGIN_SLOTS: Final = 32
+"""Password checks that run or wait. The last of them waits a third of a second."""
 
-_SIGNING_SECRET: Final = "the signing secret"  # noqa: S105 - what it is called
+CHANGE_SLOTS: Final = 16
+"""Codes and changes that are checked, saved or wait."""
+
+SLOTS: Final = LOGIN_SLOTS + CHANGE_SLOTS + 1
+"""One slot is always left for calls that do not wait."""
+
+CODES_PER_LOGIN: Final = 5
+"""Wrong codes after which a temporary token is invalid."""
+
+MAX_PENDING_LOGINS: Final = 1024
+"""Temporary tokens that are valid at the same time. A further one ends the oldest.
+
+Only a client that knows the password gets any, and their codes are throttled.
+"""
+
+SETUP_MINUTES: Final = 10
+"""Minutes within which a secret that setup returned can be enabled."""
+
+USES_SAVED_AFTER: Final = 60.0
+"""Seconds from the use of a key until the times of use are saved."""
+
+OnKeyCreated = Callable[[ApiKey], None]
+"""Called with each new API key. Never waits."""
+
+_WRONG_CODE: Final = (
+    "code: is wrong, was used already, or is too old; wait for the app to show the next one"
+)
 
 
-@model(frozen=True, config=ConfigDict(extra="forbid", hide_input_in_errors=True))
-class Saved:
-    """The content of `auth.json`."""
+@dataclass(frozen=True)
+class LoggedIn:
+    """A finished login."""
 
-    version: Literal[1]
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SecondStep:
+    """An unfinished login: `verify_mfa` takes `temp_token` and a one-time code."""
+
+    temp_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A valid session token's claims."""
+
+    jti: str
     epoch: str
-    spared: str | None
-    """The `jti` of the one older token that is still good."""
-    second_factor: SecondFactor | None
-
-    def admits(self, *, jti: str, epoch: str) -> bool:
-        """Whether a token has not been ended early."""
-        return epoch == self.epoch or jti == self.spared
+    expires_at: int
+    """Unix seconds."""
 
 
-_SAVED = TypeAdapter(Saved)
+@dataclass
+class _IssuedSetup:
+    secret: bytes = field(repr=False)
+    valid_until: float  # on trio's clock
 
 
-def new_epoch() -> str:
-    """A name for a new era of tokens."""
-    return secrets.token_hex(8)
+class AuthState:
+    """The state of one instance. `Auth` documents the methods."""
 
+    def __init__(
+        self,
+        directory: Path,
+        saved: SavedState,
+        signing_secret: SecretBytes,
+        password_hash: SecretStr,
+        wall_clock: Callable[[], float],
+        *,
+        keys: SavedKeys,
+        logouts: Logouts,
+        on_key_created: OnKeyCreated,
+    ) -> None:
+        self._directory = directory
+        self._keys = KeyRing(directory, keys)
+        self._logouts = logouts
+        self._on_key_created = on_key_created
+        self._key_used = trio.Event()
+        self._saved = saved
+        self._signing_secret = signing_secret
+        self._tokens = Tokens(signing_secret, password_hash)
+        self._passwords = Passwords(password_hash)
+        self._throttle = Throttle(trio.current_time)
+        self._wall_clock = wall_clock
+        self._pending_logins: dict[str, int] = {}  # codes left by `jti`, oldest first
+        self._setup: _IssuedSetup | None = None
+        self._logins = trio.Semaphore(LOGIN_SLOTS)
+        self._changes = trio.Semaphore(CHANGE_SLOTS)
+        self._changing = trio.Lock()
 
-def load(directory: Path) -> Saved:
-    """The saved state; at the first start a new one, with the second factor off.
+    async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
+        with slot(self._logins, "logins or changes"):
+            await self._throttle.wait_for_verdicts(address)
+            with self._throttle.attempt(address) as tries:
+                passwords = self._passwords
+                right = await passwords.is_correct(password)
+                if (
+                    not right or passwords is not self._passwords
+                ):  # the password was changed meanwhile
+                    logger.warning("wrong password from %s", address)
+                    _log_if_slowed(tries, address)
+                    raise WrongCredential("password: is wrong")
+                if self._saved.second_factor is not None:
+                    # An unfinished login neither counts as a failure nor resets the count.
+                    return SecondStep(self._temp_token())
+                tries.succeeded()
+                logger.info("login from %s", address)
+                return LoggedIn(self._session_token())
 
-    Raises `StateUnusable`, or `NotSaved` at the first start.
-    """
-    path = directory / STATE_FILE
-    content = read_private(path, most=MAX_FILE)
-    if content is None:
-        saved = Saved(version=1, epoch=new_epoch(), spared=None, second_factor=None)
-        save(directory, saved)
-        # With one of these there, this is no first start: somebody has lost the file. The signing
-        # secret alone would not say so, since it can come from elsewhere.
-        started = any((directory / name).exists() for name in (SECRET_FILE, PASSWORD_FILE))
-        level = logging.WARNING if started else logging.INFO
-        logger.log(level, "%s was not there: made one, with the second factor off", path)
-        return saved
-    try:
-        return _SAVED.validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
-            "or delete it, which switches the second factor off and ends every session"
-        ) from None
+    async def verify_mfa(self, temp_token: str, code: str, address: str) -> str:
+        code = read_code(code)
+        async with self._change():
+            claims = self._tokens.read(temp_token, "mfa", now=self._wall_clock())
+            factor = self._saved.second_factor
+            admitted = self._saved.is_current(jti=claims.jti, epoch=claims.epoch)
+            if factor is None or not admitted or claims.jti not in self._pending_logins:
+                raise refusal("mfa")
+            with self._throttle.attempt(address, code=True) as tries:
+                try:
+                    accepted = self._accept(factor, code, tries, address)
+                except WrongCredential:
+                    self._count_wrong_code(claims.jti)
+                    raise
+                await self._save(replace(self._saved, second_factor=accepted))
+                self._pending_logins.pop(claims.jti, None)  # a newer login may have evicted it
+                tries.succeeded()
+            logger.info("login with a second factor from %s", address)
+            return self._session_token()
 
+    def check_session(self, token: str | None) -> Session:
+        if token is None:
+            raise NotAllowed(
+                "no session token; send the one from /api/auth/login as `Authorization: Bearer …`"
+            )
+        claims = self._tokens.read(token, "session", now=self._wall_clock())
+        session = Session(claims.jti, claims.epoch, claims.exp)
+        self._refuse_when_ended(session)
+        return session
 
-def save(directory: Path, saved: Saved) -> None:
-    """Replace the saved state. Raises `NotSaved`, or `OSError` as `replace_file` does."""
-    replace_file(directory / STATE_FILE, _SAVED.dump_json(saved) + b"\n")
+    def cookie_name(self) -> str:
+        secret = self._signing_secret.get_secret_value()
+        return "smartlinkd_" + hmac.digest(secret, b"session cookie", "sha256")[:6].hex()
 
+    async def logout(self, session: Session) -> None:
+        async with self._change():
+            now = self._wall_clock()
+            logouts = self._logouts.with_ended(session.jti, session.expires_at, now=now)
+            if logouts is None:
+                await self._save(end_sessions(self._saved))
+                logouts = Logouts()
+                text = "every session has ended: over %d were logged out within days"
+                logger.warning(text, MAX_LOGOUTS)
+            with saving():
+                await on_thread(save_logouts, self._directory, logouts)
+            self._logouts = logouts
+            logger.info("a session was logged out")
 
-def all_ended(saved: Saved) -> Saved:
-    """The state with which no token is good that was made until now."""
-    return replace(saved, epoch=new_epoch(), spared=None)
+    async def has_second_factor(self) -> bool:
+        return self._saved.second_factor is not None
 
+    async def begin_setup(self) -> Setup:
+        self._refuse_when_enabled()
+        setup = new_setup()
+        valid_until = trio.current_time() + SETUP_MINUTES * 60
+        self._setup = _IssuedSetup(setup.secret.encode(), valid_until)
+        return setup
 
-def begin_with_password(directory: Path, saved: Saved, digest: str) -> Saved:
-    """The state to begin with: no session is left when the password is not the one of last time.
+    async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
+        code = read_code(code)
+        async with self._change():
+            self._refuse_when_ended(session)  # an ended session must not stay valid as `spared`
+            self._refuse_when_enabled()
+            secret = self._issued_secret(secret)
+            with self._throttle.attempt(address, code=True) as tries:
+                fresh = SecondFactor(SecretStr(secret), ())
+                factor = self._accept(fresh, code, tries, address)
+                await self._save(
+                    replace(
+                        self._saved,
+                        epoch=new_epoch(),
+                        spared=session.jti,
+                        second_factor=factor,
+                    )
+                )
+                self._setup = None
+                tries.succeeded()
+            logger.warning("second factor switched on from %s", address)
 
-    Raises `StateUnusable`, `NotSaved`, or `OSError` as `replace_file` does.
-    """
-    known = read_private(directory / PASSWORD_FILE, most=MAX_PASSWORD_FILE)
-    if known == _content(digest):
-        return saved
-    if known is not None:  # else this is the first start, or an older daemon did not save it
-        saved = all_ended(saved)
-        save(directory, saved)
+    async def disable(self, session: Session, code: str, address: str) -> None:
+        code = read_code(code)
+        async with self._change():
+            self._refuse_when_ended(session)
+            factor = self._saved.second_factor
+            if factor is None:
+                raise Invalid("the second factor is switched off already")
+            with self._throttle.attempt(address, code=True) as tries:
+                self._accept(factor, code, tries, address)
+                await self._save(replace(self._saved, second_factor=None))
+                tries.succeeded()
+            logger.warning("second factor switched off from %s", address)
+
+    async def reset_second_factor(self) -> None:
+        async with self._change():
+            await self._save(replace(self._saved, second_factor=None))
+            logger.warning("second factor switched off by the operator")
+
+    async def revoke_all(self, *, with_keys: bool) -> None:
+        async with self._change():
+            if with_keys and (count := await self._keys.clear()):
+                logger.warning("%d API keys ended by the operator", count)
+            await self._save(end_sessions(self._saved))
+            logger.warning("every session ended by the operator")
+
+    def check_key(self, key: str) -> ApiKey:
+        found = self._keys.use(key, now=self._wall_clock())
+        self._key_used.set()
+        return found
+
+    async def list_keys(self) -> tuple[ApiKey, ...]:
+        return self._keys.list_keys()
+
+    async def create_key(
+        self, wanted: KeySpec, session: Session, code: str | None, address: str
+    ) -> NewKey:
+        async with self._change():
+            self._refuse_when_ended(session)
+            self._keys.check_capacity()  # before a code is used up
+            factor = self._saved.second_factor
+            digits = read_code(code or "") if factor is not None or code is not None else ""
+            if factor is not None:
+                with self._throttle.attempt(address, code=True) as tries:
+                    accepted = self._accept(factor, digits, tries, address)
+                    await self._save(replace(self._saved, second_factor=accepted))
+                    tries.succeeded()
+            return await self._add_key(wanted, address)
+
+    async def create_key_in_shell(self, wanted: KeySpec) -> NewKey:
+        async with self._change():
+            return await self._add_key(wanted, "the owner's shell")
+
+    async def revoke_key(self, key_id: str) -> None:
+        async with self._change():
+            ended = await self._keys.remove(key_id)
+            logger.warning("API key %s (%s) was revoked", ended.id, ended.name)
+
+    async def save_uses_periodically(self) -> None:
+        """Save when keys were last used, a minute after a use. Runs until cancelled."""
+        while True:
+            await self._key_used.wait()
+            await trio.sleep(USES_SAVED_AFTER)
+            await self.save_uses()
+
+    async def save_uses(self) -> None:
+        """Save when keys were last used. After a failure the next change or call saves it."""
+        async with self._changing:
+            with suppress(Unavailable):  # `saving` has logged it
+                await self._keys.save_uses()
+        if not self._keys.has_unsaved_uses:
+            self._key_used = trio.Event()
+
+    async def change_password(self, password_hash: SecretStr) -> None:
+        async with self._change():  # no unfinished login may become a session of the new password
+            # Before it is saved, so that a full disk does not keep the old password valid.
+            self._tokens = Tokens(self._signing_secret, password_hash)
+            self._passwords = Passwords(password_hash)
+            await self._save(end_sessions(self._saved))
+            digest = password_digest(self._signing_secret, password_hash)
+            with saving():
+                await on_thread(save_password, self._directory, digest)
+            logger.warning("the password was changed: every session has ended")
+
+    async def _add_key(self, wanted: KeySpec, origin: str) -> NewKey:
+        made = await self._keys.add(wanted, now=self._wall_clock())
         logger.warning(
-            "the password, or the signing secret, is not the one of the last start: "
-            "every session has ended"
+            "API key %s (%s) was made from %s, for: %s",
+            made.entry.id,
+            made.entry.name,
+            origin,
+            ", ".join(made.entry.scopes),
         )
-    save_password(directory, digest)
-    return saved
+        self._on_key_created(made.entry)
+        return made
+
+    def _accept(self, factor: SecondFactor, code: str, tries: Tries, address: str) -> SecondFactor:
+        accepted = factor.accept(code, now=self._wall_clock())
+        if accepted is None:
+            logger.warning("wrong code from %s", address)
+            _log_if_slowed(tries, address)
+            raise WrongCredential(_WRONG_CODE)
+        return accepted
+
+    def _refuse_when_ended(self, session: Session) -> None:
+        """Raise `NotAllowed` if the session has ended, perhaps while the call waited."""
+        admitted = self._saved.is_current(jti=session.jti, epoch=session.epoch)
+        if not admitted or session.jti in self._logouts.ended:
+            raise refusal("session")
+
+    def _refuse_when_enabled(self) -> None:
+        if self._saved.second_factor is not None:
+            raise Invalid(
+                "the second factor is switched on already; "
+                "switch it off at /api/auth/2fa/disable first"
+            )
+
+    def _issued_secret(self, secret: str) -> str:
+        """Return the secret of the latest setup, as it was given out.
+
+        Raises `Invalid` if `secret` is another one, or that setup is too long ago.
+        """
+        setup = self._setup
+        given = read_secret(secret).encode("utf-8", "surrogatepass")
+        if (
+            setup is None
+            or not hmac.compare_digest(setup.secret, given)
+            or trio.current_time() >= setup.valid_until
+        ):
+            raise Invalid(
+                "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
+                f"{SETUP_MINUTES} minutes; call it again and scan the new QR code"
+            )
+        return setup.secret.decode()
+
+    def _session_token(self) -> str:
+        return self._tokens.issue(
+            "session", jti=_new_jti(), epoch=self._saved.epoch, now=self._wall_clock()
+        )
+
+    def _temp_token(self) -> str:
+        if len(self._pending_logins) >= MAX_PENDING_LOGINS:
+            del self._pending_logins[next(iter(self._pending_logins))]
+        jti = _new_jti()
+        self._pending_logins[jti] = CODES_PER_LOGIN
+        return self._tokens.issue("mfa", jti=jti, epoch=self._saved.epoch, now=self._wall_clock())
+
+    def _count_wrong_code(self, jti: str) -> None:
+        self._pending_logins[jti] -= 1
+        if self._pending_logins[jti] == 0:
+            del self._pending_logins[jti]
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """Hold a slot and the lock for changes in the block."""
+        with slot(self._changes, "logins or changes"):
+            async with self._changing:
+                yield
+
+    async def _save(self, saved: SavedState) -> None:
+        """Save `saved`, then put it in force. Cannot be cancelled once its thread has started.
+
+        Raises `Unavailable` if nothing was saved. Any other disk error ends the instance, and the
+        next one loads what is on the disk.
+        """
+        with saving():
+            await on_thread(save, self._directory, saved)
+        self._saved = saved
 
 
-def save_password(directory: Path, digest: str) -> None:
-    """Remember which password it is. Raises `NotSaved`, or `OSError` as `replace_file` does."""
-    replace_file(directory / PASSWORD_FILE, _content(digest))
+def _log_if_slowed(tries: Tries, address: str) -> None:
+    # The throttle bounds how often this logs.
+    if tries.is_slowed_by_next_failure:
+        text = "%s has failed too often, and has to wait between tries"
+        logger.warning(text, address, extra=LogEvent.GUESSES_SLOWED())
 
 
-def _content(digest: str) -> bytes:
-    return digest.encode() + b"\n"
-
-
-def load_signing_secret(directory: Path) -> SecretBytes:
-    """The 32 bytes that tokens are signed with, made at the first start.
-
-    Raises `StateUnusable`, or `NotSaved` at the first start.
-    """
-    return load_secret(directory / SECRET_FILE, name=_SIGNING_SECRET, loss="ends every session")
-
-
-def parse_signing_secret(text: SecretStr) -> SecretBytes:
-    """The bytes of 64 hexadecimal digits. Raises `ValueError` without repeating them."""
-    return parse_secret(text, name=_SIGNING_SECRET)
+def _new_jti() -> str:
+    return secrets.token_hex(16)

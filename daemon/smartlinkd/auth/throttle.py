@@ -1,25 +1,10 @@
-"""How often somebody may guess. Without I/O; the clock is given.
+"""Limits on guessing: failures of each network, and wrong codes of all. No I/O; the clock is given.
 
-The problem: there is one password and one second factor, so whoever may guess often enough gets
-in, and whoever can make others wait locks the owner out. The limits are per address, because an
-account-wide one would let any stranger do the latter; one-time codes, which have only a million
-values, have a limit for all addresses on top. Wrong codes can only be sent by somebody who knows
-the password already.
-
-* A try is reserved before it is checked. Those under way count as failures, so guesses that are
-  sent side by side do not all pass before the first of them has failed. Whoever is kept out by
-  them alone has not failed too often, and waits for their verdicts.
-* An IPv6 /64 is one address: it is what a single customer gets.
-* The table is bounded, and being pushed out of it may not pay. So the newcomer takes the place of
-  the record with the fewest failures (of several the one unused for longest), and *inherits its
-  count* (the "space-saving" counting of heavy hitters). Nobody's failures are ever forgotten
-  cheaply: to lose a count of n somebody has to bring every other record above n first. The price
-  is paid in a flood only: an honest newcomer may start with failures that are not his. Even then
-  his first try is free, and when it is right the count is gone.
-
-Rejected: forgetting the oldest (4097 networks then guess in a circle, without ever a wait),
-forgetting the fewest failures without inheriting (two networks then push each other out), and
-one shared record for all that do not fit (the owner waits for strangers).
+An attempt is reserved before its check, and pending ones count as failures, so that attempts sent
+side by side do not all pass before the first has failed. A client that pending attempts alone hold
+back waits for their verdicts. One-time codes have only a million values, so they have a limit over
+all networks too; only a client that knows the password can send any. The table is bounded: a new
+network inherits the count of the one it evicts. See docs/decisions/032-throttle.md.
 """
 
 from __future__ import annotations
@@ -37,86 +22,96 @@ from smartlinkd.errors import TooManyTries, WrongCredential
 
 FREE_FAILURES: Final = 10
 MAX_WAIT: Final = 60.0
-"""Seconds between two tries: 1 after the last free failure, doubled by each one, up to this."""
+"""Seconds between two attempts: 1 after the last free failure, doubled by each further one."""
 
 WRONG_CODES: Final = 20
 WRONG_CODES_WINDOW: Final = 3600.0
 WRONG_CODES_PACE: Final = 60.0
-"""So many wrong codes in so many seconds, whoever sends them; then one in so many seconds."""
+"""After 20 wrong codes in an hour (whoever sends them), one code a minute. In seconds."""
 
 MAX_ADDRESSES: Final = 4096
-"""Records kept, well under a megabyte; finding the one to replace takes half a millisecond."""
+"""Networks kept, well under a megabyte. Finding the one to evict takes half a millisecond."""
 
 _WAIT_FOR_VERDICT: Final = 1.0
-"""Seconds that are told to somebody whose other tries are still under way."""
+"""`retry_after` in seconds while a client's other attempts are pending."""
 
 
 class Tries:
-    """What is known of one address."""
+    """The attempts of one network."""
 
     def __init__(self) -> None:
         self.failures = 0
-        self.under_way = 0
+        self.pending = 0
         self.next_at = 0.0
-        self.judged = trio.lowlevel.ParkingLot()
+        self.verdicts = trio.lowlevel.ParkingLot()
 
     def succeeded(self) -> None:
-        """The address has shown that it is the owner's: it starts afresh."""
+        """Reset the count: the owner uses this network."""
         self.failures = 0
 
     def failed(self, now: float) -> None:
+        """Count a failure, and set when the next attempt may come."""
         self.failures += 1
-        # Whole numbers: a float would overflow after a thousand failures.
+        # The power is an int: a float would overflow after a thousand failures.
         self.next_at = now + min(MAX_WAIT, 2 ** (self.failures - FREE_FAILURES))
 
     @property
-    def slowed_by_one_more(self) -> bool:
-        """Whether the next failure is followed by a wait."""
+    def is_slowed_by_next_failure(self) -> bool:
+        """True if the next failure is followed by a wait."""
         return self.failures + 1 >= FREE_FAILURES
 
-    def wait(self, now: float, *, code: bool) -> float:
-        """Seconds until the next try; none when not positive. Codes are checked one at a time, and
-        so need not wait for what may come of passwords."""
-        if self.depends_on_verdicts and not code:
+    def seconds_to_wait(self, now: float, *, code: bool) -> float:
+        """Return the seconds until the next attempt; zero or less if it may come now.
+
+        Codes are checked one at a time, so they need not wait for verdicts on passwords.
+        """
+        if self.has_to_await_verdicts and not code:
             return _WAIT_FOR_VERDICT
         return self.next_at - now if self.failures >= FREE_FAILURES else 0.0
 
     @property
-    def depends_on_verdicts(self) -> bool:
-        """Whether those under way decide if there may be another."""
-        return self.under_way > 0 and self.failures + self.under_way >= FREE_FAILURES
+    def has_to_await_verdicts(self) -> bool:
+        """True if the pending attempts decide whether another one may come."""
+        return self.pending > 0 and self.failures + self.pending >= FREE_FAILURES
 
 
 class Throttle:
-    """Counts failures by address, and wrong codes over all. `clock` is monotonic, in seconds."""
+    """Counts failures by network, and wrong codes over all. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._by_network: dict[str, Tries] = {}  # the one unused for longest comes first
+        self._by_network: dict[str, Tries] = {}  # least recently used first
         self._wrong_codes: deque[float] = deque(maxlen=WRONG_CODES)
 
     async def wait_for_verdicts(self, address: str) -> None:
-        """Wait for those that are under way, while they alone may keep `address` from a try."""
-        while (tries := self._tries(address)).depends_on_verdicts:
-            await tries.judged.park()
+        """Wait while only pending attempts of its network hold `address` back."""
+        while (tries := self._tries(address)).has_to_await_verdicts:
+            await tries.verdicts.park()
 
     @contextmanager
     def attempt(self, address: str, *, code: bool = False) -> Iterator[Tries]:
-        """Reserve one try, to be made in the body; `code`: of a one-time code.
+        """Reserve one attempt, which the block makes.
 
-        A body that raises `WrongCredential` has failed; one that calls `succeeded` on what it is
-        given resets the address; any other way to leave it counts as nothing. Raises
-        `TooManyTries` when it is too early for the try.
+        A block that raises `WrongCredential` is counted as a failure. A block that calls
+        `succeeded` resets the count. Any other end changes nothing.
+
+        Args:
+            code: True for a one-time code.
+
+        Raises:
+            TooManyTries: it is too early for an attempt.
         """
         now = self._clock()
         tries = self._tries(address)
-        wait = max(tries.wait(now, code=code), self._wait_for_codes(now) if code else 0.0)
+        wait = max(
+            tries.seconds_to_wait(now, code=code), self._wait_for_codes(now) if code else 0.0
+        )
         if wait > 0:
             seconds = math.ceil(wait)
             raise TooManyTries(
                 f"too many failed tries; try again in {seconds} s", retry_after=seconds
             )
-        tries.under_way += 1
+        tries.pending += 1
         try:
             yield tries
         except WrongCredential:
@@ -125,11 +120,11 @@ class Throttle:
                 self._wrong_codes.append(self._clock())
             raise
         finally:
-            tries.under_way -= 1
-            tries.judged.unpark_all()
+            tries.pending -= 1
+            tries.verdicts.unpark_all()
 
     def _wait_for_codes(self, now: float) -> float:
-        # Codes under way need no count: the actor checks one at a time.
+        # Pending codes are not counted: the actor checks one at a time.
         if len(self._wrong_codes) < WRONG_CODES:
             return 0.0
         window_opens = self._wrong_codes[0] + WRONG_CODES_WINDOW
@@ -146,17 +141,20 @@ class Throttle:
         return tries
 
     def _replace_one(self) -> int:
-        """Give up the record with the fewest failures and return them. Never one in use."""
+        """Evict the network with the fewest failures, and return their count. Never one in use."""
         network = min(self._by_network, key=self._cost)
         return self._by_network.pop(network).failures
 
     def _cost(self, network: str) -> tuple[bool, int]:
         tries = self._by_network[network]
-        return tries.under_way > 0, tries.failures
+        return tries.pending > 0, tries.failures
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, an IPv6 /64. All that is neither is one too."""
+    """Return the network of an address: an IPv4 address, or the /64 that one IPv6 customer gets.
+
+    All texts that are no address share one network.
+    """
     try:
         ip = ip_address(address)
     except ValueError:

@@ -1,21 +1,9 @@
-"""Tokens: what they say, how they are signed, which are refused. Pure; the caller has the clock.
+"""Session tokens and the temporary tokens of unfinished logins. Pure; the caller has the clock.
 
-There are two kinds, told apart by their `purpose` claim: a session (7 days) and the temporary
-token of a login that still waits for its code (5 minutes). Both are JWTs (RFC 7519) signed with
-HS256 (RFC 7518, section 3.2).
-
-Only the daemon makes these tokens and only it reads them, so nothing in one is up for
-negotiation: a token has to begin with exactly the header that the daemon writes. That refuses
-`alg: none`, public-key algorithms, and `kid`, `jku`, `jwk` or `crit` before any of it is parsed.
-The claims are read by a strict model: all are there and of their type, or there is no token.
-The time claims are checked here, since the library would ask the machine's clock.
-
-`password` binds a token to the password it was given for: an HMAC of the configured hash under
-the signing secret, so it tells nothing about the hash, and no token is good beside another one.
-`epoch` names the era of tokens in which it was made; `auth/state.py` says which are valid.
-
-Rejected: the library's own `jwt.decode`. It reads the clock itself, checks a claim's type only
-where it checks its value, and would leave our own claims to a second step.
+Both are JWTs (RFC 7519) signed with HS256 (RFC 7518, section 3.2). The claim `purpose` tells them
+apart. A token must begin with exactly the header that the daemon writes, which refuses `alg: none`,
+public-key algorithms, `kid`, `jku`, `jwk` and `crit` unparsed. `password` binds a token to the
+configured hash, `epoch` to `auth.json`. See docs/decisions/031-files-and-tokens.md.
 """
 
 from __future__ import annotations
@@ -32,10 +20,10 @@ from smartlinkd.late_imports import needed
 Purpose = Literal["session", "mfa"]
 
 LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
-"""Seconds (seed, section 8)."""
+"""Seconds (docs/api.md)."""
 
-MOST_KNOWN: Final = 64
-"""Tokens whose signature is not checked again; their time, purpose and epoch are, each time."""
+MAX_CACHED: Final = 64
+"""Tokens whose signature is not checked again. Time, purpose and epoch are checked each time."""
 
 MAX_TOKEN: Final = 1024
 """Characters; the daemon's own have about 430."""
@@ -45,7 +33,7 @@ CLOCK_SKEW: Final = 60
 
 _ALGORITHM: Final = "HS256"
 _HEADER: Final = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
-"""What each of our tokens begins with: {"alg":"HS256","typ":"JWT"}, as the library writes it."""
+"""The encoded header of each token: {"alg":"HS256","typ":"JWT"}, as the library writes it."""
 
 _REFUSAL: Final[dict[Purpose, str]] = {
     "session": "the session token is invalid or has expired; log in again at /api/auth/login",
@@ -56,7 +44,7 @@ _REFUSAL: Final[dict[Purpose, str]] = {
 class Claims(BaseModel):
     """The payload of a token. Times are Unix seconds."""
 
-    # The library keeps no token's parts.
+    # Pydantic must not cache values: they are parts of tokens.
     model_config = ConfigDict(strict=True, frozen=True, cache_strings="keys", defer_build=True)
 
     iss: Literal["smartlinkd"]
@@ -71,13 +59,13 @@ class Claims(BaseModel):
 
 
 def password_digest(secret: SecretBytes, password_hash: SecretStr) -> str:
-    """What stands for a configured hash where the hash itself must not be."""
+    """Return an HMAC of the hash, for places where the hash itself must not be."""
     message = b"password\0" + password_hash.get_secret_value().encode()
     return hmac.digest(secret.get_secret_value(), message, "sha256")[:16].hex()
 
 
 def refusal(purpose: Purpose) -> NotAllowed:
-    """The one error for every token that is not good, whatever is wrong with it."""
+    """Return the error for an invalid token. It does not say what is wrong with it."""
     return NotAllowed(_REFUSAL[purpose])
 
 
@@ -87,11 +75,11 @@ class Tokens:
     def __init__(self, secret: SecretBytes, password_hash: SecretStr) -> None:
         self._secret = secret
         self._password = password_digest(secret, password_hash)
-        # By their digests, oldest first: whoever asks once, asks again, and no token is kept.
+        # Signed claims by the token's digest, oldest first. No token is kept.
         self._known: dict[bytes, Claims] = {}
 
     def issue(self, purpose: Purpose, *, jti: str, epoch: str, now: float) -> str:
-        """A token that is good from `now` for the lifetime of its purpose. Raises `Unavailable`."""
+        """Return a token that is valid from `now` for `LIFETIME`. Raises `Unavailable`."""
         made = int(now)
         claims = Claims(
             iss="smartlinkd",
@@ -111,10 +99,11 @@ class Tokens:
             return PyJWS().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
 
     def read(self, token: str, purpose: Purpose, *, now: float) -> Claims:
-        """The claims of a token that is ours, for this purpose and password, and in its time.
+        """Return the claims of a token. The caller has to check the epoch.
 
-        Raises `NotAllowed`, or `Unavailable`. Whether its epoch is still good is the caller's to
-        check.
+        Raises:
+            NotAllowed: the token is not the daemon's, or of another purpose, password or time.
+            Unavailable: the library could not be imported.
         """
         claims = self._signed_claims(token)
         if (
@@ -139,7 +128,7 @@ class Tokens:
             if claims is None:
                 return None
             self._known[digest] = claims
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_CACHED:
                 del self._known[next(iter(self._known))]
         return claims
 

@@ -1,1 +1,1 @@
-"""What the commands do: all but `sandbox`, which is a part of its own."""
+"""The commands of the program, but for `sandbox`, which is a room of its own."""

@@ -1,4 +1,4 @@
-"""Exit codes of the commands. Imports nothing: `cli.py` and `serve.py` begin with it."""
+"""Exit codes of the commands. No imports: `serve.py` starts with this."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Final
 
 GOOD: Final = 0
 FAILED: Final = 1
-"""Something is wrong that the text on standard error, or the log, tells of."""
+"""The command failed. Standard error, or the log, says why."""
 REFUSED: Final = 2
-"""What was given is wrong, the usage or the configuration, and nothing was begun."""
+"""The usage or the configuration is wrong. Nothing was started."""

@@ -1,4 +1,4 @@
-"""The links that the demo's owner seems to have converted in the days before.
+"""Example entries for the demo's history, of the last ten days.
 
 Each is a product of the sandbox with the link that its portal makes, so the short links work.
 """
@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.commands.tour import StepFailed
 from smartlinkd.conversion.order import Converted
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds
@@ -26,24 +25,23 @@ from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
 LINKS_OF_DAYS: Final = (3, 5, 2, 0, 6, 4, 7, 1, 5, 8)
-"""How many links each day has, the oldest day first; the last one is yesterday."""
+"""Links of each day, from the oldest to yesterday."""
 FIRST_ITEM: Final = 30_000_000_001
 CLIENTS: Final = (("owner", "facebook"), ("telegram bot", "telegram"), ("crew:deal-post", "post"))
-"""Who asked, and with which sub-id."""
+"""Clients and their sub-ids."""
 
 
-def fill(state: Path, sandbox: Sandbox, now: datetime) -> None:
-    """Write the entries into the history in the state directory `state`. It blocks.
+def fill(state: Path, sandbox: Sandbox, now: datetime) -> bool:
+    """Write the entries into the history in the state directory `state`. Blocks.
 
-    Raises `StepFailed`.
+    Return False if they could not be written.
     """
     pending = Pending(sum(LINKS_OF_DAYS))
     for record in _records(sandbox, now):
         pending.add(record)
     store = Store(state / FILE, pending, Limits())
     try:
-        if not store.write_pending():
-            raise StepFailed("the demo's older links could not be written into its history")
+        return store.write_pending()
     finally:
         store.close()
 

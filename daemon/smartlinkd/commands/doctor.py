@@ -1,7 +1,7 @@
-"""`smartlinkd doctor`: does this machine have what the daemon needs, and if not, what to do.
+"""`smartlinkd doctor`: check that this machine has what the daemon needs, and say what to do.
 
-Each point is tried and not looked up: a Chromium is really started, its sandbox is read from the
-kernel's own tables, a file is really written. A point that fails ends none of the others.
+Each point is tried: Chromium is started, its sandbox is read from the kernel's tables, a file is
+written. A point that fails does not keep the others from being tried.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ from smartlinkd.state import disk_is_full, fault_of, fault_of_owner
 
 @dataclass(frozen=True)
 class Finding:
-    """One point: what was looked at, whether it is good, and what was seen or is to be done."""
+    """The result of one check, and what was found or has to be done."""
 
     point: str
-    good: bool
-    says: str
+    is_good: bool
+    text: str
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.good else 'FAIL'}  {self.point:<13}  {self.says}"
+        return f"{'ok  ' if self.is_good else 'FAIL'}  {self.point:<13}  {self.text}"
 
 
 def main(read: Callable[[], Settings] | None) -> int:
-    """Look at everything, print a line each; `GOOD` when all is. `read` gives the settings."""
+    """Run all checks and print a line for each. Return `GOOD` if all passed, else `FAILED`.
+
+    Args:
+        read: returns the settings; None if there is no configuration.
+    """
     all_good = True
-    for finding in trio.run(_examine, read):
+    for finding in trio.run(_run_checks, read):
         print(finding)
-        all_good = all_good and finding.good
+        all_good = all_good and finding.is_good
     return GOOD if all_good else FAILED
 
 
-async def _examine(read: Callable[[], Settings] | None) -> list[Finding]:
+async def _run_checks(read: Callable[[], Settings] | None) -> list[Finding]:
     findings, settings = _configuration(read)
     if settings is None or settings.needs_browser:
         findings += await _chromium(settings.browser if settings else Browser())
@@ -75,7 +79,7 @@ def _configuration(read: Callable[[], Settings] | None) -> tuple[list[Finding], 
 
 
 async def _chromium(wanted: Browser) -> list[Finding]:
-    """Whether one is found, starts and opens a page, and whether that page is confined."""
+    """Find and start Chromium, open a page, and check that its sandbox is on."""
     settings = LaunchSettings(
         executable=wanted.executable,
         user=wanted.user,
@@ -105,7 +109,7 @@ async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
 
 
 def _state(directory: Path) -> Finding:
-    """Whether this user could keep state there; the daemon makes what is missing."""
+    """Check that this user can keep state in `directory`, which a start would make."""
     found = fault_of(directory)
     if found is not None:
         return Finding("state", False, "; ".join(found))
@@ -113,10 +117,10 @@ def _state(directory: Path) -> Finding:
     try:
         there = next(folder for folder in (directory, *directory.parents) if mode_of(folder))
         found = fault_of_owner(directory) if there == directory else None
-        if found is not None and os.geteuid() != 0:  # root looks for a daemon of another user's
+        if found is not None and os.geteuid() != 0:  # root may check for a daemon of another user
             return Finding("state", False, "; ".join(found))
         with tempfile.TemporaryFile(dir=there, buffering=0) as file:
-            file.write(bytes(mmap.PAGESIZE))  # a full disk takes a file, and nothing in it
+            file.write(bytes(mmap.PAGESIZE))  # on a full disk an empty file can still be made
     except OSError as error:
         remedy = (
             "make room on its disk"

@@ -1,8 +1,7 @@
-"""`smartlinkd hash-password`: a password in, its hash out, and nothing else on standard output.
+"""`smartlinkd hash-password`: read a password, and print nothing but its hash.
 
-So `smartlinkd hash-password > /etc/smartlinkd/password` makes the file that
-`auth.password_hash_file` names. A password is never taken from the command line, which every user
-of the machine can read.
+So `smartlinkd hash-password > /etc/smartlinkd/password` makes the file for
+`auth.password_hash_file`. A password is never an argument: every user of the machine could read it.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import sys
 from smartlinkd.auth.passwords import MAX_PASSWORD, hash_password
 from smartlinkd.commands.codes import FAILED, GOOD
 
-SHORTEST = 8  # characters; NIST SP 800-63B, section 5.1.1.2. The throttle does the rest
-NO_TEXT = "the password is not UTF-8 text"  # which is what clients send, so it would let nobody in
+MIN_LENGTH = 8  # characters; NIST SP 800-63B, section 5.1.1.2
+NOT_UTF8 = "the password is not UTF-8 text"  # clients send UTF-8, so nobody could log in
 
 
 def main() -> int:
-    """Ask for the password, or read it from a pipe; print its hash. `FAILED` if it is refused."""
+    """Ask for a password, or read it from a pipe, and print its hash. Return the exit code."""
     password = ask_password() if sys.stdin.isatty() else _piped()
     if password is None:
         return FAILED
@@ -29,7 +28,7 @@ def main() -> int:
 
 
 def ask_password() -> str | None:
-    """The password that is typed twice at the terminal; None, and why, when there is none."""
+    """Ask for a password twice at the terminal. Print why and return None if it is invalid."""
     try:
         password = getpass.getpass("Password: ")
         again = getpass.getpass("Again: ")
@@ -37,7 +36,7 @@ def ask_password() -> str | None:
         _refuse("no password was given")
         return None
     except UnicodeDecodeError:
-        _refuse(NO_TEXT)
+        _refuse(NOT_UTF8)
         return None
     if password != again:
         _refuse("the two passwords differ")
@@ -46,26 +45,26 @@ def ask_password() -> str | None:
 
 
 def fault_of(password: str) -> str:
-    """Why it cannot be one; nothing when it can."""
+    """Return why a password is refused; "" if it is accepted."""
     if not password:
         return "the password is empty"
-    if len(password) < SHORTEST:
-        return f"the password is shorter than {SHORTEST} characters"
+    if len(password) < MIN_LENGTH:
+        return f"the password is shorter than {MIN_LENGTH} characters"
     if len(password) > MAX_PASSWORD:
         return f"the password is longer than {MAX_PASSWORD} characters"
     try:
         password.encode()
-    except UnicodeEncodeError:  # in the locale "C" Python reads any byte, as half a character
-        return NO_TEXT
+    except UnicodeEncodeError:  # in the locale "C" Python reads other bytes as surrogates
+        return NOT_UTF8
     return ""
 
 
 def _piped() -> str | None:
-    """The only line of standard input. A longer text is a wrong file, and is not read whole."""
+    """Return the only line of standard input. Print why and return None if it is invalid."""
     try:
-        given = sys.stdin.read(MAX_PASSWORD + 3)
+        given = sys.stdin.read(MAX_PASSWORD + 3)  # a wrong file may be large
     except UnicodeDecodeError:
-        _refuse(NO_TEXT)
+        _refuse(NOT_UTF8)
         return None
     given = given.removesuffix("\n").removesuffix("\r")
     if "\n" in given or "\r" in given:

@@ -1,9 +1,8 @@
-"""`smartlinkd serve`: the daemon as a program, from its process's first step to its exit code.
+"""`smartlinkd serve`: the process of the daemon, from its first step to its exit code.
 
-A start is nearly all imports, and each has its place: first what closes the process to others, then
-what takes over from the service manager, and the rest of the daemon while the configuration is
-read. So this module begins with no more than `cli.py` has imported, and `processes`; its functions
-import what is theirs.
+Most of a start is imports, so their order counts. First the process is made private, then the
+service manager's descriptors are taken over. The other modules are imported while the configuration
+is read, so this module imports only what `cli.py` has imported, and `processes`.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -38,59 +37,62 @@ _UNSAVED = "state.directory: %s; make room there, or let the daemon's user write
 
 
 def main(read: Callable[[], Settings]) -> int:
-    """Serve until SIGTERM or Ctrl-C. `read` gives the settings, at the start and at each reload.
+    """Serve until SIGTERM or Ctrl-C.
 
-    `GOOD` when the daemon was ended in order, `FAILED` when it could not go on, `REFUSED` when its
-    configuration is; why is in the log.
+    Args:
+        read: returns the settings, at the start and at each reload.
+
+    Return `GOOD` after an orderly stop, `FAILED` if the daemon could not go on, `REFUSED` if the
+    configuration is wrong. The log has the reason.
     """
     environment = _prepare()
-    logs.set_up("info")  # until it is known; what is wrong with the settings is a record, too
+    logs.set_up("info")  # until the level is known: problems of the settings are logged too
     try:
-        settings = _read_beside_the_imports(read)
+        settings = _read_while_importing(read)
     except ConfigError as wrong:
-        _tell_of_the_refused(wrong, environment)
+        _report_refused_config(wrong, environment)
         return REFUSED
     logs.set_level(settings.logging.level)
     return _run(settings, environment, read)
 
 
 def _prepare() -> SystemdEnvironment:
-    """Close the process to others, before any secret is read, and take over what it was given."""
+    """Make the process private, before secrets are read, and take over inherited descriptors."""
     keep_private()
     return_large_blocks()
     allow_enough()
     from smartlinkd.systemd.environment import pop_environment
 
-    return pop_environment(os.environ)  # before a descriptor's number can be somebody else's
+    return pop_environment(os.environ)  # before other files can get a descriptor's number
 
 
-def _read_beside_the_imports(read: Callable[[], Settings]) -> Settings:
-    """The settings, once the rest of the daemon is imported as well. Raises `ConfigError`."""
-    gc.disable()  # it would go through what is imported, ten times, and find no garbage
-    with ThreadPoolExecutor(1) as beside:
-        # Most of that is the trial run of the password's hash, which needs no Python.
-        reading = beside.submit(read)
+def _read_while_importing(read: Callable[[], Settings]) -> Settings:
+    """Return the settings, after importing the rest of the daemon. Raises `ConfigError`."""
+    gc.disable()  # it would scan the imported modules ten times and find no garbage
+    with ThreadPoolExecutor(1) as executor:
+        # Most of this is the trial run of the password's hash, outside of the interpreter lock.
+        reading = executor.submit(read)
         import_module("smartlinkd.tree")
-    # What is here by now stays. Left to the collector, these 100 000 objects hold up all that runs
-    # for a tenth of a second, every few hundred requests.
+    # These 100 000 objects stay for ever. Each scan of them would stop the daemon for 0.1 s, every
+    # few hundred requests.
     gc.freeze()
     gc.enable()
     return reading.result()
 
 
-def _tell_of_the_refused(wrong: ConfigError, environment: SystemdEnvironment) -> None:
+def _report_refused_config(wrong: ConfigError, environment: SystemdEnvironment) -> None:
     from smartlinkd.systemd.notify_socket import NotifySocket
 
     for problem in wrong.problems:
         logger.critical("%s", problem, extra=logs.LogEvent.CONFIG_REFUSED())
-    # Between two tries, the log that `systemctl status` shows begins after these records.
+    # Between two starts, `systemctl status` shows this, but not the records above.
     NotifySocket(environment.notify_socket).send_status(
         f"Ended: {' | '.join(map(str, wrong.problems))}"
     )
 
 
 def _run(settings: Settings, environment: SystemdEnvironment, read: Callable[[], Settings]) -> int:
-    """The daemon, from its first part to its last; what ends it is told in records."""
+    """Run the daemon, and log the error that ends it. Return the exit code."""
     from smartlinkd import tree
     from smartlinkd.supervision.supervisor import Escalated
 
@@ -104,7 +106,7 @@ def _run(settings: Settings, environment: SystemdEnvironment, read: Callable[[],
             logger.critical(text, error, extra=about)
         code = FAILED
     except* Exception as bug:
-        # One record: a bare traceback is thirty to whoever collects the log.
+        # As one record: log collectors would take a bare traceback for thirty.
         logger.critical("the daemon ended by a fault of its own", exc_info=bug)
         code = FAILED
     return code

@@ -1,4 +1,4 @@
-"""JSON for people: `key  value` lines, and a table where a list has objects of one kind."""
+"""JSON as text for people: lines of `key  value`, and a table for a list of objects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from smartlinkd.untrusted import blank_unprintable
 
 INDENT = "  "
-WIDEST = 60  # characters of a table's cell with another behind it
+WIDEST = 60  # characters of a cell; the last column has no limit
 
 
 def table(answer: Mapping[str, object], indent: str = "") -> str:
-    """The object as text, an object or a list inside it indented below its key."""
+    """Return the object as text. Nested objects and lists are indented below their key."""
     if not answer:
         return f"{indent}-"
     width = max(map(len, answer))
@@ -32,7 +32,7 @@ def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
         [*map(blank_unprintable, columns)],
         *([_cell(item.get(key)) for key in columns] for item in objects),
     ]
-    cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]  # nothing is behind the last
+    cells = [[*map(_cut, row[:-1]), row[-1]] for row in cells]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     return [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells
@@ -40,7 +40,7 @@ def _rows(objects: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """One value on one line; what is not known, or empty, is a dash."""
+    """Return a value as one line; a dash if it is None or empty."""
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):

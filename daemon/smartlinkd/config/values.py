@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import SecretBytes, SecretStr
 
+from smartlinkd.auth.files import parse_signing_secret
 from smartlinkd.auth.passwords import check_hash
-from smartlinkd.auth.state import parse_signing_secret
 from smartlinkd.marketplace import markets
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER
 from smartlinkd.validation import BadValue, require_text

@@ -27,7 +27,7 @@ from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import CrewServices, Rules, Services
-from smartlinkd.auth.actor import Auth, WantedKey
+from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import Scope
 from smartlinkd.config.problems import Problem
 from smartlinkd.conversion.desk import Timings
@@ -303,7 +303,7 @@ class House:
 
     async def make_key(self, *scopes: Scope) -> str:
         """An API key with these scopes."""
-        made = await self.auth.create_key_in_shell(WantedKey("a program", scopes, None))
+        made = await self.auth.create_key_in_shell(KeySpec("a program", scopes, None))
         return made.key.get_secret_value()
 
     @property

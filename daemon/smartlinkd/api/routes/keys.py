@@ -8,7 +8,7 @@ from smartlinkd.api.guards import Client, Guards, Visitor
 from smartlinkd.api.openapi import Api
 from smartlinkd.api.parameters import In, Parameters
 from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
-from smartlinkd.auth.actor import Auth, Session, WantedKey
+from smartlinkd.auth.actor import Auth, KeySpec, Session
 from smartlinkd.operator import Operator, key_report
 
 
@@ -33,7 +33,7 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
         With the second factor on, a current code is needed, too. There may be 50 keys.
         """
         made = await auth.create_key(
-            WantedKey(body.name, body.scopes, body.expires_in_days),
+            KeySpec(body.name, body.scopes, body.expires_in_days),
             visitor.session,
             body.code.get_secret_value() if body.code is not None else None,
             visitor.address,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.config import ConfigError
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service, units
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service, units
+from smartlinkd.deploy.service import InstallFailed
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
-from tests.installation.machine import BIND, NEW, OLD, SOURCE, Machine
+from tests.deploy.machine import BIND, NEW, OLD, SOURCE, Machine
 
 
 def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
@@ -39,20 +39,20 @@ def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machi
 
 
 @pytest.mark.parametrize(
-    "fault", [NotInstalled("it does not answer"), KeyboardInterrupt(), ZeroDivisionError("a bug")]
+    "fault", [InstallFailed("it does not answer"), KeyboardInterrupt(), ZeroDivisionError("a bug")]
 )
 def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     machine: Machine, fault: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
-    before = units.found(machine.paths)
+    before = units.installed_units(machine.paths)
     machine.fault = fault
     with pytest.raises(type(fault)) as raised:
         machine.install()
     assert "is running again" in str(raised.value) + capsys.readouterr().err
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
-    assert units.found(machine.paths) == before
+    assert units.installed_units(machine.paths) == before
 
 
 def no_process_left() -> OSError:
@@ -85,16 +85,16 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
     if first:
         machine.paths.current.unlink()
         machine.there.clear()
-    before = (service.current(machine.paths), units.found(machine.paths))
+    before = (service.current_version(machine.paths), units.installed_units(machine.paths))
 
     def switch(*_: object) -> None:
         raise no_room()
 
-    monkeypatch.setattr(service, "switch", switch)
+    monkeypatch.setattr(service, "activate", switch)
     how = "Nothing was started" if first else "was not touched"
-    with pytest.raises(NotInstalled, match=rf"(?s)No space left on device.*{how}"):
+    with pytest.raises(InstallFailed, match=rf"(?s)No space left on device.*{how}"):
         machine.install()
-    assert (service.current(machine.paths), units.found(machine.paths)) == before
+    assert (service.current_version(machine.paths), units.installed_units(machine.paths)) == before
     assert machine.calls == []
 
 
@@ -106,7 +106,7 @@ def test_a_fault_before_anything_is_touched_is_told_in_a_line(
         raise no_process_left()
 
     monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    monkeypatch.setattr(service, "is_there", is_there)
+    monkeypatch.setattr(service, "is_installed", is_there)
     assert installation.main(["--units", str(SOURCE)]) == 1
     assert "Resource temporarily unavailable: 'systemctl'\n" in capsys.readouterr().err
     assert (machine.calls, machine.version()) == ([], OLD)
@@ -115,7 +115,7 @@ def test_a_fault_before_anything_is_touched_is_told_in_a_line(
 @pytest.mark.parametrize(
     ("relapse", "told"),
     [
-        (NotInstalled("it does not come up"), "\nit does not come up"),
+        (InstallFailed("it does not come up"), "\nit does not come up"),
         (no_process_left(), "\n[Errno 11] Resource temporarily unavailable: 'systemctl'"),
         (ZeroDivisionError("another bug"), ", in start\n"),
     ],
@@ -131,10 +131,10 @@ def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it
     def restart(unit: str) -> None:
         machine.calls.append(f"restart {unit} {machine.version()}")
         if machine.version() == NEW:
-            raise NotInstalled("it does not start")
+            raise InstallFailed("it does not start")
 
     monkeypatch.setattr(service, "restart", restart)
-    with pytest.raises(NotInstalled) as raised:
+    with pytest.raises(InstallFailed) as raised:
         machine.install()
     text = str(raised.value)
     assert text.startswith(
@@ -168,12 +168,12 @@ def test_one_that_is_proven_stays_whatever_comes_while_it_tidies_up(
 @pytest.mark.parametrize("time", ["first", "second"])
 def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine, time: str) -> None:
     machine.paths.current.unlink()
-    units.put(machine.paths, {})
+    units.replace_units(machine.paths, {})
     machine.there.clear()
-    machine.fault = NotInstalled("it does not answer")
+    machine.fault = InstallFailed("it does not answer")
     for _ in range(["first", "second"].index(time) + 1):
         machine.calls.clear()
-        with pytest.raises(NotInstalled, match="It was stopped again"):
+        with pytest.raises(InstallFailed, match="It was stopped again"):
             machine.install()
     assert machine.calls == [
         f"start {NEW}",
@@ -181,24 +181,24 @@ def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine,
         "daemon-reload",
     ]
     assert not machine.paths.current.is_symlink()
-    assert units.found(machine.paths) == {}
+    assert units.installed_units(machine.paths) == {}
 
 
 def test_one_whose_version_is_gone_has_none_to_go_back_to(machine: Machine) -> None:
     """It would be started with the machine, in vain."""
     machine.paths.current.unlink()
-    machine.fault = NotInstalled("it does not answer")
-    with pytest.raises(NotInstalled, match="It was stopped again"):
+    machine.fault = InstallFailed("it does not answer")
+    with pytest.raises(InstallFailed, match="It was stopped again"):
         machine.install()
     assert machine.calls[1].startswith("disable --now --quiet smartlinkd.service")
     assert not machine.paths.current.is_symlink()
 
 
 def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Machine) -> None:
-    before = units.found(machine.paths)
-    machine.fault = NotInstalled("it does not answer")
+    before = units.installed_units(machine.paths)
+    machine.fault = InstallFailed("it does not answer")
     instance = machine.instance()
-    with pytest.raises(NotInstalled, match="It was stopped again"):
+    with pytest.raises(InstallFailed, match="It was stopped again"):
         machine.install(instance, Bind("127.0.0.1", 8791))
     assert machine.calls == [
         f"start {NEW}",
@@ -206,8 +206,8 @@ def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Mach
         "daemon-reload",
     ]
     assert machine.version() == OLD
-    assert units.found(machine.paths) == before
-    assert not units.address(instance).exists()
+    assert units.installed_units(machine.paths) == before
+    assert not units.address_drop_in(instance).exists()
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -221,10 +221,10 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
     def restart(unit: str) -> None:
         machine.calls.append(f"restart {unit} {machine.version()}")
         if machine.version() == NEW and unit == others[1]:
-            raise NotInstalled("it does not start")
+            raise InstallFailed("it does not start")
 
     monkeypatch.setattr(service, "restart", restart)
-    with pytest.raises(NotInstalled, match="was stopped again" if first else "is running again"):
+    with pytest.raises(InstallFailed, match="was stopped again" if first else "is running again"):
         machine.install()
     stopped = ["disable --now --quiet smartlinkd.service smartlinkd.socket", "daemon-reload"]
     assert machine.calls == [
@@ -238,7 +238,7 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
 def test_those_that_share_the_version_follow_once_it_is_proven(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "prove", lambda *_, **__: machine.calls.append("prove"))
+    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: machine.calls.append("prove"))
     machine.there.append("smartlinkd@a.service")
     machine.install()
     assert machine.calls == [f"start {NEW}", "prove", f"restart smartlinkd@a.service {NEW}"]
@@ -253,7 +253,7 @@ def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
     number: signal.Signals,
 ) -> None:
     monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    monkeypatch.setattr(service, "prove", lambda *_, **__: signal.raise_signal(number))
+    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: signal.raise_signal(number))
     machine.signals += installation.SIGNALS
     assert installation.main(["--units", str(SOURCE)]) == 128 + number
     assert capsys.readouterr().err.endswith(" is running again.\ninstall: interrupted\n")
@@ -268,40 +268,40 @@ def test_one_that_comes_before_anything_is_changed_interrupts_nothing_that_runs(
 ) -> None:
     """As the sync may take long, and be what the owner grows tired of."""
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
-    before = units.found(machine.paths)
+    before = units.installed_units(machine.paths)
     monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr("os.sync", lambda: signal.raise_signal(signal.SIGINT))
     assert installation.main(["--units", str(SOURCE)]) == 128 + signal.SIGINT
     told = f"The version before ({machine.paths.versions / OLD}) was not touched.\n"
     assert capsys.readouterr().err == f"{told}install: interrupted\n"
     assert (machine.calls, machine.version()) == ([], OLD)
-    assert units.found(machine.paths) == before
+    assert units.installed_units(machine.paths) == before
 
 
 def test_who_cannot_tell_whether_anything_was_changed_goes_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = units.found
+    found = units.installed_units
 
     def once(paths: ServicePaths) -> units.Files:
-        monkeypatch.setattr(units, "found", unreadable)
+        monkeypatch.setattr(units, "installed_units", unreadable)
         return found(paths)
 
     def unreadable(_: ServicePaths) -> units.Files:
         raise OSError(errno.EIO, "Input/output error", "smartlinkd.service")
 
-    monkeypatch.setattr(units, "found", once)
-    machine.fault = NotInstalled("it does not answer")
-    with pytest.raises(NotInstalled, match="is running again"):
+    monkeypatch.setattr(units, "installed_units", once)
+    machine.fault = InstallFailed("it does not answer")
+    with pytest.raises(InstallFailed, match="is running again"):
         machine.install()
     assert (machine.calls, machine.version()) == ([f"start {NEW}", f"start {OLD}"], OLD)
 
 
 def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    machine.fault = NotInstalled("it does not answer")
+    machine.fault = InstallFailed("it does not answer")
     machine.signals += [signal.SIGTERM]
-    with pytest.raises(NotInstalled, match="is running again"):
+    with pytest.raises(InstallFailed, match="is running again"):
         machine.install()
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -323,11 +323,11 @@ def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
 ) -> None:
     state = "" if "[state]" in text else f'[state]\ndirectory = "{machine.paths.state}"\n'
     machine.paths.configuration.write_text(text + state)
-    before = units.found(machine.paths)
-    with pytest.raises((NotInstalled, ConfigError), match=told):
+    before = units.installed_units(machine.paths)
+    with pytest.raises((InstallFailed, ConfigError), match=told):
         machine.install(wish=None)
     assert (machine.calls, machine.version()) == ([], OLD)
-    assert units.found(machine.paths) == before
+    assert units.installed_units(machine.paths) == before
 
 
 def test_another_address_moves_the_socket(machine: Machine) -> None:
@@ -335,14 +335,14 @@ def test_another_address_moves_the_socket(machine: Machine) -> None:
     machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
     machine.install(wish=None)
     assert machine.calls == [f"start {NEW} moved"]
-    assert "ListenStream=127.0.0.1:8791" in units.address(machine.paths).read_text()
+    assert "ListenStream=127.0.0.1:8791" in units.address_drop_in(machine.paths).read_text()
 
 
 def test_and_back_when_that_does_not_come_up(machine: Machine) -> None:
     text = machine.paths.configuration.read_text()
     machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
-    machine.fault = NotInstalled("it does not answer")
-    with pytest.raises(NotInstalled, match="is running again"):
+    machine.fault = InstallFailed("it does not answer")
+    with pytest.raises(InstallFailed, match="is running again"):
         machine.install(wish=None)
     assert machine.calls == [f"start {NEW} moved", f"start {OLD} moved"]
-    assert f"ListenStream={BIND}\n" in units.address(machine.paths).read_text()
+    assert f"ListenStream={BIND}\n" in units.address_drop_in(machine.paths).read_text()

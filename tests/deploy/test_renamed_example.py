@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.installation.service import NotInstalled
-from tests.installation.machine import Machine
+from smartlinkd.deploy.service import InstallFailed
+from tests.deploy.machine import Machine
 
 OLD_COMMAND = 'command = ["/opt/smartlinkd/current/bin/python", "-m", "daemon.crews.deal_post"]'
 NEW_COMMAND = OLD_COMMAND.replace("daemon.", "smartlinkd.")
@@ -68,8 +68,8 @@ def test_command_over_several_lines_in_single_quotes_is_renamed(machine: Machine
 
 def test_version_that_does_not_start_leaves_the_configuration_of_before(machine: Machine) -> None:
     before = add(machine.paths.configuration, OLD_COMMAND)
-    machine.fault = NotInstalled("it does not answer")
-    with pytest.raises(NotInstalled, match="is running again"):
+    machine.fault = InstallFailed("it does not answer")
+    with pytest.raises(InstallFailed, match="is running again"):
         machine.install()
     assert machine.paths.configuration.read_text(encoding="utf-8") == before
     assert not machine.paths.configuration.with_name("config.toml.before-0.2").exists()

@@ -1,10 +1,9 @@
-"""What is refused before anything is downloaded: wrong usage, and a systemd that is too old.
+"""Checks before anything is downloaded: wrong usage, and a systemd that is too old.
 
-    python3 -I smartlinkd/installation/beforehand.py [--instance NAME] [--bind ADDRESS]
+    python3 -I smartlinkd/deploy/preflight.py [--instance NAME] [--bind ADDRESS]
 
-An environment for the new version takes minutes, and only with it can all else be judged
-(`__main__.py`, which reads the same arguments in the same way). So this is for any Python, and
-needs nothing but the standard library.
+Any Python can run this: it imports the standard library only. An environment for the new version,
+which all other checks need, takes minutes. `__main__.py` parses its arguments with this too.
 """
 
 from __future__ import annotations
@@ -22,38 +21,40 @@ OLDEST: Final = 252
 HIGHEST_PORT: Final = 65535
 ETC: Final = Path("/etc")
 
-# The user that systemd makes for an instance is called smartlinkdNAME, and users have 31 signs.
+# systemd names an instance's user smartlinkdNAME, of at most 31 characters.
 _INSTANCE = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")
 
 
 def main() -> int:
-    """0 when it may be gone on."""
-    chosen(parser())
-    why = too_old()
+    """Return 0 if the installation may go on."""
+    parse_arguments(make_parser())
+    why = reason_too_old()
     if why:
         print(f"install: {why}", file=sys.stderr)
     return 1 if why else 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """For the words behind `./run install`."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser for the arguments of `./run install`."""
     made = argparse.ArgumentParser(prog="run install", allow_abbrev=False, add_help=False)
     made.add_argument("--instance", type=_instance, default="", metavar="NAME")
     made.add_argument("--bind", type=_address, metavar="HOST:PORT")
     return made
 
 
-def chosen(by: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the words say, by default those of this program. Ends it where they are wrong."""
-    found = by.parse_args(words)
-    configuration = ETC / f"smartlinkd@{found.instance}" / "config.toml"
-    if found.instance and not found.bind and not configuration.exists():
-        by.error("a new instance needs an address of its own: --bind HOST:PORT")
-    return found
+def parse_arguments(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """Parse `words`, by default the program's own. Exits with 2 if they are wrong."""
+    arguments = parser.parse_args(words)
+    configuration = ETC / f"smartlinkd@{arguments.instance}" / "config.toml"
+    if arguments.instance and not arguments.bind and not configuration.exists():
+        parser.error("a new instance needs an address of its own: --bind HOST:PORT")
+    return arguments
 
 
-def too_old() -> str:
-    """Why the systemd of this machine cannot run the service; nothing when it can."""
+def reason_too_old() -> str:
+    """Return why this machine's systemd cannot run the service; "" if it can."""
     try:
         said = subprocess.run(
             ["systemctl", "--version"],  # noqa: S607 - root's own path
@@ -69,8 +70,8 @@ def too_old() -> str:
     return ""
 
 
-def unfit(host: str, port: int) -> str:
-    """Why a socket unit cannot have this address; nothing when it can."""
+def reason_unfit(host: str, port: int) -> str:
+    """Return why a socket unit cannot have this address; "" if it can."""
     try:
         ip_address(host)
     except ValueError:
@@ -87,13 +88,13 @@ def _instance(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """`127.0.0.1:8787`, `[::1]:8787`."""
+    """Check an address like `127.0.0.1:8787` or `[::1]:8787`."""
     host, _, port = text.rpartition(":")
     bracketed = re.fullmatch(r"\[([^]]*:[^]]*)\]", host)
     digits = re.fullmatch(r"[0-9]{1,5}", port)
     if not host or digits is None or int(port) > HIGHEST_PORT or (":" in host and not bracketed):
         raise argparse.ArgumentTypeError("must be an IP address, IPv6 in brackets, : and a port")
-    fault = unfit(bracketed[1] if bracketed else host, int(port))
+    fault = reason_unfit(bracketed[1] if bracketed else host, int(port))
     if fault:
         raise argparse.ArgumentTypeError(fault)
     return text

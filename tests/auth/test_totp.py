@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from smartlinkd.auth.second_factor import (
+from smartlinkd.auth.files import MAX_FILE
+from smartlinkd.auth.totp import (
     REMEMBERED_STEPS,
     SecondFactor,
     Setup,
@@ -20,7 +21,6 @@ from smartlinkd.auth.second_factor import (
     read_code,
     read_secret,
 )
-from smartlinkd.auth.state import MAX_FILE
 from smartlinkd.errors import Invalid
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # of RFC 6238, appendix B

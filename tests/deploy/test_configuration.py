@@ -12,8 +12,8 @@ import argon2
 import pytest
 
 from smartlinkd.config import ConfigError, load
-from smartlinkd.installation import configuration
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import configuration
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
 
 BIND = Bind("127.0.0.1", 8787)
@@ -29,12 +29,12 @@ class Machine:
     asked: int = 0
     said: list[str] = field(default_factory=list)
 
-    def see_to(self, bind: Bind = BIND) -> None:
+    def create_missing(self, bind: Bind = BIND) -> None:
         def ask() -> str | None:
             self.asked += 1
             return self.typed
 
-        configuration.see_to(self.paths, bind, ask, self.said.append)
+        configuration.create_missing(self.paths, bind, ask, self.said.append)
 
     def secret(self, key: str) -> str:
         return (self.paths.credentials / key).read_text()
@@ -66,7 +66,7 @@ def verified(hashed: str, password: str) -> bool:
 
 
 def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> None:
-    machine.see_to(Bind("127.0.0.1", 8790))
+    machine.create_missing(Bind("127.0.0.1", 8790))
     settings = load(machine.paths.configuration, {}, by_hand=True)
     assert settings.warnings == ()
     assert str(settings.server.bind) == "127.0.0.1:8790"
@@ -77,7 +77,7 @@ def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> No
 
 
 def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None:
-    machine.see_to()
+    machine.create_missing()
     folder = machine.paths.credentials
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
@@ -92,15 +92,15 @@ def test_every_machine_has_a_sync_key_of_its_own(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "etc").mkdir(parents=True)
         machine = Machine(ServicePaths(root=tmp_path / name))
-        machine.see_to()
+        machine.create_missing()
         keys.add(machine.secret("cookie.sync_key"))
     assert len(keys) == 2
 
 
 def test_a_password_that_is_made_is_shown_once(machine: Machine) -> None:
     machine.typed = None
-    machine.see_to()
-    machine.see_to()
+    machine.create_missing()
+    machine.create_missing()
     (shown,) = [line for line in machine.said if line.startswith("the password")]
     password = shown.rpartition(" ")[2]
     assert len(password) >= 16
@@ -108,16 +108,16 @@ def test_a_password_that_is_made_is_shown_once(machine: Machine) -> None:
 
 
 def test_again_nothing_is_asked_or_changed(machine: Machine) -> None:
-    machine.see_to()
+    machine.create_missing()
     before = machine.files()
-    machine.see_to(Bind("127.0.0.1", 1))
+    machine.create_missing(Bind("127.0.0.1", 1))
     assert (machine.files(), machine.asked) == (before, 1)
 
 
 @pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
 def test_a_password_in_the_configuration_is_kept(machine: Machine, put: Put, key: str) -> None:
     put(f'[auth]\n{key} = "/somewhere"\n')
-    machine.see_to()
+    machine.create_missing()
     assert machine.asked == 0
     assert list(machine.files()) == ["config.toml"]
 
@@ -126,14 +126,14 @@ def test_an_encrypted_password_is_kept(machine: Machine, put: Put) -> None:
     put("")
     machine.paths.encrypted.mkdir()
     (machine.paths.encrypted / "auth.password_hash").write_text("x")
-    machine.see_to()
+    machine.create_missing()
     assert machine.asked == 0
     assert not any(machine.paths.credentials.iterdir())
 
 
 def test_a_configuration_without_a_password_gets_one(machine: Machine, put: Put) -> None:
     put("# mine\n")
-    machine.see_to()
+    machine.create_missing()
     assert machine.paths.configuration.read_text() == "# mine\n"
     assert verified(machine.secret("auth.password_hash"), PASSWORD)
 
@@ -143,19 +143,19 @@ def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_ma
 ) -> None:
     """Mended, it would have two, of which none counts."""
     put('[auth]\npassword_hash_file = "/somewhere"\n[server\n')
-    machine.see_to()
+    machine.create_missing()
     assert machine.asked == 0
     assert list(machine.files()) == ["config.toml"]
     machine.paths.configuration.unlink()
     machine.paths.configuration.mkdir()
-    machine.see_to()
+    machine.create_missing()
     assert machine.asked == 0
 
 
 def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
-    machine.see_to()
+    machine.create_missing()
     (machine.paths.credentials / "cookie.sync_key").unlink()
-    machine.see_to()
+    machine.create_missing()
     assert not (machine.paths.credentials / "cookie.sync_key").exists()
 
 
@@ -166,7 +166,7 @@ def test_a_sync_key_that_was_there_before_the_first_installation_is_kept(
     given: Path = getattr(machine.paths, folder) / "cookie.sync_key"
     given.parent.mkdir(parents=True)
     given.write_text("mine")
-    machine.see_to()
+    machine.create_missing()
     assert [p.read_text() for p in machine.paths.root.rglob("cookie.sync_key")] == ["mine"]
 
 
@@ -187,8 +187,8 @@ def test_one_that_was_interrupted_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(configuration, "_write", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            machine.see_to()
-    machine.see_to()
+            machine.create_missing()
+    machine.create_missing()
     settings = load(machine.paths.configuration, {}, by_hand=True)
     assert settings.cookie.sync_key
     assert set(machine.files()) == {"config.toml", "auth.password_hash", "cookie.sync_key"}
@@ -199,7 +199,7 @@ def test_one_that_was_interrupted_is_gone_on_with(
 )
 def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put, text: str, key: str) -> None:
     put(text)
-    machine.see_to()
+    machine.create_missing()
     with pytest.raises(ConfigError) as raised:
         configuration.read(machine.paths)
     assert [problem.key for problem in raised.value.problems] == [key]
@@ -221,7 +221,7 @@ def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -
 
 
 def test_the_example_that_it_points_at_is_that_of_this_version(machine: Machine) -> None:
-    machine.see_to()
+    machine.create_missing()
     text = machine.paths.configuration.read_text()
     assert f"{machine.paths.current}/share/smartlinkd/config.example.toml" in text
     assert set(tomllib.loads(text)) == {"server", "state", "cookie"}

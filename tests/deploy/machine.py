@@ -6,8 +6,8 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"

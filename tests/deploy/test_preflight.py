@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.installation import beforehand
+from smartlinkd.deploy import preflight
 
-SCRIPT = Path(beforehand.__file__)
+SCRIPT = Path(preflight.__file__)
 
 Try = Callable[..., tuple[int, str]]
 
@@ -83,10 +83,10 @@ def test_wrong_usage_is_told(tried: Try, arguments: list[str], told: str) -> Non
 def test_an_instance_that_is_there_has_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beforehand, "ETC", tmp_path)
+    monkeypatch.setattr(preflight, "ETC", tmp_path)
     (tmp_path / "smartlinkd@shop2").mkdir()
     (tmp_path / "smartlinkd@shop2/config.toml").touch()
-    found = beforehand.chosen(beforehand.parser(), ["--instance", "shop2"])
+    found = preflight.parse_arguments(preflight.make_parser(), ["--instance", "shop2"])
     assert (found.instance, found.bind) == ("shop2", None)
 
 

@@ -1,7 +1,7 @@
-"""Commands for the daemon that runs: `status`, and those of accounts, crews, keys and tokens.
+"""Commands that a running daemon carries out: `status`, and those of accounts, crews, keys, tokens.
 
-They speak to it over the unix socket in its state directory, which only its own user and root can
-open: who may use the socket may do what it offers, so there is no password.
+They are sent over the unix socket in the daemon's state directory. Only its own user and root can
+open the socket, so there is no password.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def main(
     only: str | None,
     as_json: bool,
 ) -> int:
-    """Have the daemon whose state is in `directory` do `command`, and print its answer.
+    """Send a command to a daemon and print its answer. Return `GOOD` or `FAILED`.
 
-    With `only`, the value of that key alone, for scripts that need nothing else. `FAILED` when
-    there is no daemon, or when it refuses.
+    Args:
+        directory: the daemon's state directory.
+        only: print the value of this key only; None for all.
     """
     try:
         answer = trio.run(partial(call, directory, command, arguments))

@@ -1,12 +1,9 @@
-"""The owner's files: made when they are missing, and never changed but by `rename_example`.
+"""The owner's files. They are made if they are missing; only `rename_example` changes one.
 
-A configuration that is not there is the mark of a first installation. It is written last, so that
-one that was interrupted is a first one again. The password is the one thing that is seen to each
-time: without it the daemon does not start.
-
-All secrets are credentials: files that root alone can read, and that systemd hands to the service
-(see `config/credentials.py`). So the configuration has none, and everybody may read it, as
-the service's user has to, which exists only while the service does.
+The configuration is written last: an installation without one is a first one, also after an earlier
+one was interrupted. Secrets are credentials (`config/credentials.py`): files that only root can
+read, and that systemd passes to the service. So the configuration has none and everybody can read
+it: the service's user exists only while the service runs.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from pathlib import Path
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, load
-from smartlinkd.installation.service_paths import UNIT, ServicePaths
+from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.net.addresses import Bind
 
 PASSWORD_HASH = "auth.password_hash"  # noqa: S105 - the names of files
@@ -29,42 +26,41 @@ SYNC_KEY = "cookie.sync_key"
 DEFAULT_BIND = Bind("127.0.0.1", 8787)
 
 OLD_EXAMPLE = re.compile(r"""(["']-m["']\s*,\s*["'])daemon(?=\.crews\.deal_post["'])""")
-"""The example crew's module by its name in 0.1, as the documents told to configure it."""
+"""The example crew's module by its name in 0.1, as that version's documents had it."""
 
 Say = Callable[[str], None]
 Ask = Callable[[], str | None]
-"""Asks for a password; None when there is nobody to ask, or when nobody wants to choose."""
+"""Asks for a password. Returns None if nobody is there to ask, or wants to choose one."""
 
 
-def see_to(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
-    """Make what is missing of the configuration and of its secrets."""
+def create_missing(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
+    """Make the configuration and its secrets, as far as they are missing."""
     config = paths.configuration
     config.parent.mkdir(mode=0o755, exist_ok=True)
     paths.credentials.mkdir(mode=0o700, exist_ok=True)
-    first = not config.exists()
-    if not _given(paths, PASSWORD_HASH):
+    is_first = not config.exists()
+    if not _is_set(paths, PASSWORD_HASH):
         password = ask()
         if password is None:
             password = secrets.token_urlsafe(12)
             say(f"the password, which is shown this once: {password}")
         _write(paths.credentials / PASSWORD_HASH, hash_password(password), 0o600)
-    if first:
-        if not _given(paths, SYNC_KEY):
+    if is_first:
+        if not _is_set(paths, SYNC_KEY):
             _write(paths.credentials / SYNC_KEY, secrets.token_urlsafe(32), 0o600)
-        _write(config, _fresh(paths, bind), 0o644)
+        _write(config, _new_configuration(paths, bind), 0o644)
         say(f"wrote {config}")
 
 
 def read(paths: ServicePaths) -> Settings:
-    """The settings that the service will have. Raises `ConfigError`."""
+    """Return the settings that the service will have. Raises `ConfigError`."""
     return load(paths.configuration, {}, by_hand=True)
 
 
-def with_old_example(paths: ServicePaths) -> list[Path]:
-    """Return the configurations, of all instances, that run the example crew by its old name.
+def find_old_examples(paths: ServicePaths) -> list[Path]:
+    """Return all instances' configurations that run the example crew by its old name.
 
-    Raises:
-        OSError: if one cannot be read.
+    Raises `OSError` if one cannot be read.
     """
     folders = (paths.root / "etc" / UNIT, *sorted((paths.root / "etc").glob(f"{UNIT}@*")))
     found = [folder / "config.toml" for folder in folders]
@@ -76,8 +72,7 @@ def rename_example(config: Path) -> Path:
 
     The copy lies beside it (`config.toml.before-0.2`), with the same owner and mode.
 
-    Raises:
-        OSError: if a file cannot be written. The configuration is unchanged then.
+    Raises `OSError` if a file cannot be written. The configuration is unchanged then.
     """
     text, copy = _text(config), config.with_name(f"{config.name}.before-0.2")
     _replace(copy, text, like=config)
@@ -88,8 +83,7 @@ def rename_example(config: Path) -> Path:
 def restore(copy: Path) -> None:
     """Put a configuration back as it was before `rename_example`, and remove the copy.
 
-    Raises:
-        OSError: if a file cannot be written.
+    Raises `OSError` if a file cannot be written.
     """
     _replace(copy.with_name("config.toml").resolve(), _text(copy), like=copy)
     copy.unlink()
@@ -100,7 +94,7 @@ def _text(path: Path) -> str:
 
 
 def _replace(path: Path, text: str, *, like: Path) -> None:
-    """Write a file at once, with the owner and the mode of the file `like`."""
+    """Replace a file atomically, with the owner and the mode of the file `like`."""
     fresh, status = path.with_name(f".{path.name}.new"), like.stat()
     fresh.unlink(missing_ok=True)
     with fresh.open("xb") as file:
@@ -112,8 +106,8 @@ def _replace(path: Path, text: str, *, like: Path) -> None:
     fresh.rename(path)
 
 
-def _given(paths: ServicePaths, key: str) -> bool:
-    """Whether the owner has given this secret, in whichever way."""
+def _is_set(paths: ServicePaths, key: str) -> bool:
+    """True if the owner has set this secret, as a credential or in the configuration."""
     if (paths.credentials / key).exists() or (paths.encrypted / key).exists():
         return True
     section, _, name = key.partition(".")
@@ -122,11 +116,11 @@ def _given(paths: ServicePaths, key: str) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
-        return True  # it may be, and what is wrong is told where it is read
+        return True  # perhaps; `read` reports what is wrong with the file
     return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
 
 
-def _fresh(paths: ServicePaths, bind: Bind) -> str:
+def _new_configuration(paths: ServicePaths, bind: Bind) -> str:
     return f"""\
 # The configuration of {paths.service}. Every key there is, and what it means:
 # {paths.current}/share/smartlinkd/config.example.toml
@@ -149,7 +143,7 @@ open_to = []
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Make a file that is not there, whole from the start."""
+    """Make a file atomically."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

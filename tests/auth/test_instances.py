@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.auth import doorkeeper
+from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
-from smartlinkd.auth.state import Saved, load, save
+from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.state import NotSaved, StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
@@ -175,7 +175,7 @@ async def test_an_enabling_that_was_not_saved_can_be_repeated(
 
     with full_disk(tmp_path), pytest.raises(Unavailable):
         await auth.enable(session, secret, code, HERE)
-    assert not await auth.second_factor_enabled()
+    assert not await auth.has_second_factor()
     await auth.check_session(token)
 
     await auth.enable(session, secret, code, HERE)
@@ -207,12 +207,12 @@ async def test_a_disabling_that_was_not_saved_can_be_repeated(
 
     with full_disk(tmp_path), pytest.raises(Unavailable):
         await auth.disable(session, code, HERE)
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
 
     await auth.disable(session, code, HERE)
 
 
-async def test_when_the_disk_may_have_either_the_next_incarnation_reads_it(
+async def test_when_the_disk_may_have_either_the_next_instance_reads_it(
     new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = new_auth()
@@ -239,7 +239,7 @@ async def test_with_no_thread_to_be_had_all_is_refused_and_nothing_changed_or_co
         partial(auth.login, "the right one", HERE),
         partial(auth.verify_mfa, temp_token, code, HERE),
         partial(auth.disable, session, code, HERE),
-        auth.second_factor_off,
+        auth.reset_second_factor,
         auth.revoke_all,
     ]
     with no_thread():
@@ -248,7 +248,7 @@ async def test_with_no_thread_to_be_had_all_is_refused_and_nothing_changed_or_co
                 await ask()
         await auth.check_session(token)
 
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
     await auth.verify_mfa(temp_token, code, HERE)
 
 
@@ -259,7 +259,7 @@ class SlowDisk:
         self._reached, self._go_on = threading.Semaphore(0), threading.Event()
         self.saves = 0
 
-    def save(self, directory: Path, saved: Saved) -> None:
+    def save(self, directory: Path, saved: SavedState) -> None:
         self.saves += 1
         self._reached.release()
         assert self._go_on.wait(10)
@@ -275,7 +275,7 @@ class SlowDisk:
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     return disk
 
 
@@ -286,12 +286,12 @@ async def test_an_asker_that_goes_while_it_is_saved_leaves_no_half_change(
         nursery.start_soon(enable, auth)
         await slow_disk.reached()
         nursery.cancel_scope.cancel()
-    assert not await auth.second_factor_enabled()
+    assert not await auth.has_second_factor()
     slow_disk.go_on()
 
     with pytest.raises(NotAllowed):  # after it in the line, so the change is done
         await auth.verify_mfa("", "123456", HERE)
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
     assert load(tmp_path).second_factor is not None
 
 
@@ -300,18 +300,18 @@ async def test_an_asker_that_goes_while_it_waits_changes_nothing(
 ) -> None:
     await enable(auth)
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(auth.revoke_all)
         await disk.reached()
         async with trio.open_nursery() as waiting:
-            waiting.start_soon(auth.second_factor_off)
+            waiting.start_soon(auth.reset_second_factor)
             await trio.testing.wait_all_tasks_blocked()
             waiting.cancel_scope.cancel()
         disk.go_on()
 
-    assert await auth.second_factor_enabled()
+    assert await auth.has_second_factor()
 
 
 async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
@@ -324,7 +324,7 @@ async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
     secret, _ = await enable(auth)
     temp_tokens = [await begin_login(auth) for _ in range(3)]
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     outcomes: list[str] = []
 
     async def verify(temp_token: str) -> None:
@@ -354,9 +354,9 @@ async def test_a_login_pushed_out_while_its_code_is_saved_is_still_finished(
 ) -> None:
     secret, _ = await enable(auth)
     temp_token = await begin_login(auth)
-    monkeypatch.setattr(doorkeeper, "MAX_LOGINS_WAITING", 1)
+    monkeypatch.setattr(state, "MAX_PENDING_LOGINS", 1)
     disk = SlowDisk()
-    monkeypatch.setattr(doorkeeper, "save", disk.save)
+    monkeypatch.setattr(state, "save", disk.save)
     tokens: list[str] = []
 
     async def verify() -> None:

@@ -24,7 +24,7 @@ SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "daemon/smartlinkd/web/page").rglob("*.js")),
-    ROOT / "daemon/smartlinkd/commands/tour.py",
+    ROOT / "daemon/smartlinkd/commands/demo.py",
 ]
 """What has commands for the owner's shell."""
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.auth import state
-from smartlinkd.auth.second_factor import SecondFactor
-from smartlinkd.auth.state import (
-    Saved,
-    begin_with_password,
+from smartlinkd.auth import files
+from smartlinkd.auth.files import (
+    SavedState,
+    adopt_password,
     load,
     load_signing_secret,
     new_epoch,
@@ -23,11 +22,12 @@ from smartlinkd.auth.state import (
     save,
     save_password,
 )
+from smartlinkd.auth.totp import SecondFactor
 from smartlinkd.state import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
-STATE = Saved(
+STATE = SavedState(
     version=1,
     epoch="first",
     spared="one",
@@ -69,11 +69,11 @@ def test_a_missing_state_is_made_and_warned_of_but_at_the_first_start(
         write_private(tmp_path / there, "0aF0" * 16)
     made = load(tmp_path)
 
-    assert made == Saved(version=1, epoch=made.epoch, spared=None, second_factor=None)
+    assert made == SavedState(version=1, epoch=made.epoch, spared=None, second_factor=None)
     assert load(tmp_path) == made
     assert caplog.record_tuples == [
         (
-            "smartlinkd.auth.state",
+            "smartlinkd.auth.files",
             level,
             f"{tmp_path}/auth.json was not there: made one, with the second factor off",
         )
@@ -107,15 +107,15 @@ def test_epochs_cannot_be_guessed() -> None:
 
 
 def test_admits_the_current_epoch_and_the_spared_token() -> None:
-    assert STATE.admits(jti="two", epoch="first")
-    assert STATE.admits(jti="one", epoch="older")
-    assert not STATE.admits(jti="two", epoch="older")
+    assert STATE.is_current(jti="two", epoch="first")
+    assert STATE.is_current(jti="one", epoch="older")
+    assert not STATE.is_current(jti="two", epoch="older")
 
 
 def test_the_first_password_and_the_same_one_again_change_nothing(tmp_path: Path) -> None:
     save(tmp_path, STATE)
     for _ in range(2):
-        assert begin_with_password(tmp_path, STATE, "d" * 32) is STATE
+        assert adopt_password(tmp_path, STATE, "d" * 32) is STATE
     assert load(tmp_path) == STATE
     assert (tmp_path / "password-digest").read_text() == "d" * 32 + "\n"
     assert mode(tmp_path / "password-digest") == 0o600
@@ -128,11 +128,11 @@ def test_another_password_or_a_damaged_file_ends_every_session(
     save(tmp_path, STATE)
     write_private(tmp_path / "password-digest", known)
 
-    begun = begin_with_password(tmp_path, STATE, "d" * 32)
+    begun = adopt_password(tmp_path, STATE, "d" * 32)
 
     assert begun == load(tmp_path)
     assert (begun.spared, begun.second_factor) == (None, STATE.second_factor)
-    assert not begun.admits(jti="one", epoch="first")
+    assert not begun.is_current(jti="one", epoch="first")
     assert (tmp_path / "password-digest").read_text() == "d" * 32 + "\n"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
@@ -147,9 +147,9 @@ def test_the_epoch_is_saved_before_the_password(
     def full(*_: object) -> None:
         raise NotSaved("no room")
 
-    monkeypatch.setattr(state, "save_password", full)
+    monkeypatch.setattr(files, "save_password", full)
     with pytest.raises(NotSaved):
-        begin_with_password(tmp_path, STATE, "d" * 32)
+        adopt_password(tmp_path, STATE, "d" * 32)
 
     assert load(tmp_path).epoch != "first"
     assert (tmp_path / "password-digest").read_text() == "e" * 32 + "\n"

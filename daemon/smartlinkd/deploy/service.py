@@ -1,8 +1,4 @@
-"""systemd's side of an installation: the switch to a version, its start, and its proof.
-
-`systemctl` is the interface: it is on every machine that this is for, and says what is wrong in
-words that its owner can look up.
-"""
+"""The service by `systemctl`: switch to a version, start it, prove that it works."""
 
 from __future__ import annotations
 
@@ -17,108 +13,110 @@ from typing import Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from smartlinkd.installation.service_paths import UNIT, ServicePaths
+from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.net.addresses import Bind
 
-# The folders that systemd/install.sh makes: versions, by the day, and one for what is temporary.
+# The folders that systemd/install.sh makes: one a version, and one for temporary files.
 VERSION: Final = re.compile(r"(?:\d{4}-\d\d-\d\d|tmp)\.\w{6}")
 
 ANSWERS_WITHIN: Final = 20.0
 BROWSER_WITHIN: Final = 60.0
 LOOK_EVERY: Final = 0.2
 LAST_LINES: Final = 20
-"""Of its log, when it does not start."""
+"""Lines of the log that are shown if the service does not start."""
 HEALTH_LIMIT: Final = 5.0
 
-# What is listened at, and where that is reached from here.
+# Addresses of a listener, and where this machine reaches it.
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
-# pip may have needed the proxy that root's environment names. None leads to this machine's daemon.
+# Root's environment may name a proxy for pip. None leads to this machine's daemon.
 _DIRECT: Final = build_opener(ProxyHandler({}))
 
 
-class NotInstalled(Exception):  # noqa: N818 - it names what is the matter
-    """Something of the installation did not work; the text says what, and how things are now."""
+class InstallFailed(Exception):  # noqa: N818 - a statement about the outcome
+    """A step of the installation failed. The text says which, and how things are now."""
 
 
 def systemctl(*words: str) -> str:
-    """Run it; what it says. Raises `NotInstalled`."""
+    """Run `systemctl` and return its output. Raises `InstallFailed` if it fails."""
     ended = _run("systemctl", "--no-ask-password", *words)
     if ended.returncode != 0:
-        raise NotInstalled(f"systemctl {' '.join(words)}: {ended.stderr.strip()}")
+        raise InstallFailed(f"systemctl {' '.join(words)}: {ended.stderr.strip()}")
     return ended.stdout.strip()
 
 
-def current(paths: ServicePaths) -> Path | None:
-    """The environment that the units start the daemon from, if there is one."""
+def current_version(paths: ServicePaths) -> Path | None:
+    """Return the environment that the units start the daemon from; None if there is none."""
     folder = paths.current.resolve()
     return folder if paths.current.is_symlink() and folder.is_dir() else None
 
 
-def switch(paths: ServicePaths, environment: Path) -> None:
-    """Let the units start the daemon from `environment` from now on."""
+def activate(paths: ServicePaths, environment: Path) -> None:
+    """Make the units start the daemon from `environment` from now on."""
     fresh = paths.current.with_name(".current.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(environment.name)
     fresh.rename(paths.current)
 
 
-def is_there(paths: ServicePaths) -> bool:
-    """Whether it runs, or is started with the machine."""
+def is_installed(paths: ServicePaths) -> bool:
+    """Return True if the service runs, or starts with the machine."""
     return _is("active", paths) or _is("enabled", paths)
 
 
-def others(paths: ServicePaths) -> list[str]:
-    """The services that run the same version, and run now, but for this one."""
+def other_services(paths: ServicePaths) -> list[str]:
+    """Return the other running services, which share the version."""
     patterns = (f"{UNIT}.service", f"{UNIT}@*.service")
     said = systemctl("list-units", "--plain", "--no-legend", "--state=active", *patterns)
     running = [line.split()[0] for line in said.splitlines()]
     return [unit for unit in running if unit != paths.service]
 
 
-def start(paths: ServicePaths, *, moved: bool = False) -> None:
-    """Start it, or start it anew, and have it start with the machine.
+def start(paths: ServicePaths, *, is_moved: bool = False) -> None:
+    """Start or restart the service, and have it start with the machine.
 
-    A socket that has `moved` to another address has to be closed first, and a service whose socket
-    closes has to be stopped. Raises `NotInstalled`.
+    Args:
+        is_moved: True if the socket has another address. Then socket and service are stopped first.
+
+    Raises `InstallFailed`.
     """
     systemctl("daemon-reload")
     systemctl("enable", "--quiet", paths.socket, paths.service)
-    if moved:
+    if is_moved:
         systemctl("stop", paths.socket, paths.service)
     _start("start", paths.socket)
     restart(paths.service)
 
 
 def restart(unit: str) -> None:
-    """Start it anew. Raises `NotInstalled`."""
+    """Restart a unit. Raises `InstallFailed`."""
     _start("restart", unit)
 
 
 def _start(verb: str, unit: str) -> None:
     try:
         systemctl(verb, unit)
-    except NotInstalled as error:
-        raise NotInstalled(f"{error}\n{last_words(unit)}") from None
+    except InstallFailed as error:
+        raise InstallFailed(f"{error}\n{log_tail(unit)}") from None
 
 
-def prove(paths: ServicePaths, bind: Bind, *, with_browser: bool) -> bool:
-    """Wait until it is active and answers; then whether its browser, if any, becomes ready, too.
+def wait_until_ready(paths: ServicePaths, bind: Bind, *, with_browser: bool) -> bool:
+    """Wait until the service answers, then for its browser. Return False if that is not ready.
 
-    Raises `NotInstalled` when it does not answer.
+    Raises `InstallFailed` if the service does not answer.
     """
     if not _until(ANSWERS_WITHIN, lambda: _is("active", paths) and _health(bind).get("ok") is True):
         state = _run("systemctl", "is-active", paths.service).stdout.strip()
-        raise NotInstalled(
+        raise InstallFailed(
             f"{paths.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
-            f"\n{last_words(paths.service)}"
+            f"\n{log_tail(paths.service)}"
         )
     if not with_browser:
         return True
     return _until(BROWSER_WITHIN, lambda: _health(bind).get("browserReady") is True)
 
 
-def last_words(unit: str) -> str:
-    """The end of its log, or why that is not here: it is told beside what is worse."""
+def log_tail(unit: str) -> str:
+    """Return the end of a unit's log, or why it cannot be read. Used in error texts."""
     try:
         ended = _run("journalctl", "--no-pager", "--quiet", "-n", str(LAST_LINES), "-u", unit)
     except OSError as fault:
@@ -127,8 +125,8 @@ def last_words(unit: str) -> str:
 
 
 def old_versions(paths: ServicePaths) -> Iterator[Path]:
-    """The environments that are not in use, and what installations have left that were killed."""
-    # By name: the folders above may be links to another disk.
+    """Yield the environments that are not in use, and the leftovers of killed installations."""
+    # Compare names: the folders above may be links to another disk.
     current = paths.current.readlink().name
     for folder in paths.versions.iterdir():
         if VERSION.fullmatch(folder.name) and folder.name != current:
@@ -140,15 +138,15 @@ def _is(what: str, paths: ServicePaths) -> bool:
 
 
 def _health(bind: Bind) -> dict[str, object]:
-    """What it says of itself; nothing while it does not answer."""
+    """Return the answer of /api/health; {} if there is none."""
     there = Bind(_EVERYWHERE.get(bind.host, bind.host), bind.port)
     try:
         with _DIRECT.open(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
             health = json.load(answer)
-    except HTTPError as refusal:  # an answer, too, which is open until it is closed
+    except HTTPError as refusal:  # its connection stays open until it is closed
         refusal.close()
         return {}
-    except (OSError, HTTPException, ValueError):  # it may end in the midst of its answer
+    except (OSError, HTTPException, ValueError):  # the service may end while it answers
         return {}
     return health if isinstance(health, dict) else {}
 

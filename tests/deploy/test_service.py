@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from smartlinkd.installation import service
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths
+from smartlinkd.deploy import service
+from smartlinkd.deploy.service import InstallFailed
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
 
 Systemctl = Callable[[str], Path]
@@ -48,11 +48,11 @@ def test_the_switch_is_one_link(paths: ServicePaths) -> None:
     one, two = (paths.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
     one.mkdir()
     two.mkdir()
-    assert service.current(paths) is None
-    service.switch(paths, one)
+    assert service.current_version(paths) is None
+    service.activate(paths, one)
     paths.current.with_name(".current.new").symlink_to("of one that was killed")
-    service.switch(paths, two)
-    assert service.current(paths) == two
+    service.activate(paths, two)
+    assert service.current_version(paths) == two
     assert str(paths.current.readlink()) == two.name  # so it is good wherever it is looked at from
 
 
@@ -60,7 +60,7 @@ def test_only_what_installations_have_made_is_old(paths: ServicePaths) -> None:
     names = ("2026-01-01.abcDEF", "2026-01-02.abcDEF", "tmp.x1Y_z2")
     for name in (*names, "clone", ".git", "2026-01-01", "tmp"):
         (paths.versions / name).mkdir()
-    service.switch(paths, paths.versions / names[0])
+    service.activate(paths, paths.versions / names[0])
     assert {folder.name for folder in service.old_versions(paths)} == set(names[1:])
 
 
@@ -71,13 +71,13 @@ def test_the_version_in_use_is_never_old_wherever_its_disk_is(paths: ServicePath
     paths.versions.symlink_to(elsewhere)
     for name in ("2026-01-01.abcDEF", "2026-01-02.abcDEF"):
         (paths.versions / name).mkdir()
-    service.switch(paths, paths.versions / "2026-01-02.abcDEF")
+    service.activate(paths, paths.versions / "2026-01-02.abcDEF")
     assert [folder.name for folder in service.old_versions(paths)] == ["2026-01-01.abcDEF"]
 
 
 def test_a_version_that_is_gone_is_none(paths: ServicePaths) -> None:
-    service.switch(paths, paths.versions / "2026-01-01.abcDEF")
-    assert service.current(paths) is None
+    service.activate(paths, paths.versions / "2026-01-01.abcDEF")
+    assert service.current_version(paths) is None
 
 
 def test_a_start_that_fails_is_told_with_its_last_words(
@@ -87,7 +87,7 @@ def test_a_start_that_fails_is_told_with_its_last_words(
         'case "$0 $*" in *restart*) echo "Job failed" >&2; exit 1;; '
         '*journalctl*"-u smartlinkd.service") echo "no room";; esac'
     )
-    with pytest.raises(NotInstalled, match=r"(?s)restart smartlinkd.service: Job failed\nno room"):
+    with pytest.raises(InstallFailed, match=r"(?s)restart smartlinkd.service: Job failed\nno room"):
         service.start(paths)
 
 
@@ -97,7 +97,9 @@ def test_a_log_that_cannot_be_read_hides_no_fault(
     calls = systemctl('case "$*" in *restart*) echo "Job failed" >&2; exit 1;; esac')
     (calls.parent / "journalctl").unlink()
     monkeypatch.setenv("PATH", str(calls.parent))
-    with pytest.raises(NotInstalled, match=r"(?s): Job failed\nits log cannot be read: .*journalc"):
+    with pytest.raises(
+        InstallFailed, match=r"(?s): Job failed\nits log cannot be read: .*journalc"
+    ):
         service.start(paths)
 
 
@@ -109,8 +111,8 @@ def test_the_others_that_share_the_version_are_those_that_run(
         'echo "smartlinkd.service loaded active running X"; '
         'echo "smartlinkd@a.service loaded active running Y";; esac'
     )
-    assert service.others(paths) == ["smartlinkd@a.service"]
-    others = service.others(ServicePaths("smartlinkd@b", paths.root))
+    assert service.other_services(paths) == ["smartlinkd@a.service"]
+    others = service.other_services(ServicePaths("smartlinkd@b", paths.root))
     assert others == ["smartlinkd.service", "smartlinkd@a.service"]
 
 
@@ -121,7 +123,7 @@ def test_one_is_there_that_runs_or_will(
     paths: ServicePaths, systemctl: Systemctl, says_yes: str, there: bool
 ) -> None:
     systemctl(f'[ "$1" = {says_yes} ]')
-    assert service.is_there(paths) is there
+    assert service.is_installed(paths) is there
 
 
 def test_one_that_does_not_answer_is_not_proven(
@@ -131,8 +133,10 @@ def test_one_that_does_not_answer_is_not_proven(
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # and nobody listens there
-        with pytest.raises(NotInstalled, match=r"is active and does not answer at 127\.0\.0\.1:"):
-            service.prove(paths, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True)
+        with pytest.raises(InstallFailed, match=r"is active and does not answer at 127\.0\.0\.1:"):
+            service.wait_until_ready(
+                paths, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True
+            )
 
 
 def test_nor_is_one_that_is_not_active_whoever_answers_there(
@@ -141,8 +145,8 @@ def test_nor_is_one_that_is_not_active_whoever_answers_there(
     """A daemon that was started by hand, for example."""
     systemctl('case "$0 $*" in *--quiet*) exit 3;; *is-active*) echo failed;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with answering(HEALTHY) as bind, pytest.raises(NotInstalled, match="is failed and does not"):
-        service.prove(paths, bind, with_browser=True)
+    with answering(HEALTHY) as bind, pytest.raises(InstallFailed, match="is failed and does not"):
+        service.wait_until_ready(paths, bind, with_browser=True)
 
 
 @contextmanager
@@ -182,7 +186,7 @@ def test_it_is_asked_directly_whatever_proxy_the_environment_names(
     monkeypatch.setattr(urllib.request, "_opener", None)  # that of a program that has just begun
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 5.0)
     with answering(HEALTHY) as bind:
-        assert service.prove(paths, bind, with_browser=True) is True
+        assert service.wait_until_ready(paths, bind, with_browser=True) is True
 
 
 @pytest.mark.parametrize(("with_browser", "proven"), [(True, False), (False, True)])
@@ -196,7 +200,7 @@ def test_a_browser_is_waited_for_where_one_is_needed(
     systemctl("")
     monkeypatch.setattr(service, "BROWSER_WITHIN", 0.1)
     with answering(HEALTHY.replace(b"true}", b"false}")) as bind:
-        assert service.prove(paths, bind, with_browser=with_browser) is proven
+        assert service.wait_until_ready(paths, bind, with_browser=with_browser) is proven
 
 
 @pytest.mark.parametrize(
@@ -216,8 +220,11 @@ def test_one_that_breaks_off_or_says_something_else_has_not_answered(
 ) -> None:
     systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
     monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with answering(answer) as bind, pytest.raises(NotInstalled, match="is active and does not ans"):
-        service.prove(paths, bind, with_browser=True)
+    with (
+        answering(answer) as bind,
+        pytest.raises(InstallFailed, match="is active and does not ans"),
+    ):
+        service.wait_until_ready(paths, bind, with_browser=True)
 
 
 def test_a_socket_that_moves_is_closed_first(paths: ServicePaths, systemctl: Systemctl) -> None:
@@ -225,7 +232,7 @@ def test_a_socket_that_moves_is_closed_first(paths: ServicePaths, systemctl: Sys
     service.start(paths)
     assert "stop" not in calls.read_text()
     calls.unlink()
-    service.start(paths, moved=True)
+    service.start(paths, is_moved=True)
     asked = [line.partition("--no-ask-password ")[2] for line in calls.read_text().splitlines()]
     assert asked == [
         "daemon-reload",

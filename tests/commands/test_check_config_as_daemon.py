@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[2]
 LOOK = """
 import os, sys
 from pathlib import Path
-from smartlinkd.commands import as_service
+from smartlinkd.commands import check_config
 from smartlinkd.validation import BadValue
 from smartlinkd.crews.reading.programs import check_folder, check_program
 
-as_service.PRIVATE, as_service.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
+check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:
     os.setuid(int(sys.argv[4]))
-for problem in as_service.become_the_daemon(Path(sys.argv[1], "state")):
+for problem in check_config.become_the_daemon(Path(sys.argv[1], "state")):
     print(problem)
 print(os.getuid(), os.getgid(), os.getgroups())
 for check in (check_folder, lambda path: check_program(str(path), {})):

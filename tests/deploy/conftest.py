@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service
-from smartlinkd.installation.service_paths import ServicePaths
-from tests.installation.machine import NEW, OLD, Machine
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service
+from smartlinkd.deploy.units import ServicePaths
+from tests.deploy.machine import NEW, OLD, Machine
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         (tmp_path / folder).mkdir(parents=True)
     made = Machine(ServicePaths(root=tmp_path), [])
 
-    def start(paths: ServicePaths, *, moved: bool = False) -> None:
-        made.calls.append(f"start {made.version()}{' moved' if moved else ''}")
+    def start(paths: ServicePaths, *, is_moved: bool = False) -> None:
+        made.calls.append(f"start {made.version()}{' moved' if is_moved else ''}")
         if made.version() == OLD:
             for each in made.signals:
                 signal.raise_signal(each)
@@ -39,9 +39,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         made.calls.append(f"restart {unit} {made.version()}")
 
     monkeypatch.setattr(service, "start", start)
-    monkeypatch.setattr(service, "prove", lambda *_, **__: True)
-    monkeypatch.setattr(service, "is_there", lambda paths: paths.service in made.there)
-    monkeypatch.setattr(service, "others", others)
+    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: True)
+    monkeypatch.setattr(service, "is_installed", lambda paths: paths.service in made.there)
+    monkeypatch.setattr(service, "other_services", others)
     monkeypatch.setattr(service, "restart", restart)
     monkeypatch.setattr(service, "systemctl", lambda *words: made.calls.append(" ".join(words)))
     monkeypatch.setattr(sys, "prefix", str(made.paths.versions / OLD))

@@ -1,13 +1,8 @@
 """The second factor: time-based one-time codes (RFC 6238). Pure; the caller has the clock.
 
-The parameters are those that every authenticator app takes, and the only ones that some do:
-SHA-1, 6 digits, 30 seconds. One step of clock difference is allowed either way.
-
-A code is good once. What is remembered for that is the last 512 time steps whose codes were
-accepted, and only they are refused. Rejected: refusing every step up to the last accepted one,
-as is often done. A clock that was a day ahead at one login would lock the owner out for a day.
-Rejected as well: remembering no more than are within reach of a steady clock. One that is set back
-makes a code good again that was used an hour ago, and any number of logins may lie between.
+The parameters are SHA-1, 6 digits and 30 seconds: every authenticator app takes these, and some
+take no others. One step of clock difference is allowed either way. A code is accepted once. See
+docs/decisions/033-passwords-and-codes.md.
 """
 
 from __future__ import annotations
@@ -26,21 +21,21 @@ from smartlinkd.errors import Invalid
 from smartlinkd.late_imports import needed
 
 STEP: Final = 30
-"""Seconds that a code is shown for."""
+"""Seconds for which an app shows a code."""
 
 SKEW: Final = 1
-"""Steps that the clocks of the phone and the daemon may be apart."""
+"""Steps by which the clocks of the phone and the daemon may differ."""
 
 REMEMBERED_STEPS: Final = 512
-"""Accepted steps that are refused: those of the logins of weeks, in some 5 kB."""
+"""Accepted steps that are kept and refused: the logins of weeks, in some 5 kB."""
 
 ISSUER: Final = "smartlinkd"
 ACCOUNT: Final = "owner"
-"""What the authenticator app shows."""
+"""The entry's name in the authenticator app."""
 
 _DIGITS: Final = 6
 _MAX_TEXT: Final = 256
-"""Characters of a code or a secret as it is sent, with all that is between."""
+"""Characters of a code or a secret as it is sent, separators included."""
 _BETWEEN: Final = ("Pd", "Cf")
 """Unicode's categories for dashes and for invisible characters."""
 _MINUS: Final = "\N{MINUS SIGN}"
@@ -57,7 +52,7 @@ def _check_secret(secret: SecretStr) -> SecretStr:
 
 @model(frozen=True, config=ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True))
 class SecondFactor:
-    """A second factor that is switched on: its secret, and the steps whose codes are used up."""
+    """A second factor that is on: its secret, and the time steps whose codes were used."""
 
     secret: Annotated[SecretStr, AfterValidator(_check_secret)]
     used_steps: tuple[int, ...] = Field(max_length=REMEMBERED_STEPS)
@@ -67,10 +62,13 @@ class SecondFactor:
         return secret.get_secret_value()
 
     def accept(self, code: str, *, now: float) -> SecondFactor | None:
-        """This factor with the code used up, or None when it is wrong, used or of another time.
+        """Return a copy with the code used up; None if the code is wrong, used or out of time.
 
-        `code` comes from `read_code`; `now` is in Unix seconds. All steps in reach are compared,
-        each in constant time. Raises `Unavailable`.
+        All steps in reach are compared, each in constant time. Raises `Unavailable`.
+
+        Args:
+            code: a result of `read_code`.
+            now: Unix seconds.
         """
         with needed():
             import pyotp  # noqa: PLC0415 - see smartlinkd/late_imports.py
@@ -87,18 +85,17 @@ class SecondFactor:
 
 @dataclass(frozen=True)
 class Setup:
-    """What `2fa/setup` hands out: the secret in base32, and a data URI of a PNG that shows it."""
+    """A new secret in base32, and its QR code as a data URI of a PNG."""
 
     secret: str = field(repr=False)
     qr_code: str = field(repr=False)
 
 
 def new_setup() -> Setup:
-    """A fresh secret, and the QR code that an authenticator app reads it from. Raises
-    `Unavailable`."""
+    """Return a random secret and its QR code. Raises `Unavailable`."""
     with needed():
         import pyotp  # noqa: PLC0415 - see smartlinkd/late_imports.py
-        import segno  # noqa: PLC0415 - it is needed once in a daemon's life
+        import segno  # noqa: PLC0415 - used once in a daemon's life
 
         secret = pyotp.random_base32()
         uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
@@ -109,11 +106,7 @@ def new_setup() -> Setup:
 def read_code(text: str) -> str:
     """Return the 6 digits of a code as people copy it: `123 456`, `123-456`, with a line end.
 
-    Digits of any script count, since each has one value.
-
-    Raises:
-        Invalid: there are not 6 digits, or something else is between them. It was then no try, and
-            is not counted.
+    Digits of any script are read. Raises `Invalid` if there are not 6 digits, or other characters.
     """
     digits = [unicodedata.decimal(char, None) for char in _without_separators(text)]
     if len(digits) != _DIGITS or None in digits:
@@ -122,12 +115,12 @@ def read_code(text: str) -> str:
 
 
 def read_secret(text: str) -> str:
-    """Return a secret in base32 as `Setup` has it. People copy it in lower case and in groups."""
+    """Return a secret as `Setup` has it. People copy it in lower case and in groups."""
     return _without_separators(text).upper()
 
 
 def _without_separators(text: str) -> str:
-    """Return `text` without spaces, dashes and line ends; "" for what is absurdly long."""
+    """Return `text` without spaces, dashes and line ends; "" if it is absurdly long."""
     if len(text) > _MAX_TEXT:
         return ""
     return "".join(char for char in text if not _is_separator(char))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.installation import units
-from smartlinkd.installation.service_paths import ServicePaths, paths_of
+from smartlinkd.deploy import units
+from smartlinkd.deploy.units import ServicePaths, paths_of
 from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
@@ -27,7 +27,7 @@ def names(paths: ServicePaths) -> set[str]:
 
 
 def test_everybody_may_read_them(paths: ServicePaths) -> None:
-    units.put(paths, units.wanted(paths, SOURCE, BIND))
+    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
     assert names(paths) == {
         *("smartlinkd.service", "smartlinkd.socket", "smartlinkd@.service", "smartlinkd@.socket"),
         "smartlinkd.socket.d/address.conf",
@@ -37,19 +37,19 @@ def test_everybody_may_read_them(paths: ServicePaths) -> None:
 
 
 def test_the_socket_has_the_address_of_the_configuration(paths: ServicePaths) -> None:
-    units.put(paths, units.wanted(paths, SOURCE, Bind("::1", 80)))
+    units.replace_units(paths, units.render_units(paths, SOURCE, Bind("::1", 80)))
     told = (paths.units / "smartlinkd.socket.d/address.conf").read_text()
     assert told == "[Socket]\nListenStream=\nListenStream=[::1]:80\n"
 
 
 @pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
 def test_those_before_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
-    units.put(paths, {paths.units / name: text for name, text in before.items()})
-    found = units.found(paths)
-    units.put(paths, units.wanted(paths, SOURCE, BIND))
-    assert units.found(paths) != found
-    units.put(paths, found)
-    assert (units.found(paths), names(paths)) == (found, set(before))
+    units.replace_units(paths, {paths.units / name: text for name, text in before.items()})
+    found = units.installed_units(paths)
+    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
+    assert units.installed_units(paths) != found
+    units.replace_units(paths, found)
+    assert (units.installed_units(paths), names(paths)) == (found, set(before))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_those_before_can_be_put_back(paths: ServicePaths, before: dict[str, str
 def test_what_cannot_be_written_leaves_those_before(
     paths: ServicePaths, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
 ) -> None:
-    units.put(paths, {paths.units / "smartlinkd.service": "of the version before"})
-    found, there, writes = units.found(paths), names(paths), 0
+    units.replace_units(paths, {paths.units / "smartlinkd.service": "of the version before"})
+    found, there, writes = units.installed_units(paths), names(paths), 0
     write = Path.write_text
 
     def filling(path: Path, text: str, **how: Any) -> int:
@@ -75,9 +75,9 @@ def test_what_cannot_be_written_leaves_those_before(
 
     monkeypatch.setattr(Path, "write_text", filling)
     with pytest.raises(type(fault)):
-        units.put(paths, units.wanted(paths, SOURCE, BIND))
-    assert (units.found(paths), names(paths)) == (found, there)
-    units.put(paths, found)  # what is there as it should be takes no room
+        units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
+    assert (units.installed_units(paths), names(paths)) == (found, there)
+    units.replace_units(paths, found)  # what is there as it should be takes no room
 
 
 @pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
@@ -101,26 +101,26 @@ def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> No
 
 def test_an_instances_address_is_its_own(paths: ServicePaths) -> None:
     other = ServicePaths("smartlinkd@b", paths.root)
-    units.put(paths, units.wanted(paths, SOURCE, BIND))
-    mine = units.address(paths).read_text()
-    units.put(other, units.wanted(other, SOURCE, Bind("127.0.0.1", 1)))
-    assert units.address(paths).read_text() == mine
-    assert units.address(other).read_text() != mine
+    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
+    mine = units.address_drop_in(paths).read_text()
+    units.replace_units(other, units.render_units(other, SOURCE, Bind("127.0.0.1", 1)))
+    assert units.address_drop_in(paths).read_text() == mine
+    assert units.address_drop_in(other).read_text() != mine
 
 
 def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
     paths: ServicePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename may be on the disk sooner than what was written: that would be an empty unit."""
-    wanted = units.wanted(paths, SOURCE, BIND)
+    wanted = units.render_units(paths, SOURCE, BIND)
     at_the_sync: list[list[str]] = []
 
     def sync() -> None:
         at_the_sync.append([path.read_text() for path in paths.units.rglob(".*.new")])
-        assert units.found(paths) == {}
+        assert units.installed_units(paths) == {}
 
     monkeypatch.setattr("os.sync", sync)
-    units.put(paths, wanted)
+    units.replace_units(paths, wanted)
     assert [sorted(texts) for texts in at_the_sync] == [sorted(wanted.values())]
 
 

@@ -10,13 +10,13 @@ import pytest
 from smartlinkd import __version__
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
-from smartlinkd.installation import __main__ as installation
-from smartlinkd.installation import service
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import paths_of
+from smartlinkd.deploy import __main__ as installation
+from smartlinkd.deploy import service
+from smartlinkd.deploy.service import InstallFailed
+from smartlinkd.deploy.units import paths_of
 from smartlinkd.net.addresses import Bind
+from tests.deploy.machine import BIND, NEW, SOURCE, Machine
 from tests.fakes.terminal import Terminal
-from tests.installation.machine import BIND, NEW, SOURCE, Machine
 
 APIS = {
     "links": {"source": "open_api"},
@@ -54,7 +54,7 @@ def test_an_empty_one_leaves_it_to_us(typed: list[str | None]) -> None:
 
 def test_after_three_tries_it_is_given_up(typed: list[str | None]) -> None:
     typed += [None, None, "short"]
-    with pytest.raises(NotInstalled, match="no password was given"):
+    with pytest.raises(InstallFailed, match="no password was given"):
         installation._ask()
 
 
@@ -67,7 +67,7 @@ def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_address_that_is_not_that_of_the_configuration_is_told(machine: Machine) -> None:
     for wish in (Bind("127.0.0.1", 9), Bind("127.0.0.2", BIND.port)):
-        with pytest.raises(NotInstalled) as raised:
+        with pytest.raises(InstallFailed) as raised:
             machine.install(wish=wish)
         assert f"server.bind is {BIND} in {machine.paths.configuration}" in str(raised.value)
     assert machine.calls == []
@@ -112,7 +112,9 @@ def test_a_browser_is_waited_for_where_one_is_needed(
             file.write('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
             file.write('[products]\nsource = "none"\n')
     waited: list[bool] = []
-    monkeypatch.setattr(service, "prove", lambda *_, with_browser: waited.append(with_browser))
+    monkeypatch.setattr(
+        service, "wait_until_ready", lambda *_, with_browser: waited.append(with_browser)
+    )
     machine.install()
     assert waited == [needed]
 
@@ -129,7 +131,7 @@ def test_a_browser_is_waited_for_where_one_is_needed(
 def test_in_the_end_it_is_told_how_all_is(
     more: Mapping[str, object], ready: bool, browser: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installation._explain(paths_of(""), settings(more), ready=ready)
+    installation._print_summary(paths_of(""), settings(more), ready=ready)
     where = f"smartlinkd.service {__version__} is running at http://127.0.0.1:8787"
     assert capsys.readouterr().out.startswith(f"\n{where}; {browser}.\n")
 
@@ -144,7 +146,7 @@ def test_in_the_end_it_is_told_how_all_is(
 def test_the_commands_that_are_told_are_for_that_service(
     instance: str, name: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    installation._explain(paths_of(instance), settings({}), ready=False)
+    installation._print_summary(paths_of(instance), settings({}), ready=False)
     said = capsys.readouterr().out
     assert f"NOT ready yet: `sudo smartlinkd status{option}` tells why" in said
     assert f" sudo smartlinkd status{option}\n" in said

@@ -1,18 +1,10 @@
-"""The steps of an installation, in an order that leaves a running version alone until the last.
+"""The steps of an installation; each can be taken back.
 
-    PYTHON -m smartlinkd.installation --units FOLDER [--instance NAME] [--bind ADDRESS]
+    PYTHON -m smartlinkd.deploy --units FOLDER [--instance NAME] [--bind ADDRESS]
 
-`./run install` calls it, as root, with the new version's own Python. The service that is installed
-is the one without a name, or the instance NAME; `--bind` is for a configuration that is not there
-yet. Instances share the version: those that run are started anew with it, once it is proven by this
-one.
-
-Whatever ends it has it go back: a fault of the new version or of this machine (a full disk, no
-process left), which is told in a line; a signal; a bug of ours, which is told with its traceback.
-Each step back is tried, also when one before it has failed.
-
-Exit codes: 0, all is proven to work; 1, it is not, and what was there runs as before; 2, wrong
-usage; 128 and its number, a signal ended it, with the same outcome as 1.
+`./run install` runs it as root, with the new version's Python. Exit codes: 0, the service is proven
+to work; 1, it is not, and what was there runs as before; 2, wrong usage; 128 + number, a signal
+ended it, with the outcome of 1. See docs/decisions/034-installation.md.
 """
 
 from __future__ import annotations
@@ -33,24 +25,24 @@ from typing import NoReturn
 from smartlinkd import __version__
 from smartlinkd.commands.hash_password import ask_password, fault_of
 from smartlinkd.config import ConfigError, Settings
-from smartlinkd.installation import beforehand, configuration, service, units
-from smartlinkd.installation.service import NotInstalled
-from smartlinkd.installation.service_paths import ServicePaths, paths_of
+from smartlinkd.deploy import configuration, preflight, service, units
+from smartlinkd.deploy.service import InstallFailed
+from smartlinkd.deploy.units import ServicePaths, paths_of
 from smartlinkd.net.addresses import Bind, parse_bind
 from smartlinkd.serving.sockets import is_absent
 
 TRIES = 3
-"""Passwords that may be mistyped."""
+"""Attempts to type a password."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends it and has it go back; the last one comes when the terminal or its ssh has gone."""
+"""Each of these rolls back. The last one comes when the terminal or its ssh connection ends."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Install the version that this is."""
-    parser = beforehand.parser()
+    """Install this version, and return the exit code."""
+    parser = preflight.make_parser()
     parser.add_argument("--units", type=Path, required=True)
-    chosen = beforehand.chosen(parser, arguments)
+    chosen = preflight.parse_arguments(parser, arguments)
     paths = paths_of(chosen.instance)
     for each in SIGNALS:
         signal.signal(each, _interrupt)
@@ -59,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as by:
         print("install: interrupted", file=sys.stderr)
         return 128 + int(by.args[0])
-    except (NotInstalled, OSError) as why:
+    except (InstallFailed, OSError) as why:
         print(f"install: {why}", file=sys.stderr)
         return 1
     except ConfigError as error:
@@ -70,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
     for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # it is ending
+        signal.signal(each, signal.SIG_IGN)  # nothing may interrupt the rollback
     raise KeyboardInterrupt(number)
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Whatever signals come."""
+def _signals_ignored() -> Iterator[None]:
+    """Ignore `SIGNALS` in the block."""
     before = {each: signal.signal(each, signal.SIG_IGN) for each in SIGNALS}
     try:
         yield
@@ -85,76 +77,83 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def install(paths: ServicePaths, wish: Bind | None, source: Path) -> None:
-    """Install this version, whose units are in `source`; a new configuration gets `wish`.
+def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
+    """Install this version, or raise and leave what was there.
 
-    Raises `NotInstalled`, `ConfigError`, or `OSError` before anything was touched but a
-    configuration that was not there.
+    Args:
+        requested: the address for a new configuration; None for the default.
+        source: the folder of the units.
+
+    Raises:
+        InstallFailed: a step failed, or the configuration does not fit a service.
+        ConfigError: the configuration cannot be used. Nothing was changed.
+        OSError: a file could not be read or written. Only missing files of the configuration may
+            have been made.
     """
-    configuration.see_to(
-        paths, wish or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
+    configuration.create_missing(
+        paths, requested or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
     )
     settings = configuration.read(paths)
     for warning in settings.warnings:
         print(f"warning: {warning}")
     bind = settings.server.bind
-    _check_bind(paths, bind, wish)
+    _check_bind(paths, bind, requested)
     if settings.state.directory != paths.state:
-        raise NotInstalled(
+        raise InstallFailed(
             f"state.directory is {settings.state.directory}, and {paths.service} can write to "
             f"{paths.state} only: set it to that in {paths.configuration}"
         )
-    version = service.current(paths)
-    there = version is not None and service.is_there(paths)
-    before = Before(units.found(paths), version, there)
-    wanted = units.wanted(paths, source, bind)
-    where = units.address(paths)
-    moved = where in before.units and before.units[where] != wanted[where]
+    version = service.current_version(paths)
+    was_there = version is not None and service.is_installed(paths)
+    before = Snapshot(units.installed_units(paths), version, was_there)
+    wanted = units.render_units(paths, source, bind)
+    where = units.address_drop_in(paths)
+    is_moved = where in before.units and before.units[where] != wanted[where]
     try:
-        units.put(paths, wanted)
-        service.switch(paths, Path(sys.prefix))
-        for config in configuration.with_old_example(paths):
+        units.replace_units(paths, wanted)
+        service.activate(paths, Path(sys.prefix))
+        for config in configuration.find_old_examples(paths):
             before.renamed.append(configuration.rename_example(config))
-        service.start(paths, moved=moved)
-        ready = service.prove(paths, bind, with_browser=settings.needs_browser)
-        for unit in service.others(paths):
+        service.start(paths, is_moved=is_moved)
+        ready = service.wait_until_ready(paths, bind, with_browser=settings.needs_browser)
+        for unit in service.other_services(paths):
             before.followed.append(unit)
             service.restart(unit)
     except BaseException as why:
-        with _undisturbed():
-            how = _back(paths, before, moved=moved)
-        if isinstance(why, NotInstalled | OSError):
-            raise NotInstalled(f"{why}\n{how}") from None
+        with _signals_ignored():
+            how = _roll_back(paths, before, is_moved=is_moved)
+        if isinstance(why, InstallFailed | OSError):
+            raise InstallFailed(f"{why}\n{how}") from None
         print(how, file=sys.stderr)
         raise
-    with _undisturbed():  # there is no way back from here
+    with _signals_ignored():  # no rollback from here
         os.sync()
-        _tidy(paths)
+        _clean_up(paths)
         for copy in before.renamed:
             print(
                 f"{copy.with_name('config.toml')}: daemon.crews.deal_post is now called "
                 f"smartlinkd.crews.deal_post; the file as it was is {copy}"
             )
-        _explain(paths, settings, ready=ready)
+        _print_summary(paths, settings, ready=ready)
 
 
 @dataclass(frozen=True)
-class Before:
-    """What was there, and who has left it."""
+class Snapshot:
+    """The state before, and the changes since that a rollback has to undo."""
 
     units: units.Files
     version: Path | None
-    """The environment that they start, which may be for other services alone."""
-    there: bool
-    """Whether this service was one that starts."""
+    """The environment in use, perhaps by other instances only; None if there is none."""
+    was_there: bool
+    """True if this service ran, or started with the machine."""
     followed: list[str] = field(default_factory=list)
-    """The other services that were started anew since."""
+    """The other services that were restarted."""
     renamed: list[Path] = field(default_factory=list)
-    """The copies of configurations that name the example crew anew since."""
+    """The copies of configurations in which the example crew was renamed."""
 
 
 def _ask() -> str | None:
-    """The password that the owner wants; None when one is to be made."""
+    """Ask the owner for a password. None means that one has to be made."""
     if not sys.stdin.isatty():
         return None
     print("A password for the daemon. Leave it empty, and one is made and shown.")
@@ -167,72 +166,69 @@ def _ask() -> str | None:
             if not why:
                 return password
             print(f"install: {why}", file=sys.stderr)
-    raise NotInstalled("no password was given; nothing was installed")
+    raise InstallFailed("no password was given; nothing was installed")
 
 
-def _check_bind(paths: ServicePaths, bind: Bind, wish: Bind | None) -> None:
-    """A socket unit takes not all that a configuration may have, and that has the last word.
-
-    Raises `NotInstalled`.
-    """
-    fault = beforehand.unfit(bind.host, bind.port)
+def _check_bind(paths: ServicePaths, bind: Bind, requested: Bind | None) -> None:
+    """Raise `InstallFailed` if a socket unit cannot have `bind`, or `--bind` contradicts it."""
+    fault = preflight.reason_unfit(bind.host, bind.port)
     if fault:
-        raise NotInstalled(f"server.bind {fault}: change it in {paths.configuration}")
-    if wish not in (None, bind):
-        raise NotInstalled(
-            f"--bind is {wish}, and server.bind is {bind} in {paths.configuration}, which counts: "
-            "change it there, or leave --bind out"
+        raise InstallFailed(f"server.bind {fault}: change it in {paths.configuration}")
+    if requested not in (None, bind):
+        raise InstallFailed(
+            f"--bind is {requested}, and server.bind is {bind} in {paths.configuration}, "
+            "which counts: change it there, or leave --bind out"
         )
-    # The socket would open all the same (FreeBind=), and another machine may answer there.
+    # FreeBind= opens the socket all the same, and another machine may answer at the address.
     if is_absent(bind.host):
-        raise NotInstalled(
+        raise InstallFailed(
             f"server.bind is {bind}: this machine has no such address; give it that one, or change "
             f"it in {paths.configuration} to one that it has"
         )
 
 
-def _back(paths: ServicePaths, before: Before, *, moved: bool) -> str:
-    """Return to what was before, as far as that goes; how things are then, in a sentence."""
-    if _is_untouched(paths, before):  # a start anew would interrupt what runs, for nothing
-        if before.there:
+def _roll_back(paths: ServicePaths, before: Snapshot, *, is_moved: bool) -> str:
+    """Undo as much as possible. Return a sentence about the outcome, for the owner."""
+    if _is_unchanged(paths, before):  # a restart would interrupt the service for nothing
+        if before.was_there:
             return f"The version before ({before.version}) was not touched."
         return "Nothing was started. Mend what is said above, and run this again."
     faults = []
-    for step in _steps_back(paths, before, moved=moved):
+    for step in _rollback_steps(paths, before, is_moved=is_moved):
         try:
             step()
-        except (NotInstalled, OSError) as fault:
+        except (InstallFailed, OSError) as fault:
             faults.append(str(fault))
-        except Exception as bug:  # noqa: BLE001 - told below, and it hides nothing
+        except Exception as bug:  # noqa: BLE001 - printed below; the other steps have to run
             faults.append("".join(traceback.format_exception(bug)).rstrip())
     if faults:
         return "\n".join(["Not all of it could be taken back, since this failed, too:", *faults])
-    if before.there:
+    if before.was_there:
         return f"The version before ({before.version}) is running again."
     return "It was stopped again. Mend what is said above, and run this again."
 
 
-def _is_untouched(paths: ServicePaths, before: Before) -> bool:
-    """Whether all is there as it was, so that nothing was started either: that comes last."""
+def _is_unchanged(paths: ServicePaths, before: Snapshot) -> bool:
+    """True if units and version are as before. Then nothing was started, since that comes last."""
     try:
-        found = (units.found(paths), service.current(paths))
-    except OSError:  # who cannot tell goes back
+        found = (units.installed_units(paths), service.current_version(paths))
+    except OSError:  # unknown, so roll back
         return False
     return found == (before.units, before.version)
 
 
-def _steps_back(
-    paths: ServicePaths, before: Before, *, moved: bool
+def _rollback_steps(
+    paths: ServicePaths, before: Snapshot, *, is_moved: bool
 ) -> Iterator[Callable[[], object]]:
-    """In their order."""
-    if not before.there:  # the version is for others, if there is any
+    """Yield the steps of a rollback, in order."""
+    if not before.was_there:  # a version before was for other instances only
         yield partial(service.systemctl, "disable", "--now", "--quiet", paths.service, paths.socket)
-    yield partial(units.put, paths, before.units)
+    yield partial(units.replace_units, paths, before.units)
     yield partial(_switch_back, paths, before.version)
     for copy in before.renamed:
         yield partial(configuration.restore, copy)
-    if before.there:
-        yield partial(service.start, paths, moved=moved)
+    if before.was_there:
+        yield partial(service.start, paths, is_moved=is_moved)
     else:
         yield partial(service.systemctl, "daemon-reload")
     for unit in before.followed:
@@ -242,12 +238,12 @@ def _steps_back(
 def _switch_back(paths: ServicePaths, version: Path | None) -> None:
     if version is None:
         paths.current.unlink(missing_ok=True)
-    elif service.current(paths) != version:  # a full disk that kept us from leaving it has no room
-        service.switch(paths, version)
+    elif service.current_version(paths) != version:  # a full disk may have no room for a link
+        service.activate(paths, version)
 
 
-def _tidy(paths: ServicePaths) -> None:
-    """What may as well be done by the next installation, or by hand."""
+def _clean_up(paths: ServicePaths) -> None:
+    """Remove old versions and link the command. A failure is a warning only."""
     try:
         for folder in service.old_versions(paths):
             shutil.rmtree(folder)
@@ -259,7 +255,7 @@ def _tidy(paths: ServicePaths) -> None:
         print(f"warning: {fault}")
 
 
-def _explain(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
+def _print_summary(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
     option = "" if paths == ServicePaths() else f" --config {paths.configuration}"
     if not settings.needs_browser:
         browser = "it needs no Chromium"
