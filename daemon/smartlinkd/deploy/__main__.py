@@ -85,10 +85,10 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
         source: the folder of the units.
 
     Raises:
-        InstallFailed: a step failed, or the configuration does not fit a service.
-        ConfigError: the configuration cannot be used. Nothing was changed.
-        OSError: a file could not be read or written. Only missing files of the configuration may
-            have been made.
+        InstallFailed: the configuration does not fit a service, or a step failed. The text says if
+            it was rolled back.
+        ConfigError: the configuration cannot be used. Only missing files of it were made.
+        OSError: the same for a file that could not be read or written.
     """
     configuration.create_missing(
         paths, requested or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
