@@ -1,4 +1,4 @@
-"""What systemd passes at the start: the notify socket, the watchdog's limit and descriptors.
+"""The environment that systemd passes: the notify socket, the watchdog's limit and descriptors.
 
 See sd_listen_fds(3) and sd_watchdog_enabled(3). The variables are removed from the environment and
 the descriptors made close-on-exec, so that no child (Chromium, workers) can notify systemd in the
@@ -34,7 +34,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class SystemdEnvironment:
-    """What systemd passed to this process.
+    """The values that systemd passed to this process.
 
     Attributes:
         notify_socket: an address, or "" without a service manager.
