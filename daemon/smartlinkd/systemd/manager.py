@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 STATUS_INTERVAL_S: Final = 1.0
 EXTENSION_S: Final = 10.0
-"""Seconds that a starting or stopping daemon asks for at once. So long systemd waits if it hangs."""
+"""Seconds that a start or a stop asks for at a time. So long systemd waits for one that hangs."""
 EXTEND_INTERVAL_S: Final = 2.0
 GRACE_S: Final = 1.0
 """For the reporter's own end, which takes no time."""
