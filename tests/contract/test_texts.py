@@ -25,13 +25,15 @@ async def test_extract_gives_links_with_places_in_code_points(
 
 
 async def test_extract_asks_nobody(linking: Daemon, portal: Portal) -> None:
-    text, token = f"{portal.short('direct')} {portal.link(portal.item())}", await linking.login()
+    account, link, token = portal.account(), portal.link(portal.item()), await linking.login()
+    made = (await linking.convert(link, account=account)).json()["mapping"][link]["shortLink"]
+    text = f"{made} {portal.link(portal.item())}"  # a short link that nobody has resolved yet
     before = [await portal.counted(what) for what in ("short link", "submit", "product read")]
     answer = await linking.ask("POST", "/api/extract", {"text": text}, token=token)
     assert len(answer.json()["links"]) == 2
     after = [await portal.counted(what) for what in ("short link", "submit", "product read")]
     assert after == before
-    await linking.convert(portal.short("direct"), account=portal.account())
+    await linking.convert(made, account=account)
     assert await portal.counted("short link") > before[0]
 
 
