@@ -64,6 +64,6 @@ async def test_short_link_of_which_nothing_is_known_fails_with_minus_1(
 
 async def test_short_links_are_resolved_without_the_cookie(linking: Daemon, portal: Portal) -> None:
     before = await portal.counted("short link")
-    await entries_of(linking, portal, f"p1i{portal.item()}", f"p1i{portal.item()}", "unknown")
+    await entries_of(linking, portal, *(f"p1i{portal.item()}" for _ in range(3)))
     assert await portal.counted("short link") == before + 3
     assert await portal.counted("short link with cookie") == 0
